@@ -15,10 +15,9 @@ use homeostat_netlink::{Attr, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
-use crate::family::Family;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, Put, put_ip, read_ip};
-use crate::net::{Net, bits};
+use crate::net::{Family, Net, bits};
 use crate::number::{Protocol, Scope};
 use crate::object::agrees;
 
@@ -80,7 +79,7 @@ pub(crate) fn normalize(key: &AddressKey, mut desired: Address) -> Result<Addres
     }
     // An address that ends and says no more is preferred until then.
     desired.preferred = desired.preferred.or(desired.valid);
-    if key.ip().is_ipv6() {
+    if key.ip.is_ipv6() {
         if desired.label.is_some() {
             return Err(Impossible::LabelOnIpv6);
         }
@@ -122,11 +121,14 @@ fn lifetime_agrees(desired: Option<Lifetime>, seen: Option<Lifetime>) -> bool {
 
 /// Which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct AddressKey {
-    link: LinkName,
-    ip: IpAddr,
-    prefix_len: u8,
-    peer: Option<IpAddr>,
+    pub link: LinkName,
+    pub ip: IpAddr,
+    /// How many bits are the network's: of the peer's address, if there is one.
+    pub prefix_len: u8,
+    /// The other end of a link between two.
+    pub peer: Option<IpAddr>,
 }
 
 impl AddressKey {
@@ -142,30 +144,6 @@ impl AddressKey {
         // An address that is its own peer is one without.
         self.peer = Some(peer).filter(|peer| *peer != self.ip);
         (peer.is_ipv4() == self.ip.is_ipv4()).then_some(self)
-    }
-
-    /// The link.
-    #[must_use]
-    pub fn link(&self) -> LinkName {
-        self.link
-    }
-
-    /// The address itself.
-    #[must_use]
-    pub fn ip(&self) -> IpAddr {
-        self.ip
-    }
-
-    /// How many bits of it are the network's.
-    #[must_use]
-    pub fn prefix_len(&self) -> u8 {
-        self.prefix_len
-    }
-
-    /// The other end, if it has one.
-    #[must_use]
-    pub fn peer(&self) -> Option<IpAddr> {
-        self.peer
     }
 
     /// The network that it is in: its peer's, if it has one.
@@ -222,8 +200,8 @@ impl AddressMarks {
 impl Encoder<'_> {
     /// Puts an address there.
     pub(crate) fn put_address(&mut self, key: &AddressKey, address: &Address, put: Put) -> Encoded {
-        let index = self.index(key.link())?;
-        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo.flags());
+        let index = self.index(key.link)?;
+        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo);
         let scope = address.scope.unwrap_or_else(|| usual_scope(key));
         address_head(&mut message, key, scope, index);
         if self.address_marks != AddressMarks::Ledger {
@@ -247,7 +225,7 @@ impl Encoder<'_> {
 
     /// Takes an address away.
     pub(crate) fn delete_address(&mut self, key: &AddressKey) -> Encoded {
-        let index = self.index(key.link())?;
+        let index = self.index(key.link)?;
         let mut message = self.batch.message(RTM_DELADDR, 0);
         address_head(&mut message, key, Scope::GLOBAL, index);
         Ok(message.finish())
@@ -256,23 +234,14 @@ impl Encoder<'_> {
 
 /// What `ip` takes where nothing is said.
 fn usual_scope(key: &AddressKey) -> Scope {
-    if key.ip().is_loopback() { Scope::HOST } else { Scope::GLOBAL }
+    if key.ip.is_loopback() { Scope::HOST } else { Scope::GLOBAL }
 }
 
 fn address_head(message: &mut MessageWriter<'_>, key: &AddressKey, scope: Scope, index: IfIndex) {
     let [i0, i1, i2, i3] = index.0.to_ne_bytes();
-    message.fixed(&[
-        Family::of(key.ip()).to_kernel(),
-        key.prefix_len(),
-        0,
-        scope.0,
-        i0,
-        i1,
-        i2,
-        i3,
-    ]);
-    put_ip(message, IFA_LOCAL, key.ip());
-    put_ip(message, IFA_ADDRESS, key.peer().unwrap_or(key.ip()));
+    message.fixed(&[Family::of(key.ip).to_kernel(), key.prefix_len, 0, scope.0, i0, i1, i2, i3]);
+    put_ip(message, IFA_LOCAL, key.ip);
+    put_ip(message, IFA_ADDRESS, key.peer.unwrap_or(key.ip));
 }
 
 /// An address as the kernel tells it.
@@ -281,12 +250,6 @@ pub(crate) struct SeenAddress {
     pub(crate) address: Address,
     pub(crate) protocol: Protocol,
     pub(crate) is_secondary: bool,
-}
-
-/// The number of the link that an address is on.
-pub(crate) fn address_index(message: &Message<'_>) -> Result<IfIndex, Malformed> {
-    let ([_, _, _, _, i0, i1, i2, i3], _) = message.split::<8>()?;
-    Ok(IfIndex(u32::from_ne_bytes([*i0, *i1, *i2, *i3])))
 }
 
 /// An address; none, if it is of a family that is not kept here.

@@ -4,15 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
-use homeostat_netlink::uapi::{RTM_NEWADDR, RTM_NEWROUTE};
+use homeostat_netlink::uapi::{NLM_F_ECHO, RTM_NEWADDR, RTM_NEWROUTE};
 use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
 use crate::link::{self, Links};
-use crate::message::{Echo, Encoder, LinkNames};
+use crate::message::{Encoder, LinkNames};
 use crate::moment::{Extent, Moment};
 use crate::object::Object;
-use crate::requests::{Aim, Request, RequestWriter};
+use crate::requests::{Goal, Request, RequestWriter};
 use crate::source::Rtnl;
+use crate::step::Step;
 use crate::{address, route};
 
 /// How many bytes of requests are written before they are sent: a few sends at once.
@@ -76,7 +77,8 @@ impl Writer {
             *since =
                 AppliedSince { token: Arc::clone(&work.moment.token), ..AppliedSince::default() };
         }
-        if link::apply::is_about(work) {
+        // The phases of links have no other steps.
+        if matches!(work.steps.first(), Some(Step::Link(_))) {
             let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
             let tell = &mut |at, outcome| outcomes.put(at, outcome);
             let now = link::apply::run(work, &self.source, &mut open, now, tell);
@@ -87,10 +89,10 @@ impl Writer {
         }
         let AppliedSince { links, moved, .. } = since;
         let links = links.as_ref().unwrap_or(&work.moment.links);
-        let echo = if work.steps.len() > FEW { Echo::Unwanted } else { Echo::Wanted };
-        let echo_filter = match echo {
-            Echo::Wanted => None,
-            Echo::Unwanted => self.source.own_writes.mute_echoes(open.socket().port()),
+        let (echo, echo_filter) = if work.steps.len() > FEW {
+            (0, self.source.own_writes.mute_echoes(open.socket().port()))
+        } else {
+            (NLM_F_ECHO, None)
         };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {
@@ -144,15 +146,23 @@ fn send(
         if let Answer::Reply(message) = &answer {
             echoes.extend(object(message, &moment.links).map(|object| (place, object)));
         }
-        let outcome = judge(request.aim, moment.extent, answer);
-        match (request.aim, outcome) {
-            (_, None) | (Aim::Extra, _) => {}
-            (Aim::GoneForNow, Some(Outcome::Applied { .. })) => failed = None,
+        let outcome = judge(request.goal, moment.extent, answer);
+        match (request.goal, outcome) {
+            (_, None) | (Goal::Any, _) => {}
+            (Goal::Recreate, Some(Outcome::Applied { .. })) => failed = None,
             // That it could not be deleted explains more than that it exists.
-            (Aim::GoneForNow, Some(outcome)) => failed = Some((request.step, outcome)),
+            (Goal::Recreate, Some(outcome)) => failed = Some((request.step, outcome)),
             (_, Some(outcome)) => match failed.take() {
                 Some((step, earlier)) if step == request.step => outcomes.put(step, earlier),
-                _ => outcomes.put(request.step, with_echo(outcome, echoes.remove(&place))),
+                _ => outcomes.put(
+                    request.step,
+                    match outcome {
+                        Outcome::Applied { now: None } => {
+                            Outcome::Applied { now: echoes.remove(&place) }
+                        }
+                        outcome => outcome,
+                    },
+                ),
             },
         }
     });
@@ -175,15 +185,8 @@ fn object(message: &Message<'_>, links: &Links) -> Option<Object> {
     }
 }
 
-fn with_echo(outcome: Outcome<Object>, echo: Option<Object>) -> Outcome<Object> {
-    match outcome {
-        Outcome::Applied { now: None } => Outcome::Applied { now: echo },
-        outcome => outcome,
-    }
-}
-
 /// The outcome that an answer means; none, if it is an echo.
-fn judge(aim: Aim, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Object>> {
+fn judge(goal: Goal, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Object>> {
     let refusal = match answer {
         Answer::Reply(_) => return None,
         Answer::Done => return Some(Outcome::Applied { now: None }),
@@ -192,14 +195,16 @@ fn judge(aim: Aim, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Object>
         }
         Answer::Refused(refusal) => refusal,
     };
-    Some(match (aim, refusal.errno) {
-        (Aim::Gone | Aim::GoneForNow, errno) if is_absence(errno) => Outcome::Applied { now: None },
-        (Aim::Ours | Aim::ThereAgain, Errno::EXIST) => Outcome::Applied { now: None },
+    Some(match (goal, refusal.errno) {
+        (Goal::Delete | Goal::Recreate, errno) if is_absence(errno) => {
+            Outcome::Applied { now: None }
+        }
+        (Goal::Ensure, Errno::EXIST) => Outcome::Applied { now: None },
         // Something that no event announced has the key: the next full observation says what.
-        (Aim::There, Errno::EXIST) if extent == Extent::Few => {
+        (Goal::Create, Errno::EXIST) if extent == Extent::Few => {
             Outcome::Unknown { why: "something that was not seen is in its place".to_owned() }
         }
-        (Aim::There, Errno::EXIST) => {
+        (Goal::Create, Errno::EXIST) => {
             Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
         }
         _ => Outcome::Failed(refused(&refusal)),
@@ -259,13 +264,13 @@ impl OutcomeBuffer<'_> {
 mod tests {
     use super::*;
 
-    fn judged(aim: Aim, errno: Errno) -> String {
-        judged_after(Extent::Whole, aim, errno)
+    fn judged(goal: Goal, errno: Errno) -> String {
+        judged_after(Extent::Whole, goal, errno)
     }
 
-    fn judged_after(extent: Extent, aim: Aim, errno: Errno) -> String {
+    fn judged_after(extent: Extent, goal: Goal, errno: Errno) -> String {
         let refusal = Refusal { errno, text: Some("Words.".into()), offset: None };
-        match judge(aim, extent, Answer::Refused(refusal)).unwrap() {
+        match judge(goal, extent, Answer::Refused(refusal)).unwrap() {
             Outcome::Applied { .. } => "applied".to_owned(),
             Outcome::Conflict { .. } => "conflict".to_owned(),
             Outcome::Unknown { .. } => "unknown".to_owned(),
@@ -279,36 +284,36 @@ mod tests {
 
     #[test]
     fn a_refusal_means_what_its_step_was_after() {
-        for (aim, errno, outcome) in [
-            (Aim::There, Errno::EXIST, "conflict"),
-            (Aim::Ours, Errno::EXIST, "applied"),
-            (Aim::There, Errno::NETUNREACH, "Soon"),
-            (Aim::There, Errno::NETDOWN, "Soon"),
-            (Aim::There, Errno::INVAL, "Soon"),
-            (Aim::There, Errno::NODEV, "Soon"),
-            (Aim::There, Errno::PERM, "Never help"),
-            (Aim::There, Errno::OPNOTSUPP, "OnChange"),
-            (Aim::Gone, Errno::SRCH, "applied"),
-            (Aim::Gone, Errno::ADDRNOTAVAIL, "applied"),
-            (Aim::Gone, Errno::NODEV, "applied"),
-            (Aim::Gone, Errno::NOENT, "applied"),
-            (Aim::Gone, Errno::PERM, "Never help"),
-            (Aim::GoneForNow, Errno::ADDRNOTAVAIL, "applied"),
+        for (goal, errno, outcome) in [
+            (Goal::Create, Errno::EXIST, "conflict"),
+            (Goal::Ensure, Errno::EXIST, "applied"),
+            (Goal::Create, Errno::NETUNREACH, "Soon"),
+            (Goal::Create, Errno::NETDOWN, "Soon"),
+            (Goal::Create, Errno::INVAL, "Soon"),
+            (Goal::Create, Errno::NODEV, "Soon"),
+            (Goal::Create, Errno::PERM, "Never help"),
+            (Goal::Create, Errno::OPNOTSUPP, "OnChange"),
+            (Goal::Delete, Errno::SRCH, "applied"),
+            (Goal::Delete, Errno::ADDRNOTAVAIL, "applied"),
+            (Goal::Delete, Errno::NODEV, "applied"),
+            (Goal::Delete, Errno::NOENT, "applied"),
+            (Goal::Delete, Errno::PERM, "Never help"),
+            (Goal::Recreate, Errno::ADDRNOTAVAIL, "applied"),
         ] {
-            assert_eq!(judged(aim, errno), outcome, "{errno:?}");
+            assert_eq!(judged(goal, errno), outcome, "{errno:?}");
         }
     }
 
     #[test]
     fn what_exists_after_a_look_at_a_few_keys_is_unknown_and_no_conflict() {
-        assert_eq!(judged_after(Extent::Few, Aim::There, Errno::EXIST), "unknown");
-        assert_eq!(judged_after(Extent::Few, Aim::ThereAgain, Errno::EXIST), "applied");
-        assert_eq!(judged_after(Extent::Few, Aim::Gone, Errno::SRCH), "applied");
+        assert_eq!(judged_after(Extent::Few, Goal::Create, Errno::EXIST), "unknown");
+        assert_eq!(judged_after(Extent::Few, Goal::Ensure, Errno::EXIST), "applied");
+        assert_eq!(judged_after(Extent::Few, Goal::Delete, Errno::SRCH), "applied");
     }
 
     #[test]
     fn a_lost_answer_is_unknown() {
-        let judged = judge(Aim::There, Extent::Whole, Answer::Unknown);
+        let judged = judge(Goal::Create, Extent::Whole, Answer::Unknown);
         assert!(matches!(judged, Some(Outcome::Unknown { .. })));
     }
 }

@@ -5,18 +5,11 @@ use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
 
-use crate::address::{self, Address, AddressKey};
-use crate::desired::{Declared, DesiredAddress, DesiredState, RouteTemplate};
+use crate::desired::{Declared, DesiredState, RouteTemplate};
 use crate::key::Key;
-use crate::link::desired::{DesiredField, DesiredLink};
-use crate::link::model::{BadLink, Link, Settings};
-use crate::link::{self, LinkName};
-use crate::neighbour::{self, Neighbour, NeighbourKey};
-use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::object::Object;
 use crate::route::packed::{PackedRoute, TemplateCache};
 use crate::route::{self, Route, RouteKey};
-use crate::rule::{self, Rule, RuleKey};
 
 /// Why a desired state is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,9 +21,7 @@ pub enum DesiredError {
     /// An object that can never be.
     #[error("`{key}` cannot be")]
     Impossible {
-        /// Its key.
         key: Key,
-        /// Why.
         #[source]
         why: Impossible,
     },
@@ -46,24 +37,23 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Declares an address.
-    pub fn address(
-        &mut self,
-        key: AddressKey,
-        address: Address,
-    ) -> Result<&mut Self, DesiredError> {
-        let impossible = |why| DesiredError::Impossible { key: key.into(), why };
-        let address = address::normalize(&key, address).map_err(impossible)?;
-        self.desired.addresses.push(DesiredAddress { key, address, may_adopt: false });
+    /// Declares an object of any kind. A rule without a priority gets one from the kernel.
+    pub fn add(&mut self, key: Key, object: Object) -> Result<&mut Self, DesiredError> {
+        let (key, object) = match (key, object) {
+            (Key::Route(key), Object::Route(route)) => return self.route(key, route),
+            (Key::Rule(key), object) => (Key::from(key.plain()), object),
+            (key, object) => (key, object),
+        };
+        match object.normalize(&key) {
+            Ok(object) => self.desired.others.push(Declared { key, object, may_adopt: false }),
+            Err(why) => return Err(DesiredError::Impossible { key, why }),
+        }
         Ok(self)
     }
 
     /// Declares a route.
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, DesiredError> {
-        let impossible = |why| DesiredError::Impossible { key: key.into(), why };
-        let route = route::normalize(&key, route).map_err(impossible)?;
-        self.push(&key, route, false);
-        Ok(self)
+        self.push_route(&key, route, false)
     }
 
     /// Declares a route that may be taken from anybody. For lists: [`may_adopt`](Self::may_adopt)
@@ -73,106 +63,63 @@ impl Builder {
         key: RouteKey,
         route: Route,
     ) -> Result<&mut Self, DesiredError> {
-        let impossible = |why| DesiredError::Impossible { key: key.into(), why };
-        let route = route::normalize(&key, route).map_err(impossible)?;
-        self.push(&key, route, true);
-        Ok(self)
+        self.push_route(&key, route, true)
     }
 
-    fn push(&mut self, key: &RouteKey, route: Route, may_adopt: bool) {
-        let template = self.template(route);
-        match key.dst().addr() {
+    fn push_route(
+        &mut self,
+        key: &RouteKey,
+        route: Route,
+        may_adopt: bool,
+    ) -> Result<&mut Self, DesiredError> {
+        let impossible = |why| DesiredError::Impossible { key: Key::Route(*key), why };
+        let template = self.template(route::normalize(key, route).map_err(impossible)?);
+        let DesiredState { v4, v6, .. } = &mut self.desired;
+        match key.dst.addr() {
             IpAddr::V4(dst) => {
-                self.desired.v4.push(PackedRoute {
+                v4.push(PackedRoute {
                     may_adopt,
                     ..PackedRoute::new(key, dst.to_bits(), template)
                 });
             }
             IpAddr::V6(dst) => {
-                self.desired.v6.push(PackedRoute {
+                v6.push(PackedRoute {
                     may_adopt,
                     ..PackedRoute::new(key, dst.to_bits(), template)
                 });
             }
         }
-    }
-
-    /// Declares a nexthop.
-    pub fn nexthop(&mut self, id: NexthopId, nexthop: Nexthop) -> Result<&mut Self, DesiredError> {
-        self.other(Key::Nexthop(id), nexthop::normalize(id, nexthop).map(Object::Nexthop))
-    }
-
-    /// Declares a rule. Without a priority the kernel chooses one.
-    pub fn rule(&mut self, key: RuleKey, rule: Rule) -> Result<&mut Self, DesiredError> {
-        let rule = rule::normalize(&key, rule).map(Object::Rule);
-        self.other(Key::Rule(Box::new(key)), rule)
-    }
-
-    /// Declares a permanent neighbour, or a proxy entry.
-    pub fn neighbour(
-        &mut self,
-        key: NeighbourKey,
-        neighbour: Neighbour,
-    ) -> Result<&mut Self, DesiredError> {
-        let neighbour = neighbour::normalize(&key, neighbour).map(Object::Neighbour);
-        self.other(Key::Neighbour(key), neighbour)
-    }
-
-    fn other(
-        &mut self,
-        key: Key,
-        object: Result<Object, Impossible>,
-    ) -> Result<&mut Self, DesiredError> {
-        let object = match object {
-            Ok(object) => object,
-            Err(why) => return Err(DesiredError::Impossible { key, why }),
-        };
-        self.desired.others.push(Declared { key, object, may_adopt: false });
-        Ok(self)
-    }
-
-    /// Declares a link that is made and owned.
-    pub fn link(&mut self, name: LinkName, link: Link) -> Result<&mut Self, DesiredError> {
-        let impossible =
-            |why| DesiredError::Impossible { key: Key::Link(name), why: Impossible::Link(why) };
-        let link = link::model::normalize(name, link).map_err(impossible)?;
-        self.desired.links.made.push(DesiredLink { name, link, may_adopt: false });
-        Ok(self)
-    }
-
-    /// Declares some fields of a link that somebody else makes.
-    pub fn configure(&mut self, name: LinkName, set: Settings) -> Result<&mut Self, DesiredError> {
-        let impossible =
-            |why| DesiredError::Impossible { key: Key::Link(name), why: Impossible::Link(why) };
-        link::model::check_settings(name, &set).map_err(impossible)?;
-        let fields = set.each().map(|(field, setting)| DesiredField { name, field, setting });
-        self.desired.links.fields.extend(fields);
         Ok(self)
     }
 
     /// Gives standing leave to take a declared key from anybody.
-    pub fn may_adopt(&mut self, key: impl Into<Key>) -> &mut Self {
-        self.adopt.insert(key.into());
+    pub fn may_adopt(&mut self, key: Key) -> &mut Self {
+        self.adopt.insert(key);
         self
     }
 
     /// Sorts the objects; refuses a key that is declared twice.
     pub fn build(mut self) -> Result<DesiredState, DesiredError> {
-        self.desired.addresses.sort_unstable_by_key(|desired| desired.key);
-        self.desired.v4.sort_unstable_by_key(PackedRoute::<u32>::sort_key);
-        self.desired.v6.sort_unstable_by_key(PackedRoute::<u128>::sort_key);
-        self.desired.others.sort_by(|a, b| a.key.cmp(&b.key));
-        self.check_unique()?;
-        self.check_links()?;
-        self.link_templates_to_addresses();
-        self.mark_adopted();
-        self.index_templates();
-        let DesiredState { addresses, v4, v6, others, templates, .. } = &mut self.desired;
-        addresses.shrink_to_fit();
+        let DesiredState { others, v4, v6, templates, .. } = &mut self.desired;
+        v4.sort_unstable_by_key(PackedRoute::<u32>::sort_key);
+        v6.sort_unstable_by_key(PackedRoute::<u128>::sort_key);
+        others.sort_by(|a, b| a.key.cmp(&b.key));
+        others.shrink_to_fit();
         v4.shrink_to_fit();
         v6.shrink_to_fit();
-        others.shrink_to_fit();
         templates.shrink_to_fit();
+        self.desired.address_count = self.desired.addresses().count();
+        self.check_unique()?;
+        if let Some(key) = self.desired.link_made_twice() {
+            return Err(DesiredError::Impossible { key, why: Impossible::MadeElsewhere });
+        }
+        let addresses: Vec<_> = self.desired.addresses().collect();
+        for RouteTemplate { route, rests_on, .. } in &mut self.desired.templates {
+            let keys = addresses.iter().filter(|key| route::route_rests_on(route, key));
+            *rests_on = keys.copied().collect();
+        }
+        self.mark_adopted();
+        self.index_templates();
         Ok(self.desired)
     }
 
@@ -202,38 +149,15 @@ impl Builder {
     }
 
     fn check_unique(&self) -> Result<(), DuplicateKey> {
-        let DesiredState { addresses, v4, v6, others, .. } = &self.desired;
-        let address = addresses.array_windows().find(|[a, b]| a.key == b.key);
+        let DesiredState { others, v4, v6, .. } = &self.desired;
+        let other = others.array_windows().find(|[a, b]| a.key == b.key);
         let v4 = v4.array_windows().find(|[a, b]| a.compare(b).is_eq());
         let v6 = v6.array_windows().find(|[a, b]| a.compare(b).is_eq());
-        let other = others.array_windows().find(|[a, b]| a.key == b.key);
-        let other = other.map(|[one, _]| one.key.clone());
-        let address = address.map(|[one, _]| Key::from(one.key));
         let route = v4.map(|[one, _]| one.key()).or_else(|| v6.map(|[one, _]| one.key()));
-        match address.or_else(|| route.map(Key::from)).or(other) {
-            Some(key) => Err(DuplicateKey { key: key.to_string() }),
+        let other = other.map(|[one, _]| one.key.to_string());
+        match other.or_else(|| route.map(|key| key.to_string())) {
+            Some(key) => Err(DuplicateKey { key }),
             None => Ok(()),
-        }
-    }
-
-    fn check_links(&mut self) -> Result<(), DesiredError> {
-        if let Some(key) = self.desired.links.sort() {
-            return Err(DuplicateKey { key: key.to_string() }.into());
-        }
-        match self.desired.links.made_twice() {
-            Some(key) => {
-                let why = Impossible::Link(BadLink::MadeElsewhere);
-                Err(DesiredError::Impossible { key, why })
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn link_templates_to_addresses(&mut self) {
-        let DesiredState { addresses, templates, .. } = &mut self.desired;
-        for RouteTemplate { route, rests_on, .. } in templates {
-            let keys = addresses.iter().map(|desired| desired.key);
-            *rests_on = keys.filter(|key| route::route_rests_on(route, key)).collect();
         }
     }
 
@@ -269,25 +193,15 @@ impl Builder {
         if adopt.is_empty() {
             return;
         }
-        let is_adopted = |key: Key| adopt.contains(&key);
-        desired
-            .addresses
-            .iter_mut()
-            .for_each(|desired| desired.may_adopt = is_adopted(desired.key.into()));
-        desired
-            .v4
-            .iter_mut()
-            .for_each(|packed| packed.may_adopt |= is_adopted(packed.key().into()));
-        desired
-            .v6
-            .iter_mut()
-            .for_each(|packed| packed.may_adopt |= is_adopted(packed.key().into()));
-        desired
-            .others
-            .iter_mut()
-            .for_each(|desired| desired.may_adopt = is_adopted(desired.key.clone()));
-        let links = desired.links.made.iter_mut();
-        links.for_each(|desired| desired.may_adopt = is_adopted(Key::Link(desired.name)));
+        for packed in &mut desired.v4 {
+            packed.may_adopt |= adopt.contains(&Key::Route(packed.key()));
+        }
+        for packed in &mut desired.v6 {
+            packed.may_adopt |= adopt.contains(&Key::Route(packed.key()));
+        }
+        for declared in &mut desired.others {
+            declared.may_adopt = adopt.contains(&declared.key);
+        }
     }
 }
 
@@ -348,6 +262,48 @@ pub enum Impossible {
     RuleAction,
     #[error("a neighbour has a hardware address, and a proxy entry has none")]
     NeighbourMac,
-    #[error(transparent)]
-    Link(BadLink),
+    #[error("its key is that of another kind of object")]
+    OtherKind,
+    #[error("a link of kind `{0}` cannot be made")]
+    Unmakable(String),
+    #[error("a link of its kind needs a parent")]
+    NoParent,
+    #[error("a link of its kind stands on no other")]
+    NeedlessParent,
+    #[error("a link of its kind has no hardware address of its own")]
+    NoMac,
+    #[error("its hardware address is that of a group or all zero")]
+    UnusableMac,
+    #[error("an MTU is at least 1")]
+    Mtu,
+    #[error("it refers to itself")]
+    Itself,
+    #[error(
+        "the alias has more than 200 bytes, a control character or our mark `homeostat:` in it"
+    )]
+    Alias,
+    #[error("a VXLAN network id is a number below 16777216")]
+    Vni,
+    #[error("a VLAN id is a number from 1 to 4094")]
+    VlanId,
+    #[error("a VRF needs a routing table")]
+    VrfWithoutTable,
+    #[error("it has either a remote end or a multicast group")]
+    RemoteAndGroup,
+    #[error("its group is no multicast address, or its remote end is one")]
+    MulticastGroup,
+    #[error("the ends of a tunnel are of one family")]
+    EndFamilies,
+    #[error("a tunnel with a TTL of its own always finds out the path's MTU")]
+    TtlWithoutPmtudisc,
+    #[error("a tunnel over IPv6 has no type of service and always finds out the path's MTU")]
+    TunnelOverIpv6,
+    #[error("delays of a bond are multiples of `miimon`, which is not set")]
+    DelayWithoutMiimon,
+    #[error("an LACP rate is for bonds of mode 802.3ad")]
+    RateWithoutLacp,
+    #[error("only bonds of mode active-backup, balance-tlb and balance-alb have a primary link")]
+    NoPrimary,
+    #[error("it is made by another entry, so what is declared of it has its place there")]
+    MadeElsewhere,
 }

@@ -1,7 +1,7 @@
 //! The desired state: sorted, and so compact that a million routes are a normal case.
 //!
 //! A route is stored as a few integers; what routes have in common (nexthops, source) is a *template*
-//! that is kept once.
+//! that is kept once. Everything else is a list of keys and objects.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
@@ -10,42 +10,33 @@ use std::sync::Arc;
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Slot};
 
-use crate::address::{Address, AddressKey, address_agrees};
+use crate::address::AddressKey;
 use crate::builder::Builder;
 use crate::key::Key;
-use crate::link::desired::{DesiredField, DesiredLink, DesiredLinks};
-use crate::link::model::{Field, link_agrees};
+use crate::link::model::Field;
 use crate::net::Net;
-use crate::nexthop;
-use crate::object::{Object, explained, other_agrees};
+use crate::nexthop::{self, Nexthop, NexthopId};
+use crate::object::{Object, explained};
 use crate::route::packed::PackedRoute;
 use crate::route::{Route, RouteKey, is_touched_by, route_agrees};
 
-/// What should exist: addresses, then IPv4 routes, then IPv6 routes, then the others, then links, each
-/// in key order.
+/// What should exist, in key order: addresses, then IPv4 routes, then IPv6 routes, then the others.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
-    pub(crate) addresses: Vec<DesiredAddress>,
+    /// Everything but routes, in key order.
+    pub(crate) others: Vec<Declared>,
+    /// How many of these are addresses, which sort before routes.
+    pub(crate) address_count: usize,
     pub(crate) v4: Vec<PackedRoute<u32>>,
     pub(crate) v6: Vec<PackedRoute<u128>>,
-    pub(crate) others: Vec<Declared>,
     pub(crate) templates: Vec<RouteTemplate>,
     /// The numbers of the routes, those of one template together.
     pub(crate) by_template: Vec<u32>,
     /// Tells this desired state from any other; its clones are the same desired state.
     pub(crate) identity: Arc<()>,
-    pub(crate) links: DesiredLinks,
 }
 
-/// A declared address.
-#[derive(Clone, Debug)]
-pub(crate) struct DesiredAddress {
-    pub(crate) key: AddressKey,
-    pub(crate) address: Address,
-    pub(crate) may_adopt: bool,
-}
-
-/// A declared nexthop, rule or neighbour: there are few.
+/// A declared object that is no route.
 #[derive(Clone, Debug)]
 pub(crate) struct Declared {
     pub(crate) key: Key,
@@ -64,13 +55,10 @@ pub(crate) struct RouteTemplate {
     pub(crate) routes: Range<usize>,
 }
 
-/// What stands in a slot.
+/// What is declared in a slot.
 pub(crate) enum At<'a> {
-    Address(&'a DesiredAddress),
     Route(Packed<'a>, &'a RouteTemplate),
     Other(&'a Declared),
-    Link(&'a DesiredLink),
-    Field(&'a DesiredField),
 }
 
 /// A declared route of either family.
@@ -93,6 +81,13 @@ impl Packed<'_> {
             Packed::V6(packed) => packed.may_adopt,
         }
     }
+
+    fn template(&self) -> usize {
+        match self {
+            Packed::V4(packed) => packed.template as usize,
+            Packed::V6(packed) => packed.template as usize,
+        }
+    }
 }
 
 impl DesiredState {
@@ -102,59 +97,58 @@ impl DesiredState {
         Builder::default()
     }
 
-    /// What stands in a slot; the slots of a desired state are those below its length.
+    /// What is declared in a slot; the slots of a desired state are those below its length.
     pub(crate) fn at(&self, slot: Slot) -> Option<At<'_>> {
+        match self.packed_at(slot) {
+            Some(packed) => {
+                let template = self.templates.get(packed.template())?;
+                Some(At::Route(packed, template))
+            }
+            None => self.other_at(slot).map(At::Other),
+        }
+    }
+
+    fn packed_at(&self, slot: Slot) -> Option<Packed<'_>> {
+        self.packed(slot.index().checked_sub(self.address_count)?)
+    }
+
+    /// The route with this number: IPv4 ones first.
+    fn packed(&self, number: usize) -> Option<Packed<'_>> {
+        match number.checked_sub(self.v4.len()) {
+            None => self.v4.get(number).map(Packed::V4),
+            Some(number) => self.v6.get(number).map(Packed::V6),
+        }
+    }
+
+    /// The declared object in a slot, if it is no route.
+    pub(crate) fn other_at(&self, slot: Slot) -> Option<&Declared> {
         let index = slot.index();
-        if let Some(address) = self.addresses.get(index) {
-            return Some(At::Address(address));
+        if index < self.address_count {
+            return self.others.get(index);
         }
-        let index = index - self.addresses.len();
-        if let Some(packed) = self.v4.get(index) {
-            return Some(At::Route(Packed::V4(packed), self.template(packed.template)?));
-        }
-        let index = index - self.v4.len();
-        if let Some(packed) = self.v6.get(index) {
-            return Some(At::Route(Packed::V6(packed), self.template(packed.template)?));
-        }
-        let index = index - self.v6.len();
-        if let Some(other) = self.others.get(index) {
-            return Some(At::Other(other));
-        }
-        let index = index - self.others.len();
-        if let Some(link) = self.links.made.get(index) {
-            return Some(At::Link(link));
-        }
-        self.links.fields.get(index - self.links.made.len()).map(At::Field)
+        let index = index.checked_sub(self.v4.len() + self.v6.len())?;
+        self.others.get(index).filter(|_| index >= self.address_count)
     }
 
-    /// Where the slots of links begin.
-    fn first_link(&self) -> usize {
-        self.others_from() + self.others.len()
-    }
-
-    /// Whether a slot is one of links.
+    /// Whether a slot is that of a link, or of a field of one.
     pub(crate) fn is_link(&self, slot: Slot) -> bool {
-        slot.index() >= self.first_link()
+        self.other_at(slot).is_some_and(|declared| declared.key.is_link())
     }
 
-    /// The key in a slot, if it is one of links.
-    pub(crate) fn link_key_at(&self, slot: Slot) -> Option<Key> {
-        self.is_link(slot).then(|| self.key(slot))
-    }
-
-    fn template(&self, template: u32) -> Option<&RouteTemplate> {
-        self.templates.get(usize::try_from(template).ok()?)
+    /// The declared object of a key that is no route's.
+    pub(crate) fn get(&self, key: &Key) -> Option<&Declared> {
+        self.others.get(self.others.binary_search_by(|declared| declared.key.cmp(key)).ok()?)
     }
 
     /// The slot of a declared route.
     pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
-        match key.dst().addr() {
+        match key.dst.addr() {
             IpAddr::V4(dst) => {
                 let packed = PackedRoute::new(key, dst.to_bits(), 0);
-                find(&self.v4, self.addresses.len(), near, |desired| desired.compare(&packed))
+                find(&self.v4, self.address_count, near, |desired| desired.compare(&packed))
             }
             IpAddr::V6(dst) => {
-                let base = self.addresses.len() + self.v4.len();
+                let base = self.address_count + self.v4.len();
                 let packed = PackedRoute::new(key, dst.to_bits(), 0);
                 find(&self.v6, base, near, |desired| desired.compare(&packed))
             }
@@ -166,57 +160,39 @@ impl DesiredState {
         self.templates.get(self.template_of(slot)?)
     }
 
-    /// The declared route in a slot.
-    pub(crate) fn route_at(&self, slot: Slot) -> Option<(RouteKey, &RouteTemplate)> {
-        match self.at(slot)? {
-            At::Address(_) | At::Other(_) | At::Link(_) | At::Field(_) => None,
-            At::Route(packed, template) => Some((packed.key(), template)),
-        }
-    }
-
     /// The number of the template of the route in a slot.
     pub(crate) fn template_of(&self, slot: Slot) -> Option<usize> {
-        let index = slot.index().checked_sub(self.addresses.len())?;
-        let template = match index.checked_sub(self.v4.len()) {
-            None => self.v4.get(index)?.template,
-            Some(index) => self.v6.get(index)?.template,
-        };
-        usize::try_from(template).ok()
+        self.packed_at(slot).map(|packed| packed.template())
     }
 
-    /// The declared address in a slot.
-    pub(crate) fn address_at(&self, slot: Slot) -> Option<&DesiredAddress> {
-        self.addresses.get(slot.index())
+    pub(crate) fn addresses(&self) -> impl Iterator<Item = AddressKey> {
+        self.others.iter().map_while(|declared| match declared.key {
+            Key::Address(key) => Some(key),
+            _ => None,
+        })
     }
 
-    /// The declared nexthop, rule or neighbour in a slot.
-    pub(crate) fn other_at(&self, slot: Slot) -> Option<&Declared> {
-        self.others.get(slot.index().checked_sub(self.others_from())?)
-    }
-
-    /// Where the others begin.
-    fn others_from(&self) -> usize {
-        self.addresses.len() + self.v4.len() + self.v6.len()
+    pub(crate) fn nexthops(&self) -> impl Iterator<Item = (NexthopId, &Nexthop)> {
+        self.others.iter().filter_map(|declared| match (&declared.key, &declared.object) {
+            (Key::Nexthop(id), Object::Nexthop(nexthop)) => Some((*id, nexthop)),
+            _ => None,
+        })
     }
 
     /// The keys of all routes whose template is of interest.
-    pub(crate) fn routes_like(&self, is_like: impl Fn(&Route) -> bool, tell: &mut dyn FnMut(Key)) {
-        let like = self.templates.iter().filter(|template| is_like(&template.route));
-        like.flat_map(|template| self.routes_of(template)).for_each(|key| tell(key.into()));
+    pub(crate) fn routes_like(
+        &self,
+        is_like: impl Fn(&RouteTemplate) -> bool,
+        tell: &mut dyn FnMut(Key),
+    ) {
+        let like = self.templates.iter().filter(|template| is_like(template));
+        like.flat_map(|template| self.routes_of(template)).for_each(|key| tell(Key::Route(key)));
     }
 
     /// The keys of the routes of a template.
     pub(crate) fn routes_of(&self, template: &RouteTemplate) -> impl Iterator<Item = RouteKey> {
         let numbers = self.by_template.get(template.routes.clone()).unwrap_or_default().iter();
-        numbers.filter_map(|number| self.numbered(usize::try_from(*number).ok()?))
-    }
-
-    /// The route with this number: IPv4 ones first.
-    fn numbered(&self, number: usize) -> Option<RouteKey> {
-        match number.checked_sub(self.v4.len()) {
-            None => self.v4.get(number).map(PackedRoute::<u32>::key),
-            Some(number) => self.v6.get(number).map(PackedRoute::<u128>::key),
-        }
+        numbers.filter_map(|number| Some(self.packed(*number as usize)?.key()))
     }
 
     /// Whether it is the same desired state, or a clone of it.
@@ -225,19 +201,7 @@ impl DesiredState {
     }
 }
 
-impl From<RouteKey> for Key {
-    fn from(key: RouteKey) -> Key {
-        Key::Route(key)
-    }
-}
-
-impl From<AddressKey> for Key {
-    fn from(key: AddressKey) -> Key {
-        Key::Address(key)
-    }
-}
-
-/// Looks a packed up in its part of the desired state, which begins at `base`.
+/// Looks a route up in its part of the desired state, which begins at `base`.
 fn find<T>(
     part: &[T],
     base: usize,
@@ -253,27 +217,22 @@ impl Desired for DesiredState {
     type Object = Object;
 
     fn len(&self) -> usize {
-        self.first_link() + self.links.len()
+        self.others.len() + self.v4.len() + self.v6.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        match key {
-            Key::Address(key) => find(&self.addresses, 0, near, |desired| desired.key.cmp(key)),
-            Key::Route(key) => self.route_slot(key, near),
-            Key::Link(_) | Key::LinkField(..) => {
-                self.links.place(key).map(|at| Slot::at(self.first_link() + at))
-            }
-            key => find(&self.others, self.others_from(), near, |desired| desired.key.cmp(key)),
+        if let Key::Route(key) = key {
+            return self.route_slot(key, near);
         }
+        let at = self.others.binary_search_by(|declared| declared.key.cmp(key)).ok()?;
+        let routes = if at < self.address_count { 0 } else { self.v4.len() + self.v6.len() };
+        Some(Slot::at(at + routes))
     }
 
     fn key(&self, slot: Slot) -> Key {
         match self.at(slot) {
-            Some(At::Address(desired)) => Key::Address(desired.key),
             Some(At::Route(packed, _)) => Key::Route(packed.key()),
-            Some(At::Other(desired)) => desired.key.clone(),
-            Some(At::Link(desired)) => Key::Link(desired.name),
-            Some(At::Field(desired)) => desired.key(),
+            Some(At::Other(declared)) => declared.key.clone(),
             // No slot of this desired state: the contract has no word for it, and nothing has this key.
             None => Key::Route(RouteKey::new(Net::masked(Ipv4Addr::UNSPECIFIED.into(), 0))),
         }
@@ -281,48 +240,35 @@ impl Desired for DesiredState {
 
     fn object(&self, slot: Slot) -> Object {
         match self.at(slot) {
-            Some(At::Address(desired)) => Object::Address(desired.address.clone()),
             Some(At::Route(_, template)) => Object::Route(template.route.clone()),
-            Some(At::Other(desired)) => desired.object.clone(),
-            Some(At::Link(desired)) => Object::Link(Box::new(desired.link.clone())),
-            Some(At::Field(desired)) => Object::Setting(desired.setting.clone().into()),
+            Some(At::Other(declared)) => declared.object.clone(),
             None => Object::Route(Route::default()),
         }
     }
 
     fn compare(&self, slot: Slot, seen: &Object) -> Agreement {
         Agreement::when(match (self.at(slot), seen) {
-            (Some(At::Address(desired)), Object::Address(seen)) => {
-                address_agrees(&desired.address, seen)
-            }
             (Some(At::Route(_, template)), Object::Route(seen)) => {
                 route_agrees(&template.route, seen)
             }
-            (Some(At::Other(desired)), seen) => other_agrees(&desired.object, seen),
-            (Some(At::Link(desired)), Object::Link(seen)) => link_agrees(&desired.link, seen),
-            (Some(At::Field(desired)), Object::Setting(seen)) => desired.setting == seen.setting,
+            (Some(At::Other(declared)), seen) => declared.object.agrees(seen),
             _ => false,
         })
     }
 
     fn may_adopt(&self, slot: Slot) -> bool {
         self.at(slot).is_some_and(|at| match at {
-            At::Address(desired) => desired.may_adopt,
             At::Route(packed, _) => packed.may_adopt(),
-            At::Other(desired) => desired.may_adopt,
-            At::Link(desired) => desired.may_adopt,
-            At::Field(_) => false,
+            At::Other(declared) => declared.may_adopt,
         })
     }
 
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
-        let (Some(at), Some(other_at)) = (self.at(slot), other.at(there)) else { return false };
-        let declares_same = match (at, other_at) {
-            (At::Address(desired), At::Address(other)) => desired.address == other.address,
-            (At::Route(_, template), At::Route(_, other)) => template.route == other.route,
-            (At::Other(desired), At::Other(other)) => desired.object == other.object,
-            (At::Link(desired), At::Link(other)) => desired.link == other.link,
-            (At::Field(desired), At::Field(other)) => desired.setting == other.setting,
+        let declares_same = match (self.at(slot), other.at(there)) {
+            (Some(At::Route(_, template)), Some(At::Route(_, other))) => {
+                template.route == other.route
+            }
+            (Some(At::Other(declared)), Some(At::Other(other))) => declared.object == other.object,
             _ => false,
         };
         declares_same && self.may_adopt(slot) == other.may_adopt(there)
@@ -340,26 +286,25 @@ impl Desired for DesiredState {
         explained(object)
     }
 
-    /// What may go with an address, and what may be possible once it is there.
+    /// What may be deleted with an address, and what may be possible once it exists.
     fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
-        let address = match key {
-            Key::Address(address) => address,
-            Key::Nexthop(id) => return nexthop::dependants(*id, self, tell),
-            Key::Link(name) => return self.touched_by_link(*name, tell),
+        match key {
+            Key::Address(address) => {
+                let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, address);
+                self.routes_like(is_touched, &mut |key| {
+                    let is_alike = |route: &RouteKey| route.is_ipv4() == address.ip.is_ipv4();
+                    if matches!(&key, Key::Route(route) if is_alike(route)) {
+                        tell(key);
+                    }
+                });
+            }
+            Key::Nexthop(id) => nexthop::dependants(*id, self, tell),
+            Key::Link(name) => self.touched_by_link(*name, tell),
             Key::LinkField(name, Field::Up | Field::Master) => {
-                return self.on_links(|link| link == *name, tell);
+                self.on_links(|link| link == *name, tell);
             }
-            _ => return,
-        };
-        let is_alike = |key: &Key| match key {
-            Key::Route(key) => key.is_ipv4() == address.ip().is_ipv4(),
-            _ => false,
-        };
-        self.routes_like(|route| is_touched_by(route, address), &mut |key| {
-            if is_alike(&key) {
-                tell(key);
-            }
-        });
+            _ => {}
+        }
     }
 
     fn key_print(&self, key: &Key) -> u64 {

@@ -22,21 +22,20 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
-use crate::address::{self, AddressMarks, SeenAddress, address_agrees};
+use crate::address::{self, AddressMarks, SeenAddress};
 use crate::desired::DesiredState;
 use crate::events::culprit::Culprit;
 use crate::key::Key;
-use crate::link::desired::{DesiredField, LinkSet};
+use crate::link::desired::LinkSet;
 use crate::link::model::Field;
-use crate::link::{self, LinkName, Links, alias};
+use crate::link::{self, LinkName, Links};
 use crate::message::LinkNames;
-use crate::number::Protocol;
 use crate::object::Object;
 use crate::route::message::SeenRoute;
 use crate::route::{self, is_touched_by};
+use crate::rule::RuleKey;
 use crate::shadow::{MarkedRoute, RouteEvent, Shadow};
 use crate::source::Rtnl;
-use crate::subscription::OwnWrites;
 use crate::{neighbour, nexthop, rule};
 
 /// The keys that events named and that no hint has handed out yet.
@@ -46,10 +45,9 @@ pub(crate) struct DirtyKeys {
     /// Whether no event was lost since the last observation.
     links_are_current: bool,
     pub(crate) desired: Arc<DesiredState>,
-    protocol: Protocol,
-    owner: String,
-    address_marks: AddressMarks,
-    own_writes: Arc<OwnWrites>,
+    /// What is known of routes; none before the first full observation, and after events were lost.
+    pub(crate) shadow: Option<Shadow>,
+    pub(crate) source: Rtnl,
     /// What needs a look, with who gave cause for it.
     keys: BTreeMap<Key, Option<Arc<str>>>,
     culprit: Culprit,
@@ -62,24 +60,22 @@ impl DirtyKeys {
             links: Arc::default(),
             links_are_current: false,
             desired: Arc::default(),
-            protocol: source.protocol,
-            owner: source.owner().to_owned(),
-            address_marks: source.address_marks,
-            own_writes: Arc::clone(&source.own_writes),
+            shadow: None,
+            source: source.clone(),
             keys: BTreeMap::new(),
             culprit: Culprit::default(),
             is_lost: false,
         }
     }
 
-    pub(crate) fn take(&mut self, event: Event<'_>, shadow: &mut Option<Shadow>) {
+    pub(crate) fn take(&mut self, event: Event<'_>) {
         let taken = match event {
             Event::Lost => {
-                *shadow = None;
+                self.shadow = None;
                 self.links_are_current = false;
                 Ok(false)
             }
-            Event::Message(message) => self.message(&message, shadow),
+            Event::Message(message) => self.message(&message),
         };
         self.is_lost |=
             !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.desired.len());
@@ -93,11 +89,6 @@ impl DirtyKeys {
     pub(crate) fn set_links(&mut self, links: &Arc<Links>) {
         self.links = Arc::clone(links);
         self.links_are_current = true;
-    }
-
-    /// Called when the queue is empty.
-    pub(crate) fn all_events_read(&mut self) {
-        self.own_writes.forget_deleted();
     }
 
     /// The keys to look at, handed out once: one hint for each culprit.
@@ -124,49 +115,45 @@ impl DirtyKeys {
     }
 
     /// False, if only a full observation can say what changed.
-    fn message(
-        &mut self,
-        message: &Message<'_>,
-        shadow: &mut Option<Shadow>,
-    ) -> Result<bool, Malformed> {
-        let is_ours = self.own_writes.is_ours(message.port);
+    fn message(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
+        let is_ours = self.source.own_writes.is_ours(message.port);
         self.culprit.is_at(if is_ours { Port::KERNEL } else { message.port });
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => {
                 if let Some(seen) =
                     route::message::decode(message, &mut LinkNames::new(&self.links))?
                 {
-                    self.route(message, seen, shadow);
+                    self.route(message, seen);
                 }
                 Ok(true)
             }
             RTM_NEWADDR | RTM_DELADDR => {
-                // The link may have come after the last look.
-                let index = address::address_index(message)?;
                 let Some(seen) = address::decode(message, &self.links)? else { return Ok(true) };
-                Ok(self.address(message, &seen, shadow) && self.links.knows(index))
+                // The link may have been created after the last observation.
+                let knows_link = self.links.index(seen.key.link).is_some();
+                Ok(self.address(message, &seen) && knows_link)
             }
-            RTM_NEWLINK | RTM_DELLINK => self.link(message, shadow),
+            RTM_NEWLINK | RTM_DELLINK => self.link(message),
             RTM_NEWRULE | RTM_DELRULE => {
-                self.rule(message, shadow.as_ref())?;
+                self.rule(message)?;
                 Ok(true)
             }
             RTM_NEWNEIGH | RTM_DELNEIGH => {
-                self.neighbour(message, shadow.as_ref());
+                self.neighbour(message);
                 Ok(true)
             }
-            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message, shadow),
+            RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message),
             _ => Ok(false),
         }
     }
 
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
-    fn rule(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) -> Result<(), Malformed> {
+    fn rule(&mut self, message: &Message<'_>) -> Result<(), Malformed> {
         let Some(seen) = rule::message::decode(message)? else { return Ok(()) };
-        let keys: [Key; 2] = [seen.key.into(), seen.key.anywhere().into()];
+        let keys = [seen.key, RuleKey { priority: None, ..seen.key }].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
-        if !self.is_echo(message, RTM_NEWRULE, shadow, should_be) {
+        if !self.is_echo(message, RTM_NEWRULE, should_be) {
             for key in keys {
                 self.name(key);
             }
@@ -175,27 +162,23 @@ impl DirtyKeys {
     }
 
     /// The neighbour that an event is about, if it is declared or ours.
-    fn neighbour(&mut self, message: &Message<'_>, shadow: Option<&Shadow>) {
+    fn neighbour(&mut self, message: &Message<'_>) {
         let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
         let key = Key::Neighbour(key);
         let matters = self.desired.slot(&key, None).is_some();
         let should_be = |desired: &DesiredState| desired.slot(&key, None).is_some();
-        let is_echo = self.is_echo(message, RTM_NEWNEIGH, shadow, should_be);
-        if !is_echo && (matters || protocol == self.protocol) {
+        let is_echo = self.is_echo(message, RTM_NEWNEIGH, should_be);
+        if !is_echo && (matters || protocol == self.source.protocol) {
             self.name(key);
         }
     }
 
-    fn nexthop(
-        &mut self,
-        message: &Message<'_>,
-        shadow: &mut Option<Shadow>,
-    ) -> Result<bool, Malformed> {
+    fn nexthop(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(true) };
         let key = Key::Nexthop(seen.id);
         let is_going = message.kind == RTM_DELNEXTHOP;
-        let is_known = !is_going || doubt(shadow, |shadow| nexthop::doubt(seen.id, shadow));
-        if seen.protocol != self.protocol && !is_going {
+        let is_known = !is_going || self.doubt(|shadow| nexthop::doubt(seen.id, shadow));
+        if seen.protocol != self.source.protocol && !is_going {
             self.culprit.marks(seen.protocol);
         }
         let object = Object::Nexthop(seen.nexthop);
@@ -203,7 +186,7 @@ impl DirtyKeys {
             let slot = desired.slot(&key, None);
             slot.is_some_and(|slot| desired.compare(slot, &object) == Agreement::Agrees)
         };
-        if !self.is_echo(message, RTM_NEWNEXTHOP, shadow.as_ref(), should_be) {
+        if !self.is_echo(message, RTM_NEWNEXTHOP, should_be) {
             self.name(key);
         }
         Ok(is_known)
@@ -214,14 +197,13 @@ impl DirtyKeys {
         &self,
         message: &Message<'_>,
         made: u16,
-        shadow: Option<&Shadow>,
         should_be: impl Fn(&DesiredState) -> bool,
     ) -> bool {
         let is_right = |shadow: &Shadow| should_be(shadow.desired()) == (message.kind == made);
-        self.own_writes.is_ours(message.port) && shadow.is_some_and(is_right)
+        self.source.own_writes.is_ours(message.port) && self.shadow.as_ref().is_some_and(is_right)
     }
 
-    fn route(&mut self, message: &Message<'_>, seen: SeenRoute, shadow: &mut Option<Shadow>) {
+    fn route(&mut self, message: &Message<'_>, seen: SeenRoute) {
         let replaces = message.flags & NLM_F_REPLACE != 0;
         let event = match message.kind {
             RTM_DELROUTE => RouteEvent::Removed,
@@ -229,82 +211,68 @@ impl DirtyKeys {
             _ => RouteEvent::Added,
         };
         let SeenRoute { key, route, protocol } = seen;
-        let is_settled = match shadow {
+        let is_settled = match &mut self.shadow {
             Some(shadow) => {
                 shadow.apply_event(&key, MarkedRoute { route, protocol }, event);
                 shadow.is_settled(&key)
             }
             // Without a shadow it may matter if it is ours, or replaced one of ours.
-            None => protocol != self.protocol && event != RouteEvent::Replaced,
+            None => protocol != self.source.protocol && event != RouteEvent::Replaced,
         };
         if !is_settled {
-            if event == RouteEvent::Replaced && protocol != self.protocol {
+            if event == RouteEvent::Replaced && protocol != self.source.protocol {
                 self.culprit.marks(protocol);
             }
             self.name(Key::Route(key));
         }
     }
 
-    fn address(
-        &mut self,
-        message: &Message<'_>,
-        seen: &SeenAddress,
-        shadow: &mut Option<Shadow>,
-    ) -> bool {
+    fn address(&mut self, message: &Message<'_>, seen: &SeenAddress) -> bool {
         let is_going = message.kind == RTM_DELADDR;
-        let is_echo = self.own_writes.is_ours(message.port)
+        let is_echo = self.source.own_writes.is_ours(message.port)
             && if is_going {
-                self.own_writes.take_deleted(&seen.key)
+                self.source.own_writes.take_deleted(&seen.key)
             } else {
-                shadow.as_ref().is_some_and(|shadow| is_declared(shadow, seen))
+                self.shadow.as_ref().is_some_and(|shadow| {
+                    let declared = shadow.desired().get(&Key::Address(seen.key));
+                    let seen = Object::Address(seen.address.clone());
+                    declared.is_some_and(|declared| declared.object.agrees(&seen))
+                })
             };
         let goes_along =
             |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
-        let is_known = !is_going || doubt(shadow, goes_along);
-        if !is_echo && self.concerns(seen, shadow.as_ref()) {
+        let is_known = !is_going || self.doubt(goes_along);
+        if !is_echo && self.concerns(seen) {
             self.name(Key::Address(seen.key));
         }
         is_known
     }
 
     /// Whether an address is declared, may be ours, or carries something that is declared.
-    fn concerns(&self, seen: &SeenAddress, shadow: Option<&Shadow>) -> bool {
-        let Some(desired) = shadow.map(Shadow::desired) else { return true };
+    fn concerns(&self, seen: &SeenAddress) -> bool {
+        let Some(desired) = self.shadow.as_ref().map(Shadow::desired) else { return true };
         let key = Key::Address(seen.key);
-        let may_be_ours =
-            seen.protocol == self.protocol || self.address_marks == AddressMarks::Ledger;
+        let may_be_ours = seen.protocol == self.source.protocol
+            || self.source.address_marks == AddressMarks::Ledger;
         let mut carries = false;
         desired.dependants(&key, &mut |_| carries = true);
         may_be_ours || carries || desired.slot(&key, None).is_some()
     }
-}
 
-/// Drops a shadow with too many uncertain routes. Then only a full observation helps, and this is false.
-fn doubt(shadow: &mut Option<Shadow>, doubt: impl FnOnce(&mut Shadow) -> bool) -> bool {
-    let is_known = shadow.as_mut().is_none_or(doubt);
-    if !is_known {
-        *shadow = None;
+    /// Drops a shadow with too many uncertain routes. Then only a full observation helps, and this is false.
+    fn doubt(&mut self, doubt: impl FnOnce(&mut Shadow) -> bool) -> bool {
+        let is_known = self.shadow.as_mut().is_none_or(doubt);
+        if !is_known {
+            self.shadow = None;
+        }
+        is_known
     }
-    is_known
-}
 
-fn is_declared(shadow: &Shadow, seen: &SeenAddress) -> bool {
-    let desired = shadow.desired();
-    let slot = desired.slot(&Key::Address(seen.key), None);
-    let declared = slot.and_then(|slot| desired.address_at(slot));
-    declared.is_some_and(|declared| address_agrees(&declared.address, &seen.address))
-}
-
-impl DirtyKeys {
     /// False, if only a full observation can say what changed.
-    pub(super) fn link(
-        &mut self,
-        message: &Message<'_>,
-        shadow: &mut Option<Shadow>,
-    ) -> Result<bool, Malformed> {
+    fn link(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let (index, name) = link::message::index_and_name(message)?;
         if !link::message::is_of_any_family(message)? {
-            self.name_link(name, shadow.as_ref());
+            self.name_link(name);
             return Ok(true);
         }
         let former = self.links.knows(index).then(|| self.links.name(index));
@@ -322,48 +290,39 @@ impl DirtyKeys {
         let mut is_known = true;
         if went || former.is_some() || !link::message::has_carrier(message)? {
             let is_one = |link: LinkName| link == name || Some(link) == former;
-            is_known = doubt(shadow, |shadow| doubt_links(shadow, &is_one));
+            is_known = self.doubt(|shadow| doubt_links(shadow, &is_one));
         }
-        let is_marked = is_marked(message, &self.owner);
+        let seen = link::message::decode(message).ok();
+        let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
         for name in former.into_iter().chain([name]) {
             if is_marked {
                 self.name(Key::Link(name));
             }
-            self.name_link(name, shadow.as_ref());
+            self.name_link(name);
         }
         Ok(is_known)
     }
 
     /// Names a link, and what is declared of it, if anything declared has to do with it.
-    fn name_link(&mut self, name: LinkName, shadow: Option<&Shadow>) {
-        let Some(desired) = shadow.map(Shadow::desired) else {
+    fn name_link(&mut self, name: LinkName) {
+        let Some(desired) = self.shadow.as_ref().map(|shadow| Arc::clone(shadow.desired())) else {
             self.name(Key::Link(name));
             for field in Field::ALL {
                 self.name(Key::LinkField(name, field));
             }
             return;
         };
-        if concerns(desired, name) {
+        if concerns(&desired, name) {
             self.name(Key::Link(name));
         }
-        let fields = desired.links.fields.iter().filter(|desired| desired.name == name);
-        fields.map(DesiredField::key).for_each(|key| self.name(key));
+        desired.fields_of(name).for_each(|key| self.name(key));
     }
 }
 
 fn concerns(desired: &DesiredState, name: LinkName) -> bool {
     let mut carries = false;
     desired.dependants(&Key::Link(name), &mut |_| carries = true);
-    carries
-        || desired.links.maker_of(name).is_some()
-        || desired.links.fields.iter().any(|desired| desired.name == name)
-}
-
-/// Whether it carries our mark, declared or not.
-fn is_marked(message: &Message<'_>, owner: &str) -> bool {
-    let seen = link::message::decode(message).ok();
-    let text = seen.as_ref().and_then(|seen| seen.alias.as_deref());
-    text.and_then(|text| alias::split(text).1) == Some(owner)
+    carries || desired.maker_of(name).is_some() || desired.fields_of(name).next().is_some()
 }
 
 /// What went with links, or may go by another name now.
@@ -377,6 +336,7 @@ fn doubt_links(shadow: &mut Shadow, is_one: &dyn Fn(LinkName) -> bool) -> bool {
 mod tests {
     use super::*;
     use crate::desired::DesiredState;
+    use crate::number::Protocol;
 
     fn shadow() -> Shadow {
         Shadow::new(Arc::new(DesiredState::default()), Protocol::HOMEOSTAT)
@@ -384,20 +344,22 @@ mod tests {
 
     #[test]
     fn lost_events_ask_for_a_look_at_everything_and_end_what_was_known() {
-        let (mut dirty, mut shadow) = (DirtyKeys::new(&Rtnl::here()), Some(shadow()));
+        let mut dirty = DirtyKeys::new(&Rtnl::here());
+        dirty.shadow = Some(shadow());
         assert_eq!(dirty.hint(), None);
-        dirty.take(Event::Lost, &mut shadow);
-        assert!(shadow.is_none());
+        dirty.take(Event::Lost);
+        assert!(dirty.shadow.is_none());
         assert_eq!(dirty.hint(), Some(Hint::Lost));
         assert_eq!(dirty.hint(), None, "said once");
     }
 
     #[test]
     fn what_cannot_be_read_counts_as_lost() {
-        let (mut dirty, mut shadow) = (DirtyKeys::new(&Rtnl::here()), Some(shadow()));
+        let mut dirty = DirtyKeys::new(&Rtnl::here());
+        dirty.shadow = Some(shadow());
         let port = homeostat_netlink::Port::KERNEL;
         let message = Message { kind: RTM_NEWROUTE, flags: 0, seq: 0, port, payload: &[2] };
-        dirty.take(Event::Message(message), &mut shadow);
+        dirty.take(Event::Message(message));
         assert_eq!(dirty.hint(), Some(Hint::Lost));
     }
 }

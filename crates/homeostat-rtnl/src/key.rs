@@ -10,7 +10,7 @@ use crate::link::LinkName;
 use crate::link::model::Field;
 use crate::neighbour::NeighbourKey;
 use crate::nexthop::NexthopId;
-use crate::number::{Metric, Tos};
+use crate::number::{Metric, ParseError, Tos};
 use crate::route::RouteKey;
 use crate::rule::RuleKey;
 
@@ -41,13 +41,6 @@ impl Key {
     }
 }
 
-/// A text that is no key.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "`{0}` is no key such as `address 192.0.2.1/24 dev eth0` or `route 192.0.2.0/24 table 100`"
-)]
-pub struct NotAKey(pub String);
-
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -63,13 +56,13 @@ impl fmt::Display for Key {
 }
 
 impl FromStr for Key {
-    type Err = NotAKey;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAKey> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
         let key = match words.as_slice() {
-            ["address", ip, "peer", peer, "dev", link] => peered(ip, peer, link),
-            ["address", addr, "dev", link] => address(addr, link),
+            ["address", ip, "peer", prefix, "dev", link] => address(Some(ip), prefix, link),
+            ["address", prefix, "dev", link] => address(None, prefix, link),
             ["route", dst, options @ ..] => route(dst, options).map(Key::Route),
             ["nexthop", id] => id.parse().ok().map(Key::Nexthop),
             ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
@@ -82,19 +75,16 @@ impl FromStr for Key {
                 .map(|(name, field)| Key::LinkField(name, field)),
             _ => None,
         };
-        key.ok_or_else(|| NotAKey(text.to_owned()))
+        let is = "no key such as `address 192.0.2.1/24 dev eth0` or `route 192.0.2.0/24 table 100`";
+        ParseError::unless(key, text, is)
     }
 }
 
-fn address(addr: &str, link: &str) -> Option<Key> {
-    let (ip, len) = addr.split_once('/')?;
-    let link = link.parse().ok()?;
-    AddressKey::new(link, ip.parse().ok()?, len.parse().ok()?).map(Key::Address)
-}
-
-fn peered(ip: &str, peer: &str, link: &str) -> Option<Key> {
-    let (peer, len) = peer.split_once('/')?;
-    let key = AddressKey::new(link.parse().ok()?, ip.parse().ok()?, len.parse().ok()?)?;
+/// The prefix is that of the peer, if `ip` is another address.
+fn address(ip: Option<&str>, prefix: &str, link: &str) -> Option<Key> {
+    let (peer, len) = prefix.split_once('/')?;
+    let (ip, link) = (ip.unwrap_or(peer).parse().ok()?, link.parse().ok()?);
+    let key = AddressKey::new(link, ip, len.parse().ok()?)?;
     key.with_peer(peer.parse().ok()?).map(Key::Address)
 }
 
@@ -116,14 +106,14 @@ pub(crate) fn fingerprint(key: &Key) -> u64 {
     let mut print = Print(0xcbf2_9ce4_8422_2325);
     match key {
         Key::Address(key) => {
-            print.bytes(&[0, key.prefix_len()]).bytes(key.link().bytes()).ip(key.ip());
-            if let Some(peer) = key.peer() {
+            print.bytes(&[0, key.prefix_len]).bytes(key.link.bytes()).ip(key.ip);
+            if let Some(peer) = key.peer {
                 print.ip(peer);
             }
         }
         Key::Route(key) => {
-            print.bytes(&[1, key.dst().prefix_len(), key.tos().0]).ip(key.dst().addr());
-            print.bytes(&key.table().0.to_le_bytes()).bytes(&key.metric().0.to_le_bytes());
+            print.bytes(&[1, key.dst.prefix_len(), key.tos.0]).ip(key.dst.addr());
+            print.bytes(&key.table.0.to_le_bytes()).bytes(&key.metric.0.to_le_bytes());
         }
         // The others are few.
         key => _ = print.bytes(&[2]).bytes(key.to_string().as_bytes()),

@@ -12,11 +12,11 @@
 //! routes are observed without a dump.
 //!
 //! ```
-//! use homeostat_rtnl::{Address, AddressKey, DesiredState, LinkName, Net, Route, RouteKey};
+//! use homeostat_rtnl::{Address, DesiredState, Net, Object, Route, RouteKey};
 //!
 //! let mut builder = DesiredState::builder();
-//! let address = AddressKey::new(LinkName::new("eth0")?, "192.0.2.1".parse()?, 24);
-//! builder.address(address.ok_or("no such prefix length")?, Address::default())?;
+//! let address = Object::Address(Address::default());
+//! builder.add("address 192.0.2.1/24 dev eth0".parse()?, address)?;
 //! builder.route(RouteKey::new("0.0.0.0/0".parse::<Net>()?), Route::via("192.0.2.254".parse()?))?;
 //! let desired = builder.build()?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -27,7 +27,6 @@ mod apply;
 mod builder;
 mod desired;
 mod events;
-mod family;
 mod key;
 mod link;
 mod message;
@@ -60,23 +59,20 @@ pub use address::{Address, AddressKey, AddressMarks, Label, Lifetime};
 pub use apply::Writer;
 pub use builder::{Builder, DesiredError, Impossible};
 pub use desired::DesiredState;
-pub use family::Family;
-pub use key::{Key, NotAKey};
+pub use key::Key;
 pub use link::kinds::bond::{BondMode, HashPolicy, LacpRate};
-pub use link::kinds::bridge::{Centis, NotATime};
+pub use link::kinds::bridge::Centis;
 pub use link::kinds::macvlan::{IpvlanMode, MacvlanMode};
 pub use link::kinds::vlan::VlanProtocol;
 pub use link::kinds::{Bond, Bridge, Gre, Ipvlan, LinkKind, Macvlan, Tap, Veth, Vlan, Vrf, Vxlan};
-pub use link::model::{
-    BadLink, Configured, Field, Incarnation, Link, LinkRef, NotAField, Setting, Settings,
-};
+pub use link::model::{Configured, Field, Incarnation, Link, LinkRef, Setting, Settings};
 pub use link::step::{Act, Cycle, LinkStep};
-pub use link::{IfIndex, LinkName, Links, NotALinkName};
+pub use link::{IfIndex, LinkName, Links};
 pub use moment::Moment;
-pub use neighbour::{Mac, Neighbour, NeighbourKey, NotAMac};
-pub use net::{Net, NotANet};
+pub use neighbour::{Mac, Neighbour, NeighbourKey};
+pub use net::{Family, Net};
 pub use nexthop::{Member, Nexthop, NexthopId, Unusual};
-pub use number::{Metric, Protocol, Scope, Table, Tos, UnknownNumber};
+pub use number::{Metric, ParseError, Protocol, Scope, Table, Tos};
 pub use object::Object;
 pub use observe::{ListedObject, Reader};
 #[cfg(feature = "document")]
@@ -84,4 +80,4 @@ pub use registration::REGISTRATION;
 pub use route::{Hop, Route, RouteKey, RouteKind};
 pub use rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
 pub use source::Rtnl;
-pub use step::{Delete, Phase, Step, Update, Way};
+pub use step::{Delete, Phase, Step, Update};

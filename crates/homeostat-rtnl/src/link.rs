@@ -23,35 +23,16 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use crate::number::serde_as_text;
+use crate::number::{ParseError, serde_as_text};
 
 /// The room that the kernel gives a name, its NUL included.
 const ROOM: usize = 16;
 
 /// The name of a link, in the kernel's own size.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkName([u8; ROOM]);
 
-/// A text that cannot be the name of a link.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no name for a link: 1 to 15 bytes without blanks, `/` and `:`")]
-pub struct NotALinkName(pub String);
-
 impl LinkName {
-    /// Takes a name that the kernel would take.
-    pub fn new(name: &str) -> Result<Self, NotALinkName> {
-        // As nearly all are: a list of routes asks a million times.
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if (1..ROOM).contains(&name.len()) && name.bytes().all(is_plain) {
-            return Ok(Self::padded(name));
-        }
-        let is_odd = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
-        if matches!(name, "" | "." | "..") || name.len() >= ROOM || name.contains(is_odd) {
-            return Err(NotALinkName(name.to_owned()));
-        }
-        Ok(Self::padded(name))
-    }
-
     /// What the kernel reports is a name, whatever it looks like.
     pub(crate) fn padded(name: &str) -> Self {
         let mut bytes = [0; ROOM];
@@ -84,10 +65,15 @@ impl fmt::Debug for LinkName {
 }
 
 impl FromStr for LinkName {
-    type Err = NotALinkName;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotALinkName> {
-        Self::new(text)
+    /// Takes a name that the kernel would take.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let is_odd = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+        let is_name = (1..ROOM).contains(&text.len()) && !matches!(text, "." | "..");
+        let name = (is_name && !text.contains(is_odd)).then(|| Self::padded(text));
+        let is = "no name for a link: 1 to 15 bytes without blanks, `/` and `:`";
+        ParseError::unless(name, text, is)
     }
 }
 
@@ -125,11 +111,6 @@ impl Links {
         }
     }
 
-    pub(crate) fn clear(&mut self) {
-        self.by_name.clear();
-        self.by_index.clear();
-    }
-
     /// The number of a link, if it is there.
     #[must_use]
     pub fn index(&self, name: LinkName) -> Option<IfIndex> {
@@ -157,16 +138,16 @@ mod tests {
     #[test]
     fn names_are_what_the_kernel_takes() {
         for name in ["lo", "eth0", "enp3s0.200", "a23456789012345", "ö"] {
-            assert_eq!(LinkName::new(name).unwrap().to_string(), name);
+            assert_eq!(name.parse::<LinkName>().unwrap().to_string(), name);
         }
         for name in ["", ".", "..", "a/b", "a b", "a:b", "a234567890123456", "\n"] {
-            assert!(LinkName::new(name).is_err(), "{name:?}");
+            assert!(name.parse::<LinkName>().is_err(), "{name:?}");
         }
     }
 
     #[test]
     fn an_unlisted_link_has_a_name_that_no_desired_state_can_hold() {
         let name = Links::default().name(IfIndex(7));
-        assert!(LinkName::new(name.as_str()).is_err());
+        assert!(name.as_str().parse::<LinkName>().is_err());
     }
 }

@@ -2,13 +2,11 @@
 //! are written and read. Each kind has its own messages in its module. Sends nothing.
 
 #[cfg(test)]
-mod recorded;
-#[cfg(test)]
 mod tests;
 
 use std::net::IpAddr;
 
-use homeostat_netlink::uapi::{NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, NLM_F_REPLACE};
+use homeostat_netlink::uapi::{NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE};
 use homeostat_netlink::{Attr, Batch, Malformed, MessageWriter, Result};
 
 use crate::address::AddressMarks;
@@ -39,25 +37,9 @@ pub(crate) struct Encoder<'a> {
     pub(crate) links: &'a Links,
     pub(crate) protocol: Protocol,
     pub(crate) address_marks: AddressMarks,
-    pub(crate) echo: Echo,
-}
-
-/// Whether the kernel is asked to send back what it made of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Echo {
-    /// It is: where few objects are written, that saves a second look.
-    Wanted,
-    /// It is not: for very many, one look at everything costs less.
-    Unwanted,
-}
-
-impl Echo {
-    pub(crate) fn flags(self) -> u16 {
-        match self {
-            Echo::Wanted => NLM_F_ECHO,
-            Echo::Unwanted => 0,
-        }
-    }
+    /// `NLM_F_ECHO`, if the kernel is asked to send back what it made of a request, or 0. Where few objects are
+    /// written, that saves a second observation; for very many, one observation of everything costs less.
+    pub(crate) echo: u16,
 }
 
 /// The link that a request needs is not there.
@@ -66,15 +48,6 @@ pub(crate) struct NoLink(pub(crate) LinkName);
 
 /// Whether the request was written.
 pub(crate) type Encoded = std::result::Result<Result<()>, NoLink>;
-
-#[cfg(test)]
-impl<'a> Encoder<'a> {
-    /// Under our usual mark, on a kernel that keeps it, and without echoes.
-    fn plain(batch: &'a mut Batch, links: &'a Links) -> Self {
-        let (address_marks, echo) = (AddressMarks::Kernel, Echo::Unwanted);
-        Encoder { batch, links, protocol: Protocol::HOMEOSTAT, address_marks, echo }
-    }
-}
 
 impl Encoder<'_> {
     pub(crate) fn index(&self, link: LinkName) -> std::result::Result<IfIndex, NoLink> {

@@ -55,8 +55,10 @@ pub(crate) struct ObservedAddress {
 /// a step.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
-    by_src: BTreeMap<IpAddr, Taken>,
-    nexthops: BTreeMap<NexthopId, Taken>,
+    /// Routes by their source address.
+    pub(crate) by_src: BTreeMap<IpAddr, Taken>,
+    /// Routes by their nexthop object.
+    pub(crate) by_nexthop: BTreeMap<NexthopId, Taken>,
     on_links: BTreeMap<(LinkName, OnLink), Taken>,
 }
 
@@ -72,40 +74,32 @@ pub(crate) enum OnLink {
     Ipv6Proxy,
 }
 
-impl OnLink {
-    fn neighbour(key: &NeighbourKey) -> Self {
-        match (key.ip().is_ipv4(), key.is_proxy()) {
-            (true, false) => OnLink::Ipv4Neighbour,
-            (false, false) => OnLink::Ipv6Neighbour,
-            (true, true) => OnLink::Ipv4Proxy,
-            (false, true) => OnLink::Ipv6Proxy,
-        }
-    }
-}
-
 impl Foreign {
-    pub(crate) fn note_nexthop(&mut self, link: LinkName, id: NexthopId, owner: &Owner) {
-        self.note_on(link, OnLink::Nexthop, &Key::Nexthop(id), owner);
-    }
-
-    pub(crate) fn note_neighbour(&mut self, key: NeighbourKey, owner: &Owner) {
-        self.note_on(key.link(), OnLink::neighbour(&key), &Key::Neighbour(key), owner);
-    }
-
-    fn note_on(&mut self, link: LinkName, what: OnLink, key: &Key, owner: &Owner) {
+    /// Notes a nexthop or a neighbour on a link, if it is foreign.
+    pub(crate) fn note_on(&mut self, link: LinkName, key: &Key, owner: &Owner) {
+        let what = match key {
+            Key::Neighbour(key) => match (key.ip.is_ipv4(), key.is_proxy) {
+                (true, false) => OnLink::Ipv4Neighbour,
+                (false, false) => OnLink::Ipv6Neighbour,
+                (true, true) => OnLink::Ipv4Proxy,
+                (false, true) => OnLink::Ipv6Proxy,
+            },
+            _ => OnLink::Nexthop,
+        };
         if matches!(owner, Owner::Foreign(_)) {
             let taken = || Taken { key: key.to_string(), owner: owner.clone() };
             self.on_links.entry((link, what)).or_insert_with(taken);
         }
     }
 
+    /// Notes a foreign route.
     pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, owner: &Owner) {
         let taken = || Taken { key: key.to_string(), owner: owner.clone() };
         if let Some(src) = route.src {
             self.by_src.entry(src).or_insert_with(taken);
         }
         if let Some(nexthop) = route.nexthop {
-            self.nexthops.entry(nexthop).or_insert_with(taken);
+            self.by_nexthop.entry(nexthop).or_insert_with(taken);
         }
         let what = if key.is_ipv4() { OnLink::Ipv4Route } else { OnLink::Ipv6Route };
         for link in route.links() {
@@ -129,9 +123,9 @@ impl Moment {
         &self,
         key: &AddressKey,
     ) -> impl Iterator<Item = &ObservedAddress> + use<'_> {
-        let (key, counts) = (*key, self.is_primary(key) && key.ip().is_ipv4());
+        let (key, counts) = (*key, self.is_primary(key) && key.ip.is_ipv4());
         self.addresses.iter().filter(move |other| {
-            let is_near = (other.key.link(), other.key.net()) == (key.link(), key.net());
+            let is_near = (other.key.link, other.key.net()) == (key.link, key.net());
             counts && other.is_secondary && is_near && other.key != key
         })
     }
@@ -150,11 +144,6 @@ impl Moment {
         self.addresses.iter().find(|observed| observed.key == *key)
     }
 
-    /// A foreign route that goes with its source address.
-    pub(crate) fn taken_with_source(&self, ip: IpAddr) -> Option<&Taken> {
-        self.foreign.by_src.get(&ip)
-    }
-
     /// Something foreign on a link, of each of these kinds.
     pub(crate) fn taken_on(
         &self,
@@ -162,10 +151,5 @@ impl Moment {
         kinds: &[OnLink],
     ) -> impl Iterator<Item = &Taken> {
         kinds.iter().filter_map(move |kind| self.foreign.on_links.get(&(link, *kind)))
-    }
-
-    /// A foreign route that goes with its nexthop.
-    pub(crate) fn taken_with_nexthop(&self, id: NexthopId) -> Option<&Taken> {
-        self.foreign.nexthops.get(&id)
     }
 }

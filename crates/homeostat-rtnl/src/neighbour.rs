@@ -16,25 +16,27 @@ use homeostat_netlink::uapi::{
     NDA_DST, NDA_LLADDR, NDA_PROTOCOL, NTF_EXT_LEARNED, NTF_PROXY, NUD_NOARP, NUD_PERMANENT,
     RTM_DELNEIGH, RTM_GETNEIGH, RTM_NEWNEIGH,
 };
-use homeostat_netlink::{Batch, Error, Malformed, Message, MessageWriter, Result};
+use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
-use crate::family::Family;
 use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{Encoded, Encoder, NoLink, Put, put_ip, read_ip};
 use crate::moment::Moment;
-use crate::number::{Protocol, serde_as_text};
+use crate::net::Family;
+use crate::number::{ParseError, Protocol, serde_as_text};
 use crate::object::Object;
-use crate::observe::{Observation, foreign, request_for};
+use crate::observe::{Observation, foreign};
 
 /// Which neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub struct NeighbourKey {
-    link: LinkName,
-    ip: IpAddr,
-    is_proxy: bool,
+    pub link: LinkName,
+    pub ip: IpAddr,
+    /// Whether this machine answers for the address.
+    pub is_proxy: bool,
 }
 
 /// The managed part of a neighbour.
@@ -50,11 +52,6 @@ pub struct Neighbour {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Mac(pub [u8; 6]);
 
-/// A text that is no hardware address.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no hardware address such as 02:00:00:00:00:09")]
-pub struct NotAMac(pub String);
-
 impl NeighbourKey {
     /// A neighbour on a link.
     #[must_use]
@@ -66,24 +63,6 @@ impl NeighbourKey {
     #[must_use]
     pub fn proxy(link: LinkName, ip: IpAddr) -> Self {
         NeighbourKey { link, ip, is_proxy: true }
-    }
-
-    /// The link.
-    #[must_use]
-    pub fn link(&self) -> LinkName {
-        self.link
-    }
-
-    /// The address.
-    #[must_use]
-    pub fn ip(&self) -> IpAddr {
-        self.ip
-    }
-
-    /// Whether this machine answers for the address.
-    #[must_use]
-    pub fn is_proxy(&self) -> bool {
-        self.is_proxy
     }
 
     /// Reads what follows the word `neighbour`.
@@ -118,12 +97,6 @@ pub(crate) fn normalize(key: &NeighbourKey, desired: Neighbour) -> Result<Neighb
     Ok(desired)
 }
 
-impl From<NeighbourKey> for Key {
-    fn from(key: NeighbourKey) -> Key {
-        Key::Neighbour(key)
-    }
-}
-
 impl fmt::Display for NeighbourKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let NeighbourKey { link, ip, is_proxy } = self;
@@ -140,14 +113,14 @@ impl fmt::Display for Mac {
 }
 
 impl FromStr for Mac {
-    type Err = NotAMac;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAMac> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let is_pair = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
         let pair = |part: &str| u8::from_str_radix(part, 16).ok().filter(|_| is_pair(part));
         let bytes: Option<Vec<u8>> = text.split(':').map(pair).collect();
         let mac = bytes.and_then(|bytes| bytes.try_into().ok()).map(Mac);
-        mac.ok_or_else(|| NotAMac(text.to_owned()))
+        ParseError::unless(mac, text, "no hardware address such as 02:00:00:00:00:09")
     }
 }
 
@@ -164,7 +137,7 @@ impl Encoder<'_> {
         let protocol = self.protocol;
         self.neighbour(RTM_NEWNEIGH, put.flags(), key, |message| {
             message.attr_u8(NDA_PROTOCOL, protocol.0);
-            put_ip(message, NDA_DST, key.ip());
+            put_ip(message, NDA_DST, key.ip);
             if let Some(mac) = neighbour.mac {
                 message.attr(NDA_LLADDR, &mac.0);
             }
@@ -173,7 +146,7 @@ impl Encoder<'_> {
 
     /// Takes a neighbour away.
     pub(crate) fn delete_neighbour(&mut self, key: &NeighbourKey) -> Encoded {
-        self.neighbour(RTM_DELNEIGH, 0, key, |message| _ = put_ip(message, NDA_DST, key.ip()))
+        self.neighbour(RTM_DELNEIGH, 0, key, |message| _ = put_ip(message, NDA_DST, key.ip))
     }
 
     fn neighbour(
@@ -183,10 +156,10 @@ impl Encoder<'_> {
         key: &NeighbourKey,
         rest: impl FnOnce(&mut MessageWriter<'_>),
     ) -> std::result::Result<Result<()>, NoLink> {
-        let [i0, i1, i2, i3] = self.index(key.link())?.0.to_ne_bytes();
+        let [i0, i1, i2, i3] = self.index(key.link)?.0.to_ne_bytes();
         let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
-        let proxy = if key.is_proxy() { NTF_PROXY } else { 0 };
-        let family = Family::of(key.ip()).to_kernel();
+        let proxy = if key.is_proxy { NTF_PROXY } else { 0 };
+        let family = Family::of(key.ip).to_kernel();
         let mut message = self.batch.message(kind, flags);
         message.fixed(&[family, 0, 0, 0, i0, i1, i2, i3, s0, s1, proxy, 0]);
         rest(&mut message);
@@ -205,8 +178,8 @@ pub(crate) struct SeenNeighbour {
 /// How a neighbour came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// Somebody said so, for good.
-    Told,
+    /// Somebody configured it, for good.
+    Permanent,
     /// A program learned it and keeps it up to date.
     LearnedElsewhere,
     /// The kernel learned it, or tries to.
@@ -248,7 +221,7 @@ pub(crate) fn decode(
 
 fn nature(state: u16, flags: u8) -> Nature {
     match () {
-        () if flags & NTF_PROXY != 0 || state & NUD_PERMANENT != 0 => Nature::Told,
+        () if flags & NTF_PROXY != 0 || state & NUD_PERMANENT != 0 => Nature::Permanent,
         () if flags & NTF_EXT_LEARNED != 0 => Nature::LearnedElsewhere,
         () if state & NUD_NOARP != 0 => Nature::Derived,
         () => Nature::Learned,
@@ -265,11 +238,9 @@ impl Observation<'_, '_> {
     pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
         // The kernel dumps proxy entries only where the request asks for them.
         for flags in [0, NTF_PROXY] {
-            let mut request = Batch::new();
             let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
-            request_for(&mut request, RTM_GETNEIGH, &fixed, None)?;
             let links = &moment.links;
-            let found = self.collect(&mut request, |message| decode(message, links))?;
+            let found = self.collect(RTM_GETNEIGH, &fixed, |message| decode(message, links))?;
             for seen in &found {
                 self.neighbour(seen, moment);
             }
@@ -286,11 +257,13 @@ impl Observation<'_, '_> {
             }
             Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
             Nature::Derived => Owner::Kernel,
-            Nature::Told if protocol == self.source.protocol => Owner::Ours,
-            Nature::Told => foreign(protocol),
+            Nature::Permanent if protocol == self.source.protocol => Owner::Ours,
+            Nature::Permanent => foreign(protocol),
         };
-        moment.foreign.note_neighbour(key, &owner);
-        self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
+        let link = key.link;
+        let key = Key::Neighbour(key);
+        moment.foreign.note_on(link, &key, &owner);
+        self.report(key, Object::Neighbour(neighbour), owner);
     }
 }
 

@@ -1,8 +1,13 @@
-//! Destinations: an IP network with its host bits masked.
+//! Families of addresses, and IP networks with their host bits masked.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::message::{AF_INET, AF_INET6};
+use crate::number::ParseError;
 
 /// A network: an address whose host bits are zero, and how many bits of it count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -11,19 +16,14 @@ pub struct Net {
     len: u8,
 }
 
-/// A text or a pair that is no network.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no network such as 192.0.2.0/24 or 2001:db8::/32")]
-pub struct NotANet(pub String);
+const NO_NETWORK: &str = "no network such as 192.0.2.0/24 or 2001:db8::/32";
 
 impl Net {
     /// The network that an address is in. Host bits are masked: the kernel refuses them for IPv4
     /// and drops them for IPv6.
-    pub fn new(addr: IpAddr, len: u8) -> Result<Self, NotANet> {
-        if len > bits(addr) {
-            return Err(NotANet(format!("{addr}/{len}")));
-        }
-        Ok(Self::masked(addr, len))
+    pub fn new(addr: IpAddr, len: u8) -> Result<Self, ParseError> {
+        let net = (len <= bits(addr)).then(|| Self::masked(addr, len));
+        ParseError::unless(net, &format!("{addr}/{len}"), NO_NETWORK)
     }
 
     pub(crate) fn masked(addr: IpAddr, len: u8) -> Self {
@@ -73,14 +73,56 @@ impl fmt::Display for Net {
 }
 
 impl FromStr for Net {
-    type Err = NotANet;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotANet> {
-        let not_a_net = || NotANet(text.to_owned());
-        let (addr, len) = text.split_once('/').ok_or_else(not_a_net)?;
-        let (addr, len) = (addr.parse().ok(), len.parse().ok());
-        let (addr, len) = addr.zip(len).ok_or_else(not_a_net)?;
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let parts = text.split_once('/');
+        let parts = parts.and_then(|(addr, len)| addr.parse().ok().zip(len.parse().ok()));
+        let (addr, len) = ParseError::unless(parts, text, NO_NETWORK)?;
         Self::new(addr, len)
+    }
+}
+
+/// A family of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub enum Family {
+    /// IPv4.
+    #[serde(rename = "ipv4")]
+    V4,
+    /// IPv6.
+    #[serde(rename = "ipv6")]
+    V6,
+}
+
+impl Family {
+    /// The family of an address.
+    #[must_use]
+    pub fn of(ip: IpAddr) -> Self {
+        if ip.is_ipv4() { Family::V4 } else { Family::V6 }
+    }
+
+    pub(crate) fn to_kernel(self) -> u8 {
+        match self {
+            Family::V4 => AF_INET,
+            Family::V6 => AF_INET6,
+        }
+    }
+
+    pub(crate) fn from_kernel(number: u8) -> Option<Self> {
+        match number {
+            AF_INET => Some(Family::V4),
+            AF_INET6 => Some(Family::V6),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Family {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Family::V4 => "IPv4",
+            Family::V6 => "IPv6",
+        })
     }
 }
 

@@ -12,26 +12,28 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use homeostat_core::{Desired as _, Owner, Taken};
+use homeostat_core::{Owner, Taken, WaitsOn};
 use homeostat_netlink::uapi::{
     NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
     NHA_GROUP_TYPE, NHA_ID, NHA_OIF, RTM_DELNEXTHOP, RTM_GETNEXTHOP, RTM_NEWNEXTHOP, RTNH_F_ONLINK,
 };
-use homeostat_netlink::{Attr, Batch, Error, Malformed, Message, Result};
+use homeostat_netlink::{Attr, Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::address::AddressKey;
 use crate::address::cascade::Cascade;
 use crate::builder::Impossible;
 use crate::desired::DesiredState;
-use crate::family::Family;
 use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::Moment;
-use crate::number::{Protocol, Scope, UnknownNumber};
+use crate::net::Family;
+use crate::number::{NO_NUMBER, ParseError, Protocol, Scope};
 use crate::object::Object;
-use crate::observe::{Observation, request_for};
+use crate::observe::Observation;
+use crate::plan::{Has, missing_link};
+use crate::route::Route;
 use crate::route::observe::route_owner;
 use crate::shadow::Shadow;
 
@@ -45,18 +47,12 @@ impl fmt::Display for NexthopId {
     }
 }
 
-impl From<NexthopId> for Key {
-    fn from(id: NexthopId) -> Key {
-        Key::Nexthop(id)
-    }
-}
-
 impl FromStr for NexthopId {
-    type Err = UnknownNumber;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let number = text.parse().ok().filter(|number| *number != 0);
-        number.map(NexthopId).ok_or_else(|| UnknownNumber(text.to_owned()))
+        ParseError::unless(number.map(NexthopId), text, NO_NUMBER)
     }
 }
 
@@ -225,7 +221,7 @@ pub(crate) fn is_same_kind(desired: &Nexthop, seen: &Nexthop) -> bool {
 /// Whether a declared address makes a nexthop possible: by the network of its gateway.
 pub(crate) fn rests_on(nexthop: &Nexthop, address: &AddressKey) -> bool {
     let reaches = |gateway| address.net().contains(gateway);
-    nexthop.dev == Some(address.link()) && nexthop.via.is_some_and(reaches)
+    nexthop.dev == Some(address.link) && nexthop.via.is_some_and(reaches)
 }
 
 impl Encoder<'_> {
@@ -338,97 +334,165 @@ impl Observation<'_, '_> {
     /// Dumps nexthops. Returns whether one of them is deleted, for good or for a moment: its routes go
     /// along, wherever they are.
     pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETNEXTHOP, &[0; 8], None)?;
         let links = &moment.links;
-        let found = self.collect(&mut request, |message| decode(message, links))?;
+        let found = self.collect(RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
         let mut goes = false;
         for SeenNexthop { id, nexthop, protocol } in found {
             let owner = route_owner(protocol, self.source.protocol);
             let key = Key::Nexthop(id);
             let is_kept = owner != Owner::Ours || !self.view.focus.covers(&key);
-            goes |= !is_kept && !self.stays(&key, &nexthop);
+            let declared = self.view.desired.get(&key).map(|declared| &declared.object);
+            let stays =
+                matches!(declared, Some(Object::Nexthop(one)) if is_same_kind(one, &nexthop));
+            goes |= !is_kept && !stays;
             let members = nexthop.group.iter().map(|member| member.id).collect();
             moment.nexthops.push(ObservedNexthop { id, owner: owner.clone(), members });
             if let Some(link) = nexthop.dev {
-                moment.foreign.note_nexthop(link, id, &owner);
+                moment.foreign.note_on(link, &key, &owner);
             }
             self.report(key, Object::Nexthop(nexthop), owner);
         }
         Ok(goes)
     }
-
-    fn stays(&self, key: &Key, seen: &Nexthop) -> bool {
-        let slot = self.view.desired.slot(key, None);
-        let desired = slot.map(|slot| self.view.desired.object(slot));
-        matches!(desired, Some(Object::Nexthop(desired)) if is_same_kind(&desired, seen))
-    }
 }
 
 /// What somebody else loses when a nexthop goes: routes, and members of groups.
 pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
-    let mut takes: Vec<Taken> = moment.taken_with_nexthop(id).cloned().into_iter().collect();
+    let mut takes: Vec<Taken> = moment.foreign.by_nexthop.get(&id).cloned().into_iter().collect();
     let is_foreign = |group: &&ObservedNexthop| !matches!(group.owner, Owner::Ours | Owner::Kernel);
     let groups = moment.nexthops.iter().filter(|group| group.members.contains(&id));
     for group in groups.filter(is_foreign) {
         takes.push(Taken { key: Key::Nexthop(group.id).to_string(), owner: group.owner.clone() });
         // A group goes with its last member.
-        let routes = moment.taken_with_nexthop(group.id).filter(|_| group.members.len() == 1);
+        let routes = moment.foreign.by_nexthop.get(&group.id).filter(|_| group.members.len() == 1);
         takes.extend(routes.cloned());
     }
     Cascade { takes, ..Cascade::default() }
 }
 
-/// The declared keys that a nexthop carries: groups that it is in, and routes through it or them.
+/// The declared keys that depend on a nexthop: groups that it is in, and routes through it or them.
 pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
-    let groups = groups_with(id, desired);
-    for group in &groups {
-        tell(Key::Nexthop(*group));
-    }
-    let is_one = |other: NexthopId| other == id || groups.contains(&other);
-    desired.routes_like(|route| route.nexthop.is_some_and(is_one), tell);
+    let with_groups = with_groups(id, desired);
+    with_groups.iter().filter(|other| **other != id).for_each(|group| tell(Key::Nexthop(*group)));
+    desired.routes_like(|template| is_through(&template.route, &with_groups), tell);
 }
 
-/// The declared groups that a nexthop is in.
-fn groups_with(id: NexthopId, desired: &DesiredState) -> Vec<NexthopId> {
-    let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
-    let groups =
-        desired.others.iter().filter_map(|declared| match (&declared.key, &declared.object) {
-            (Key::Nexthop(group), Object::Nexthop(nexthop)) if is_in(nexthop) => Some(*group),
-            _ => None,
-        });
-    groups.collect()
-}
-
-/// Doubts the routes that may have gone with a nexthop. False, if they are too many.
+/// Doubts the routes that may have been deleted with a nexthop. False, if they are too many.
 pub(crate) fn doubt(id: NexthopId, shadow: &mut Shadow) -> bool {
-    let groups = groups_with(id, shadow.desired());
-    let is_one = |other: NexthopId| other == id || groups.contains(&other);
-    shadow.doubt(|route, _| route.nexthop.is_some_and(is_one))
+    let with_groups = with_groups(id, shadow.desired());
+    shadow.doubt(|route, _| is_through(route, &with_groups))
 }
 
-/// The declared nexthops that go with some links: those on them, and groups that have no others.
+/// A nexthop, and the declared groups that it is in.
+fn with_groups(id: NexthopId, desired: &DesiredState) -> Vec<NexthopId> {
+    let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
+    let groups = desired.nexthops().filter(|(_, nexthop)| is_in(nexthop));
+    groups.map(|(group, _)| group).chain([id]).collect()
+}
+
+fn is_through(route: &Route, nexthops: &[NexthopId]) -> bool {
+    route.nexthop.is_some_and(|id| nexthops.contains(&id))
+}
+
+/// The declared nexthops that are deleted with some links: those on them, and groups that have no others.
 pub(crate) fn lost_with(
     desired: &DesiredState,
     is_one: &dyn Fn(LinkName) -> bool,
 ) -> BTreeSet<NexthopId> {
-    let all = || {
-        desired.others.iter().filter_map(|desired| match (&desired.key, &desired.object) {
-            (Key::Nexthop(id), Object::Nexthop(nexthop)) => Some((*id, nexthop)),
-            _ => None,
-        })
-    };
-    let alone = all().filter(|(_, nexthop)| nexthop.dev.is_some_and(is_one));
+    let alone = desired.nexthops().filter(|(_, nexthop)| nexthop.dev.is_some_and(is_one));
     let mut lost: BTreeSet<NexthopId> = alone.map(|(id, _)| id).collect();
     let is_lost = |nexthop: &Nexthop| nexthop.group.iter().all(|member| lost.contains(&member.id));
-    let groups = all().filter(|(_, nexthop)| nexthop.is_group() && is_lost(nexthop));
+    let groups = desired.nexthops().filter(|(_, nexthop)| nexthop.is_group() && is_lost(nexthop));
     let groups: Vec<NexthopId> = groups.map(|(id, _)| id).collect();
     lost.extend(groups);
     lost
 }
 
+/// What a nexthop waits for: its link, or a member that waits.
+pub(crate) fn waits_for(
+    nexthop: &Nexthop,
+    desired: &DesiredState,
+    has: Has<'_>,
+) -> Option<WaitsOn> {
+    let link = nexthop.dev.and_then(|link| missing_link(has, link));
+    link.or_else(|| nexthop.group.iter().find_map(|member| waiting(member.id, desired, has)))
+}
+
+/// A declared nexthop as what others wait for, if it waits itself.
+pub(crate) fn waiting(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Option<WaitsOn> {
+    let key = Key::Nexthop(id);
+    let Object::Nexthop(nexthop) = &desired.get(&key)?.object else { return None };
+    // Groups have no groups in them.
+    let member = |member: &Member| match &desired.get(&Key::Nexthop(member.id))?.object {
+        Object::Nexthop(nexthop) => nexthop.dev,
+        _ => None,
+    };
+    let mut links = nexthop.dev.into_iter().chain(nexthop.group.iter().filter_map(member));
+    links.any(|link| !has(link)).then(|| WaitsOn::Key(key.to_string()))
+}
+
+/// The keys that have to exist before a nexthop.
+pub(crate) fn needs(nexthop: &Nexthop, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
+    nexthop.dev.into_iter().for_each(|link| desired.needed_for(link, need));
+    nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
+    let below = desired.addresses().filter(|key| rests_on(nexthop, key));
+    below.for_each(|key| need(Key::Address(key)));
+}
+
 #[cfg(test)]
-mod nexthonormalize_tests {
+mod plan_tests {
+    use super::*;
+    use crate::link::IfIndex;
+
+    fn desired() -> DesiredState {
+        let mut builder = DesiredState::builder();
+        let member = Member { id: NexthopId(10), weight: 1 };
+        let way = Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap());
+        builder.add(Key::Nexthop(NexthopId(10)), Object::Nexthop(way)).unwrap();
+        let group = Object::Nexthop(Nexthop::group(vec![member]));
+        builder.add(Key::Nexthop(NexthopId(20)), group).unwrap();
+        for text in ["address 10.0.0.1/24 dev va", "address 10.1.0.1/24 dev va"] {
+            let address = Object::Address(crate::address::Address::default());
+            builder.add(text.parse().unwrap(), address).unwrap();
+        }
+        builder.build().unwrap()
+    }
+
+    fn at<'w>(desired: &'w DesiredState, key: &str) -> &'w Nexthop {
+        match &desired.get(&key.parse().unwrap()).unwrap().object {
+            Object::Nexthop(nexthop) => nexthop,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_group_needs_its_members_and_a_nexthop_the_address_that_reaches_its_gateway() {
+        let desired = desired();
+        let needed = |key: &str| {
+            let mut needed = Vec::new();
+            needs(at(&desired, key), &desired, &mut |key| needed.push(key.to_string()));
+            needed
+        };
+        assert_eq!(needed("nexthop 20"), ["nexthop 10"]);
+        assert_eq!(needed("nexthop 10"), ["address 10.0.0.1/24 dev va"]);
+    }
+
+    #[test]
+    fn a_group_waits_for_a_member_that_waits_for_its_link() {
+        let (desired, mut moment) = (desired(), Moment::default());
+        let waits = |key: &str, moment: &Moment| {
+            let has = |link| moment.links.index(link).is_some();
+            waits_for(at(&desired, key), &desired, &has)
+        };
+        assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
+        assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");
+        std::sync::Arc::make_mut(&mut moment.links).insert("va".parse().unwrap(), IfIndex(7));
+        assert_eq!(waits("nexthop 20", &moment), None);
+    }
+}
+
+#[cfg(test)]
+mod normalize_tests {
     use super::*;
 
     fn way() -> Nexthop {
@@ -496,7 +560,7 @@ mod nexthonormalize_tests {
 }
 
 #[cfg(test)]
-mod nexthocascade_tests {
+mod cascade_tests {
     use super::*;
     use crate::route::Route;
 

@@ -38,13 +38,17 @@ macro_rules! named_number {
         }
 
         impl std::str::FromStr for $type {
-            type Err = $crate::number::UnknownNumber;
+            type Err = $crate::number::ParseError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
                 let named =
                     $names.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
                 let number = named.or_else(|| text.parse().ok()).filter($is_valid);
-                number.map($type).ok_or_else(|| $crate::number::UnknownNumber(text.to_owned()))
+                $crate::number::ParseError::unless(
+                    number.map($type),
+                    text,
+                    $crate::number::NO_NUMBER,
+                )
             }
         }
     };
@@ -52,10 +56,22 @@ macro_rules! named_number {
 
 pub(crate) use {named_number, serde_as_text};
 
-/// A text that is neither a known name nor a number.
+/// A text that cannot be read as a key or a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is neither a number nor a known name")]
-pub struct UnknownNumber(pub String);
+#[error("`{text}` is {is}")]
+pub struct ParseError {
+    text: String,
+    is: &'static str,
+}
+
+impl ParseError {
+    /// What was read, or else what the text is instead: "no network such as 192.0.2.0/24".
+    pub(crate) fn unless<T>(read: Option<T>, text: &str, is: &'static str) -> Result<T, Self> {
+        read.ok_or_else(|| ParseError { text: text.to_owned(), is })
+    }
+}
+
+pub(crate) const NO_NUMBER: &str = "neither a number nor a known name";
 
 /// A routing table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +82,12 @@ impl Table {
     pub const MAIN: Self = Table(RT_TABLE_MAIN);
     /// The kernel's own table of local addresses.
     pub const LOCAL: Self = Table(RT_TABLE_LOCAL);
+}
+
+impl From<Table> for u32 {
+    fn from(table: Table) -> u32 {
+        table.0
+    }
 }
 
 pub(crate) const TABLES: [(&str, u32); 3] =

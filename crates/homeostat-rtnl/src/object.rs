@@ -4,12 +4,15 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::address::Address;
-use crate::link::model::{Configured, Link};
-use crate::neighbour::Neighbour;
+use crate::address::{self, Address, address_agrees};
+use crate::builder::Impossible;
+use crate::key::Key;
+use crate::link;
+use crate::link::model::{Configured, Link, link_agrees};
+use crate::neighbour::{self, Neighbour};
 use crate::nexthop::{self, Nexthop};
-use crate::route::Route;
-use crate::rule::Rule;
+use crate::route::{self, Route};
+use crate::rule::{self, Rule};
 
 /// The managed part of one object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +33,46 @@ pub enum Object {
     Address(Address),
     /// Of a field of a link.
     Setting(Configured),
+}
+
+impl Object {
+    /// Brings a declared object to the form in which it is compared.
+    pub(crate) fn normalize(self, key: &Key) -> Result<Self, Impossible> {
+        Ok(match (key, self) {
+            (Key::Address(key), Object::Address(desired)) => {
+                Object::Address(address::normalize(key, desired)?)
+            }
+            (Key::Route(key), Object::Route(desired)) => {
+                Object::Route(route::normalize(key, desired)?)
+            }
+            (Key::Nexthop(id), Object::Nexthop(desired)) => {
+                Object::Nexthop(nexthop::normalize(*id, desired)?)
+            }
+            (Key::Rule(key), Object::Rule(desired)) => Object::Rule(rule::normalize(key, desired)?),
+            (Key::Neighbour(key), Object::Neighbour(desired)) => {
+                Object::Neighbour(neighbour::normalize(key, desired)?)
+            }
+            (Key::Link(name), Object::Link(mut desired)) => {
+                link::model::normalize(*name, &mut desired)?;
+                Object::Link(desired)
+            }
+            (Key::LinkField(name, field), Object::Setting(desired)) => {
+                link::model::check_setting(*name, *field, &desired.setting)?;
+                Object::Setting(desired)
+            }
+            _ => return Err(Impossible::OtherKind),
+        })
+    }
+
+    /// Whether an object is as declared.
+    pub(crate) fn agrees(&self, seen: &Object) -> bool {
+        match (self, seen) {
+            (Object::Address(desired), Object::Address(seen)) => address_agrees(desired, seen),
+            (Object::Nexthop(desired), Object::Nexthop(seen)) => nexthop::agrees(desired, seen),
+            (Object::Link(desired), Object::Link(seen)) => link_agrees(desired, seen),
+            (desired, seen) => desired == seen,
+        }
+    }
 }
 
 /// What every object of its kind has, unless somebody asked for something else.
@@ -68,22 +111,14 @@ pub(crate) fn agrees<T: PartialEq>(desired: Option<&T>, seen: Option<&T>) -> boo
     desired.is_none() || desired == seen
 }
 
-/// Whether a nexthop, rule or neighbour is as declared.
-pub(crate) fn other_agrees(desired: &Object, seen: &Object) -> bool {
-    match (desired, seen) {
-        (Object::Nexthop(desired), Object::Nexthop(seen)) => nexthop::agrees(desired, seen),
-        (desired, seen) => desired == seen,
-    }
-}
-
 #[cfg(test)]
 mod model_tests {
     use std::net::IpAddr;
 
     use super::*;
-    use crate::family::Family;
     use crate::link::LinkName;
     use crate::neighbour::Mac;
+    use crate::net::Family;
     use crate::nexthop::{Member, NexthopId};
     use crate::number::{Scope, Table};
     use crate::rule::RuleAction;
@@ -91,7 +126,7 @@ mod model_tests {
     #[test]
     fn what_is_recorded_of_an_object_reads_back_as_the_same_kind() {
         let member = Member { id: NexthopId(7), weight: 256 };
-        let (link, gateway) = (LinkName::new("va").unwrap(), IpAddr::from([10, 0, 0, 2]));
+        let (link, gateway) = ("va".parse::<LinkName>().unwrap(), IpAddr::from([10, 0, 0, 2]));
         let rule = Rule { suppress_prefixlength: Some(0), ..Rule::table(Table(1000)) };
         for object in [
             Object::Address(Address::default()),
@@ -128,7 +163,7 @@ mod explained_tests {
     fn what_goes_without_saying_is_not_said() {
         let seen = Route { onlink: Some(false), ..Route::via([10, 0, 0, 1].into()) };
         assert_eq!(explained(&Object::Route(seen)), json!({ "via": "10.0.0.1" }));
-        let hole = Route::of_kind(RouteKind::Blackhole);
+        let hole = Route::of_kind(RouteKind::BLACKHOLE);
         assert_eq!(explained(&Object::Route(hole)), json!({ "type": "blackhole" }));
         let proxy = Object::Neighbour(crate::neighbour::Neighbour::proxy());
         assert_eq!(explained(&proxy), json!({}));

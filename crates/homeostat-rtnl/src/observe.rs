@@ -29,7 +29,6 @@ pub struct Reader {
     connection: Option<Connection>,
     /// None, if the reader was opened without hints.
     subscription: Option<Subscription>,
-    shadow: Option<Shadow>,
     /// The bytes that former connections received.
     received: u64,
 }
@@ -38,7 +37,7 @@ impl Reader {
     /// The subscription exists before the first observation, so that no change is missed between the two.
     pub(crate) fn open(source: Rtnl, subscription: Option<Subscription>) -> Result<Self, Failure> {
         let connection = Some(source.connect()?);
-        Ok(Reader { source, connection, subscription, shadow: None, received: 0 })
+        Ok(Reader { source, connection, subscription, received: 0 })
     }
 
     pub(crate) fn look(
@@ -67,8 +66,8 @@ impl Reader {
             self.connection = Some(connection);
         }
         let moment = moment.map_err(|error| failure(&error))?;
-        self.shadow = shadow;
         if let Some(subscription) = &mut self.subscription {
+            subscription.dirty.shadow = shadow;
             subscription.dirty.set_links(&moment.links);
         }
         Ok(moment)
@@ -85,21 +84,21 @@ impl Reader {
     fn catch_up(&mut self, view: &View<'_, Rtnl>) -> Result<(), Failure> {
         let Some(subscription) = &mut self.subscription else { return Ok(()) };
         subscription.set_desired(view.desired)?;
-        subscription.unmute(view.focus, &mut self.shadow).map_err(|error| failure(&error))?;
-        subscription.drain(&mut self.shadow).map_err(|error| failure(&error))
+        subscription.unmute(view.focus).map_err(|error| failure(&error))?;
+        subscription.drain().map_err(|error| failure(&error))
     }
 
     /// A full observation begins a new shadow, a focused one uses that of its desired state. Without a subscription
     /// there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
-        self.subscription.as_ref()?;
+        // The former one is dropped first: two would take twice the memory.
+        let former = self.subscription.as_mut()?.dirty.shadow.take();
         match view.focus {
             Focus::All => {
-                // The former one is dropped first: two would take twice the memory.
-                self.shadow = None;
+                drop(former);
                 Some(Shadow::new(Arc::clone(view.desired), self.source.protocol))
             }
-            Focus::Keys(_) => self.shadow.take().filter(|shadow| shadow.desired().is(view.desired)),
+            Focus::Keys(_) => former.filter(|shadow| shadow.desired().is(view.desired)),
         }
     }
 }
@@ -115,7 +114,7 @@ impl homeostat_core::Reader<Rtnl> for Reader {
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
         match &mut self.subscription {
-            Some(subscription) => subscription.hint(&mut self.shadow).await,
+            Some(subscription) => subscription.hint().await,
             None => std::future::pending().await,
         }
     }
@@ -189,17 +188,21 @@ impl Observation<'_, '_> {
         match (keys, self.known_links.take()) {
             (Some(keys), Some(known)) => {
                 let links = keys.iter().filter_map(|key| match key {
-                    Key::Address(key) => Some(key.link()),
+                    Key::Address(key) => Some(key.link),
                     _ => None,
                 });
                 for link in links.collect::<BTreeSet<_>>() {
-                    moment.table.extend(link::observe::find(self.connection, link));
+                    moment.table.extend(
+                        link::observe::find(self.connection, link).map(|seen| (link, seen)),
+                    );
                 }
                 moment.links = known;
             }
             _ => self.dump_links(moment)?,
         }
-        let names = self.view.desired.links.namespaces();
+        let references = self.view.desired.links().flat_map(|(_, link)| link.references());
+        let names: BTreeSet<&str> =
+            references.filter_map(|other| other.namespace.as_deref()).collect();
         if keys.is_none()
             && !names.is_empty()
             && let Ok(here) = self.source.netns()
@@ -213,25 +216,22 @@ impl Observation<'_, '_> {
     }
 
     fn dump_links(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETLINK, &[0; 16], None)?;
-        let found =
-            self.collect(&mut request, |message| link::message::decode(message).map(Some))?;
+        let found = self
+            .collect(RTM_GETLINK, &[0; 16], |message| link::message::decode(message).map(Some))?;
         let mut links = Links::default();
         for seen in &found {
             links.insert(seen.name, seen.index);
         }
         moment.links = Arc::new(links);
-        moment.table.extend(found);
+        moment.table.extend(found.into_iter().map(|seen| (seen.name, seen)));
         Ok(())
     }
 
     /// Returns whether one of them may be deleted by the pass, for good or for a moment.
     fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, RTM_GETADDR, &[0; 8], None)?;
-        let links = Arc::clone(&moment.links);
-        let found = self.collect(&mut request, |message| address::decode(message, &links))?;
+        let links = &moment.links;
+        let found =
+            self.collect(RTM_GETADDR, &[0; 8], |message| address::decode(message, links))?;
         let mut goes = false;
         for SeenAddress { key, address, protocol, is_secondary } in found {
             let owner = address_owner(protocol, self.source);
@@ -259,11 +259,14 @@ impl Observation<'_, '_> {
     /// Dumps objects that are few, and returns them when the dump is complete: it may be interrupted and restart.
     pub(crate) fn collect<T>(
         &mut self,
-        request: &mut Batch,
+        kind: u16,
+        fixed: &[u8],
         mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
     ) -> Result<Vec<T>, Error> {
+        let mut request = Batch::new();
+        request_for(&mut request, kind, fixed, None)?;
         let (mut found, mut bad) = (Vec::new(), None);
-        let dumped = self.connection.dump(request, &mut |dumped| match dumped {
+        let dumped = self.connection.dump(&mut request, &mut |dumped| match dumped {
             Dumped::Restart => {
                 found.clear();
                 bad = None;

@@ -12,17 +12,17 @@ use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Slot, Waits
 
 use crate::address::cascade::Cascade;
 use crate::address::{AddressKey, AddressMarks, is_fixed_alike};
-use crate::desired::{Declared, DesiredState, RouteTemplate};
+use crate::desired::{DesiredState, RouteTemplate};
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
-use crate::nexthop::{self, NexthopId};
+use crate::nexthop;
 use crate::object::Object;
 use crate::route::Route;
 use crate::source::Rtnl;
-use crate::step::{Delete, Phase, Step, Update, Way};
+use crate::step::{Delete, Phase, Step, Update};
 
 /// The steps for all changes, and the keys that wait for something.
 pub(crate) fn draft(
@@ -73,18 +73,19 @@ impl<'a> Planner<'a> {
             Change::Delete { key: Key::Address(key), .. } => Some(*key),
             _ => None,
         });
-        let wanted = changes.creates().iter();
-        let wanted = wanted.filter_map(|slot| desired.address_at(*slot).map(|desired| desired.key));
-        let wanted = wanted.filter(|key| key.ip().is_ipv6());
-        let links = crate::link::plan::draft(desired, moment, changes);
+        let wanted =
+            changes.creates().iter().filter_map(|slot| match desired.other_at(*slot)?.key {
+                Key::Address(key) if key.ip.is_ipv6() => Some((key.link, key.ip)),
+                _ => None,
+            });
         Planner {
             desired,
             moment,
             going: going.collect(),
-            wanted: wanted.map(|key| (key.link(), key.ip())).collect(),
+            wanted: wanted.collect(),
             waits: HashMap::new(),
             last: Arc::new(Object::Route(Route::default())),
-            links,
+            links: crate::link::plan::draft(desired, moment, changes),
             draft: Draft::default(),
         }
     }
@@ -98,19 +99,22 @@ impl<'a> Planner<'a> {
             let missing = || missing(desired, &has, moment, template);
             return waits.entry(number).or_insert_with(missing).clone();
         }
-        if let Some(other) = desired.other_at(slot) {
-            return waits_for(other, desired, &has);
+        let declared = desired.other_at(slot)?;
+        match (&declared.key, &declared.object) {
+            (Key::Address(key), _) => missing_link(&has, key.link).or_else(|| self.too_small(key)),
+            (_, Object::Nexthop(nexthop)) => nexthop::waits_for(nexthop, desired, &has),
+            (Key::Neighbour(key), _) => missing_link(&has, key.link),
+            // The kernel takes any name of a link in a rule, and binds it when such a link is created.
+            _ => None,
         }
-        let address = desired.address_at(slot)?;
-        missing_link(&has, address.key.link()).or_else(|| self.too_small(&address.key))
     }
 
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
     fn too_small(&self, key: &AddressKey) -> Option<WaitsOn> {
-        let link = key.link();
-        let seen = self.moment.table.get(link).and_then(|seen| seen.link.mtu);
-        let mtu = self.desired.links.mtu(link).or(seen)?;
-        let is_too_small = key.ip().is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
+        let link = key.link;
+        let seen = self.moment.table.get(&link).and_then(|seen| seen.link.mtu);
+        let mtu = self.desired.mtu(link).or(seen)?;
+        let is_too_small = key.ip.is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
         is_too_small.then(|| {
             WaitsOn::Condition(format!(
                 "an MTU of {IPV6_MIN_MTU} or more on link {link}, which has {mtu}"
@@ -125,17 +129,14 @@ impl<'a> Planner<'a> {
     }
 
     fn phase(&self, slot: Slot) -> Phase {
-        match self.desired.other_at(slot) {
-            Some(desired) => put_phase(&desired.object),
-            None if self.desired.address_at(slot).is_some() => Phase::PutAddresses,
-            None => Phase::PutRoutes,
-        }
+        self.desired.other_at(slot).map_or(Phase::PutRoutes, |other| Phase::put(&other.object))
     }
 
-    /// Where the object in a slot is marked as ours: routes always in the kernel.
-    fn marks(&self, slot: Slot) -> AddressMarks {
-        let is_address = self.desired.address_at(slot).is_some();
-        if is_address { self.moment.address_marks } else { AddressMarks::Kernel }
+    /// Whether the ledger is needed to know the object in a slot as ours: routes always carry their mark.
+    fn is_recorded(&self, slot: Slot) -> bool {
+        let is_address = |key: &Key| matches!(key, Key::Address(_));
+        self.moment.address_marks == AddressMarks::Ledger
+            && self.desired.other_at(slot).is_some_and(|other| is_address(&other.key))
     }
 
     /// Creates in the same pass what is lost with links that are created again.
@@ -162,8 +163,8 @@ impl<'a> Planner<'a> {
 
     fn create(&mut self, slot: Slot) {
         if !self.is_pending(slot) {
-            let (phase, marks) = (self.phase(slot), self.marks(slot));
-            self.draft.steps.push(Step::Create { slot, phase, marks });
+            let (phase, is_recorded) = (self.phase(slot), self.is_recorded(slot));
+            self.draft.steps.push(Step::Create { slot, phase, is_recorded });
         }
     }
 
@@ -174,52 +175,52 @@ impl<'a> Planner<'a> {
         if self.is_pending(slot) {
             return;
         }
-        let mut update = Update {
-            slot,
-            before,
-            adopts,
-            way: Way::InPlace,
-            marks: self.marks(slot),
-            phase: self.phase(slot),
-            cascade: Cascade::default(),
+        let declared = self.desired.other_at(slot);
+        let recreate = match (declared.map(|one| (&one.key, &one.object)), &before) {
+            (Some((Key::Address(key), Object::Address(desired))), Object::Address(before)) => {
+                // An address that is adopted in place would keep its foreign mark.
+                let keeps_mark =
+                    adopts.is_some() && self.moment.address_marks == AddressMarks::Fixed;
+                let is_fixed = !is_fixed_alike(desired, before) || keeps_mark;
+                (key.ip.is_ipv4() && is_fixed).then(|| self.cascade(key))
+            }
+            (Some((Key::Nexthop(id), Object::Nexthop(desired))), Object::Nexthop(before)) => {
+                let is_fixed = !nexthop::is_same_kind(desired, before);
+                is_fixed.then(|| nexthop::of_delete(*id, self.moment))
+            }
+            _ => None,
         };
-        if let (Some(desired), Object::Address(before)) =
-            (self.desired.address_at(slot), &update.before)
-            && desired.key.ip().is_ipv4()
-            && (!is_fixed_alike(&desired.address, before) || self.keeps_its_mark(&update))
-        {
-            update.way = Way::Anew;
-            update.cascade = self.cascade(&desired.key);
-        }
-        if let Some(desired) = self.desired.other_at(slot)
-            && is_anew(desired, &update.before)
-        {
-            update.way = Way::Anew;
-            update.cascade = cascade(&desired.key, self.moment);
-        }
-        let rest = rest(self.desired.other_at(slot), &update);
+        // A rule cannot be changed in place: the former one is deleted once the other one exists.
+        let rest = declared.filter(|one| matches!(one.key, Key::Rule(_))).map(|one| Delete {
+            key: one.key.clone(),
+            before: Arc::new(before.clone()),
+            phase: Phase::DeleteRules,
+            is_rest: true,
+            cascade: None,
+        });
+        let (phase, is_recorded) = (self.phase(slot), self.is_recorded(slot));
+        let update = Update { slot, before, adopts, is_recorded, phase, recreate };
         self.draft.steps.push(Step::Update(Box::new(update)));
-        self.draft.steps.extend(rest);
-    }
-
-    /// Whether an address that is adopted in place would keep its foreign mark.
-    fn keeps_its_mark(&self, update: &Update) -> bool {
-        update.adopts.is_some() && self.moment.address_marks == AddressMarks::Fixed
+        self.draft.steps.extend(rest.map(|rest| Step::Delete(Box::new(rest))));
     }
 
     fn delete(&mut self, key: Key, before: Object) {
-        let (phase, cascade) = (delete_phase(&before), cascade(&key, self.moment));
+        let mut phase = Phase::delete(&before);
+        let cascade = match &key {
+            Key::Address(key) => {
+                if self.wanted.contains(&(key.link, key.ip)) {
+                    phase = Phase::ClearWay;
+                }
+                Some(self.cascade(key))
+            }
+            Key::Nexthop(id) => Some(nexthop::of_delete(*id, self.moment)),
+            _ => None,
+        };
         if *self.last != before {
             self.last = Arc::new(before);
         }
-        let before = Arc::clone(&self.last);
-        let cascade = (cascade != Cascade::default()).then(|| Box::new(cascade));
-        let mut delete = Delete { key, before, phase, is_rest: false, cascade };
-        if let Key::Address(key) = delete.key {
-            delete.cascade = Some(Box::new(self.cascade(&key)));
-            let is_in_the_way = self.wanted.contains(&(key.link(), key.ip()));
-            delete.phase = if is_in_the_way { Phase::ClearWay } else { Phase::DeleteAddresses };
-        }
+        let (before, cascade) = (Arc::clone(&self.last), cascade.map(Box::new));
+        let delete = Delete { key, before, phase, is_rest: false, cascade };
         self.draft.steps.push(Step::Delete(Box::new(delete)));
     }
 
@@ -255,8 +256,8 @@ impl<'a> Planner<'a> {
         again.retain(|slot| self.waits_for(*slot).is_none());
         again.sort_by_key(|slot| self.phase(*slot));
         for slot in again {
-            let (phase, marks) = (Phase::PutAgain, self.marks(slot));
-            self.draft.steps.push(Step::Create { slot, phase, marks });
+            let is_recorded = self.is_recorded(slot);
+            self.draft.steps.push(Step::Create { slot, phase: Phase::PutAgain, is_recorded });
         }
     }
 
@@ -280,16 +281,15 @@ impl<'a> Planner<'a> {
     fn lost_with_nexthop(&self, step: &Step, lost: &mut BTreeSet<Slot>) {
         let Step::Update(update) = step else { return };
         let Key::Nexthop(id) = self.desired.key(update.slot) else { return };
-        if update.way != Way::Anew || !update.cascade.takes.is_empty() {
+        if update.recreate.as_ref().is_none_or(|cascade| !cascade.takes.is_empty()) {
             return;
         }
-        let steps = self.draft.steps.iter();
-        let changed = steps.filter_map(|step| match step {
+        let changed = self.draft.steps.iter().filter_map(|step| match step {
             Step::Update(update) => Some(update.slot),
             _ => None,
         });
         let changed: BTreeSet<Slot> = changed.collect();
-        let is_through = |route: &Route| route.nexthop == Some(id);
+        let is_through = |template: &RouteTemplate| template.route.nexthop == Some(id);
         self.desired.routes_like(is_through, &mut |key| {
             let slot = self.desired.slot(&key, None);
             lost.extend(slot.filter(|slot| !changed.contains(slot)));
@@ -338,8 +338,8 @@ fn missing(
     link.or_else(|| {
         route.gateways().find_map(|via| waits_with(&|address| address.net().contains(via)))
     })
-    .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip() == src)))
-    .or_else(|| waiting_nexthop(route.nexthop?, desired, has))
+    .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip == src)))
+    .or_else(|| nexthop::waiting(route.nexthop?, desired, has))
 }
 
 /// The absent link of declared addresses of which one is needed, unless another one exists.
@@ -350,13 +350,13 @@ fn waits_with(
     serves: &dyn Fn(&AddressKey) -> bool,
 ) -> Option<WaitsOn> {
     let serving = || template.rests_on.iter().filter(|address| serves(address));
-    let is_served = serving().any(|address| missing_link(has, address.link()).is_none())
+    let is_served = serving().any(|address| missing_link(has, address.link).is_none())
         || moment.addresses.iter().any(|observed| serves(&observed.key));
-    let waits = serving().find_map(|address| missing_link(has, address.link()));
+    let waits = serving().find_map(|address| missing_link(has, address.link));
     waits.filter(|_| !is_served)
 }
 
-fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
+pub(crate) fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
     (!has(link)).then(|| WaitsOn::Link(link.to_string()))
 }
 
@@ -368,184 +368,13 @@ fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
     }
 }
 
-/// The phase in which an object is created or updated.
-pub(crate) fn put_phase(object: &Object) -> Phase {
-    match object {
-        Object::Nexthop(nexthop) if nexthop.is_group() => Phase::PutGroups,
-        Object::Nexthop(_) => Phase::PutNexthops,
-        Object::Rule(_) => Phase::PutRules,
-        Object::Neighbour(_) => Phase::PutNeighbours,
-        Object::Address(_) => Phase::PutAddresses,
-        Object::Route(_) => Phase::PutRoutes,
-        Object::Link(_) | Object::Setting(_) => Phase::PutLinks,
-    }
-}
-
-/// The phase in which an object is deleted.
-pub(crate) fn delete_phase(object: &Object) -> Phase {
-    match object {
-        Object::Nexthop(nexthop) if nexthop.is_group() => Phase::DeleteGroups,
-        Object::Nexthop(_) => Phase::DeleteNexthops,
-        Object::Rule(_) => Phase::DeleteRules,
-        Object::Neighbour(_) => Phase::DeleteNeighbours,
-        Object::Address(_) => Phase::DeleteAddresses,
-        Object::Route(_) => Phase::DeleteRoutes,
-        Object::Link(_) | Object::Setting(_) => Phase::DeleteLinks,
-    }
-}
-
-/// What a nexthop, rule or neighbour waits for. A rule waits for no link: the kernel takes any name, and binds it
-/// when a link of that name is created.
-pub(crate) fn waits_for(
-    declared: &Declared,
-    desired: &DesiredState,
-    has: Has<'_>,
-) -> Option<WaitsOn> {
-    match (&declared.key, &declared.object) {
-        (_, Object::Nexthop(nexthop)) => {
-            let link = nexthop.dev.and_then(|link| missing_link(has, link));
-            let mut members = nexthop.group.iter();
-            link.or_else(|| members.find_map(|member| waiting_nexthop(member.id, desired, has)))
-        }
-        (Key::Neighbour(key), _) => missing_link(has, key.link()),
-        _ => None,
-    }
-}
-
-/// A declared nexthop as what others wait for, if it waits for its link.
-pub(crate) fn waiting_nexthop(
-    id: NexthopId,
-    desired: &DesiredState,
-    has: Has<'_>,
-) -> Option<WaitsOn> {
-    let key = Key::Nexthop(id);
-    let declared = desired.other_at(desired.slot(&key, None)?)?;
-    let Object::Nexthop(nexthop) = &declared.object else { return None };
-    let is_waiting = |id: NexthopId| waiting_link(id, desired, has).is_some();
-    let waits = waiting_link(id, desired, has).is_some()
-        || nexthop.group.iter().any(|member| is_waiting(member.id));
-    waits.then(|| WaitsOn::Key(key.to_string()))
-}
-
-/// The absent link of a declared nexthop that is no group: groups have no groups in them.
-fn waiting_link(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Option<WaitsOn> {
-    let declared = desired.other_at(desired.slot(&Key::Nexthop(id), None)?)?;
-    let Object::Nexthop(nexthop) = &declared.object else { return None };
-    missing_link(has, nexthop.dev?)
-}
-
-/// Whether an object has to be deleted first to become as declared.
-pub(crate) fn is_anew(declared: &Declared, before: &Object) -> bool {
-    match (&declared.object, before) {
-        (Object::Nexthop(desired), Object::Nexthop(seen)) => !nexthop::is_same_kind(desired, seen),
-        _ => false,
-    }
-}
-
-/// The second half of an update: a rule cannot be changed in place, so the former one is deleted once the other one
-/// exists.
-pub(crate) fn rest(declared: Option<&Declared>, update: &Update) -> Option<Step> {
-    let key = declared.map(|declared| &declared.key).filter(|key| matches!(key, Key::Rule(_)))?;
-    let (before, phase) = (Arc::new(update.before.clone()), Phase::DeleteRules);
-    let delete = Delete { key: key.clone(), before, phase, is_rest: true, cascade: None };
-    Some(Step::Delete(Box::new(delete)))
-}
-
 /// Rules are deleted in this order: a request for a rule with fewer selectors could hit one with more.
-pub(crate) fn generality(step: &Step) -> usize {
+fn generality(step: &Step) -> usize {
     match step {
         Step::Delete(delete) => match &delete.key {
             Key::Rule(key) => usize::MAX - key.count(),
             _ => 0,
         },
         _ => 0,
-    }
-}
-
-/// What the kernel deletes along with an object.
-pub(crate) fn cascade(key: &Key, moment: &Moment) -> Cascade {
-    match key {
-        Key::Nexthop(id) => nexthop::of_delete(*id, moment),
-        _ => Cascade::default(),
-    }
-}
-
-/// The keys that have to exist before a nexthop, rule or neighbour.
-pub(crate) fn needs(declared: &Declared, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
-    declared.links().for_each(|link| desired.links.needed_for(link, need));
-    let Object::Nexthop(nexthop) = &declared.object else { return };
-    nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
-    let addresses = desired.addresses.iter().map(|desired| desired.key);
-    let below = addresses.filter(|key| nexthop::rests_on(nexthop, key));
-    below.for_each(|key| need(Key::Address(key)));
-}
-
-/// The declared keys that may change along with a step that is no create.
-pub(crate) fn disturbs(step: &Step, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
-    let key = homeostat_core::Step::key(step, desired);
-    let goes = match step {
-        Step::Create { .. } | Step::Link(_) => false,
-        Step::Update(update) => update.way == Way::Anew,
-        Step::Delete(_) => true,
-    };
-    match key {
-        Key::Nexthop(id) if goes => nexthop::dependants(id, desired, disturb),
-        // Deleting a rule may delete others of ours for a moment.
-        Key::Rule(_) => rules(desired, disturb),
-        _ => {}
-    }
-}
-
-fn rules(desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
-    let keys = desired.others.iter().map(|desired| &desired.key);
-    keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(tell);
-}
-
-#[cfg(test)]
-mod other_tests {
-    use super::*;
-    use crate::link::IfIndex;
-    use crate::nexthop::{Member, Nexthop};
-
-    fn desired() -> DesiredState {
-        let mut builder = DesiredState::builder();
-        let member = Member { id: NexthopId(10), weight: 1 };
-        let way = Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap());
-        builder.nexthop(NexthopId(10), way).unwrap();
-        builder.nexthop(NexthopId(20), Nexthop::group(vec![member])).unwrap();
-        for text in ["address 10.0.0.1/24 dev va", "address 10.1.0.1/24 dev va"] {
-            let Ok(Key::Address(key)) = text.parse() else { panic!("{text}") };
-            builder.address(key, crate::address::Address::default()).unwrap();
-        }
-        builder.build().unwrap()
-    }
-
-    fn at<'w>(desired: &'w DesiredState, key: &str) -> &'w Declared {
-        desired.other_at(desired.slot(&key.parse().unwrap(), None).unwrap()).unwrap()
-    }
-
-    #[test]
-    fn a_group_needs_its_members_and_a_nexthop_the_address_that_reaches_its_gateway() {
-        let desired = desired();
-        let needed = |key: &str| {
-            let mut needed = Vec::new();
-            needs(at(&desired, key), &desired, &mut |key| needed.push(key.to_string()));
-            needed
-        };
-        assert_eq!(needed("nexthop 20"), ["nexthop 10"]);
-        assert_eq!(needed("nexthop 10"), ["address 10.0.0.1/24 dev va"]);
-    }
-
-    #[test]
-    fn a_group_waits_for_a_member_that_waits_for_its_link() {
-        let (desired, mut moment) = (desired(), Moment::default());
-        let waits = |key: &str, moment: &Moment| {
-            let has = |link| moment.links.index(link).is_some();
-            waits_for(at(&desired, key), &desired, &has)
-        };
-        assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
-        assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");
-        Arc::make_mut(&mut moment.links).insert("va".parse().unwrap(), IfIndex(7));
-        assert_eq!(waits("nexthop 20", &moment), None);
     }
 }

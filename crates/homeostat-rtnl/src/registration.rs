@@ -103,8 +103,8 @@ impl Missing {
             Key::Rule(_) => list(Rules::NAME),
             Key::Neighbour(_) => list(Neighbours::NAME),
             Key::Nexthop(_) => list(Nexthops::NAME),
-            Key::Address(key) if self.without.contains(&key.link()) => {
-                let link = key.link();
+            Key::Address(key) if self.without.contains(&key.link) => {
+                let link = key.link;
                 Some(self.place.missing_list_of("addresses", &[Links::NAME, link.as_str()]))
             }
             Key::Link(_) | Key::LinkField(..) | Key::Address(_) => {

@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use homeostat_core::{Failure, Outcome, Retry, Slot, WaitsOn};
 
 use crate::address::cascade::Cascade;
-use crate::desired::{At, Declared, DesiredState};
+use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::message::{Encoded, Encoder, NoLink, Put};
 use crate::moment::Moment;
 use crate::object::Object;
-use crate::step::{Delete, Phase, Step, Update, Way};
+use crate::step::{Delete, Phase, Step, Update};
 use crate::subscription::OwnWrites;
 
 /// What one message of a batch is for.
@@ -18,24 +18,23 @@ use crate::subscription::OwnWrites;
 pub(crate) struct Request {
     /// The number of the step.
     pub(crate) step: usize,
-    pub(crate) aim: Aim,
+    pub(crate) goal: Goal,
 }
 
 /// Which answer of the kernel makes the step a success.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Aim {
+pub(crate) enum Goal {
     /// The object was created or replaced.
-    There,
-    /// The same, or it exists: only the very same object of ours can be in its way.
-    Ours,
-    /// The same, or it exists: the step creates what may have been lost, and was not.
-    ThereAgain,
+    Create,
+    /// The same, or it exists: only the very same object of ours can be in its way, or the step creates what may
+    /// have been lost and was not.
+    Ensure,
     /// Any: the request is beside the step itself.
-    Extra,
+    Any,
     /// The object was deleted, or did not exist.
-    Gone,
+    Delete,
     /// The same; the next request of the step creates it again.
-    GoneForNow,
+    Recreate,
 }
 
 /// Whether the requests of a step were written, or else what becomes of the step.
@@ -56,24 +55,24 @@ impl RequestWriter<'_> {
     pub(crate) fn write(&mut self, desired: &DesiredState, step: &Step) -> Written {
         match step {
             Step::Create { slot, phase: Phase::PutAgain, .. } => {
-                self.put(desired, *slot, Put::Create, Aim::ThereAgain)
+                self.put(desired, *slot, Put::Create, Goal::Ensure)
             }
-            Step::Create { slot, .. } => self.put(desired, *slot, Put::Create, Aim::There),
+            Step::Create { slot, .. } => self.put(desired, *slot, Put::Create, Goal::Create),
             Step::Update(update) => self.update(desired, update),
             Step::Delete(delete) => self.delete(desired, delete),
             Step::Link(_) => Ok(()),
         }
     }
 
-    fn put(&mut self, desired: &DesiredState, slot: Slot, put: Put, aim: Aim) -> Written {
+    fn put(&mut self, desired: &DesiredState, slot: Slot, put: Put, goal: Goal) -> Written {
         let encoded = match desired.at(slot) {
-            Some(At::Address(address)) => {
-                self.encoder.put_address(&address.key, &address.address, put)
-            }
             Some(At::Route(packed, template)) => {
                 self.encoder.put_route(&packed.key(), &template.route, put)
             }
             Some(At::Other(other)) => match (&other.key, &other.object) {
+                (Key::Address(key), Object::Address(address)) => {
+                    self.encoder.put_address(key, address, put)
+                }
                 (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
                     self.encoder.put_nexthop(*id, nexthop, put)
                 }
@@ -85,36 +84,34 @@ impl RequestWriter<'_> {
                 }
                 _ => return Ok(()),
             },
-            Some(At::Link(_) | At::Field(_)) | None => {
+            None => {
                 return Err(Outcome::Failed(Failure::new("it is no desired state", Retry::Never)));
             }
         };
-        self.add(encoded, aim)
+        self.add(encoded, goal)
     }
 
     fn update(&mut self, desired: &DesiredState, update: &Update) -> Written {
-        if update.way == Way::InPlace {
-            return self.put(desired, update.slot, Put::Replace, Aim::There);
-        }
-        let gone = match desired.at(update.slot) {
-            Some(At::Address(address)) => {
-                self.own_writes.add_deleted(address.key);
-                self.encoder.delete_address(&address.key)
+        let Some(cascade) = &update.recreate else {
+            return self.put(desired, update.slot, Put::Replace, Goal::Create);
+        };
+        let gone = match desired.other_at(update.slot).map(|declared| &declared.key) {
+            Some(Key::Address(key)) => {
+                self.own_writes.add_deleted(*key);
+                self.encoder.delete_address(key)
             }
-            Some(At::Other(Declared { key: Key::Nexthop(id), .. })) => {
-                Ok(self.encoder.delete_nexthop(*id))
-            }
+            Some(Key::Nexthop(id)) => Ok(self.encoder.delete_nexthop(*id)),
             _ => return Ok(()),
         };
-        self.add(gone, Aim::GoneForNow)?;
-        self.put(desired, update.slot, Put::Create, Aim::There)?;
-        self.put_again(desired, &update.cascade)
+        self.add(gone, Goal::Recreate)?;
+        self.put(desired, update.slot, Put::Create, Goal::Create)?;
+        self.put_again(desired, cascade)
     }
 
     /// Creates again what the kernel deleted along. The observation after the pass says whether it exists.
     fn put_again(&mut self, desired: &DesiredState, cascade: &Cascade) -> Written {
         let mut again = cascade.again.iter();
-        again.try_for_each(|slot| self.put(desired, *slot, Put::Create, Aim::Extra))
+        again.try_for_each(|slot| self.put(desired, *slot, Put::Create, Goal::Any))
     }
 
     fn delete(&mut self, desired: &DesiredState, delete: &Delete) -> Written {
@@ -133,14 +130,14 @@ impl RequestWriter<'_> {
             // Without its link, the object does not exist either.
             return Err(Outcome::Applied { now: None });
         }
-        self.add(encoded, Aim::Gone)?;
+        self.add(encoded, Goal::Delete)?;
         delete.cascade.as_ref().map_or(Ok(()), |cascade| self.put_again(desired, cascade))
     }
 
-    pub(crate) fn add(&mut self, encoded: Encoded, aim: Aim) -> Written {
+    pub(crate) fn add(&mut self, encoded: Encoded, goal: Goal) -> Written {
         match encoded {
             Ok(Ok(())) => {
-                self.requests.push(Request { step: self.step, aim });
+                self.requests.push(Request { step: self.step, goal });
                 Ok(())
             }
             Ok(Err(error)) => Err(Outcome::Failed(Failure::from_error(&error, Retry::Never))),

@@ -27,7 +27,7 @@ use crate::builder::Impossible;
 use crate::link::LinkName;
 use crate::net::Net;
 use crate::nexthop::NexthopId;
-use crate::number::{Metric, Scope, Table, Tos};
+use crate::number::{Metric, Scope, Table, Tos, named_number, serde_as_text};
 use crate::object::agrees;
 
 /// The managed part of a route.
@@ -78,85 +78,49 @@ pub struct Hop {
     pub onlink: Option<bool>,
 }
 
-/// What happens to the packets of a route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum RouteKind {
-    /// They are sent on.
-    #[default]
-    Unicast,
-    /// They are for us.
-    Local,
-    /// They are for everybody on the link.
-    Broadcast,
-    /// They are for the nearest.
-    Anycast,
-    /// They are for a group.
-    Multicast,
-    /// They vanish.
-    Blackhole,
-    /// They are refused: the host is unreachable.
-    Unreachable,
-    /// They are refused: it is forbidden.
-    Prohibit,
-    /// The next rule decides.
-    Throw,
-    /// Something that the kernel knows and we do not.
-    Other(u8),
-}
-
-/// Each kind with the kernel's number and the word in documents.
-const KINDS: [(RouteKind, u8, &str); 9] = [
-    (RouteKind::Unicast, RTN_UNICAST, "unicast"),
-    (RouteKind::Local, RTN_LOCAL, "local"),
-    (RouteKind::Broadcast, RTN_BROADCAST, "broadcast"),
-    (RouteKind::Anycast, RTN_ANYCAST, "anycast"),
-    (RouteKind::Multicast, RTN_MULTICAST, "multicast"),
-    (RouteKind::Blackhole, RTN_BLACKHOLE, "blackhole"),
-    (RouteKind::Unreachable, RTN_UNREACHABLE, "unreachable"),
-    (RouteKind::Prohibit, RTN_PROHIBIT, "prohibit"),
-    (RouteKind::Throw, RTN_THROW, "throw"),
-];
+/// What happens to the packets of a route, by the kernel's number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RouteKind(pub u8);
 
 impl RouteKind {
-    pub(crate) fn from_kernel(number: u8) -> Self {
-        let known = KINDS.iter().find(|(_, known, _)| *known == number);
-        known.map_or(RouteKind::Other(number), |(kind, ..)| *kind)
-    }
+    /// They are sent on.
+    pub const UNICAST: Self = RouteKind(RTN_UNICAST);
+    /// They vanish.
+    pub const BLACKHOLE: Self = RouteKind(RTN_BLACKHOLE);
+    /// They are refused: the host is unreachable.
+    pub const UNREACHABLE: Self = RouteKind(RTN_UNREACHABLE);
+    /// They are refused: it is forbidden.
+    pub const PROHIBIT: Self = RouteKind(RTN_PROHIBIT);
+    /// The next rule decides.
+    pub const THROW: Self = RouteKind(RTN_THROW);
 
-    pub(crate) fn to_kernel(self) -> u8 {
-        match self {
-            RouteKind::Other(number) => number,
-            known => {
-                KINDS.iter().find(|(kind, ..)| *kind == known).map_or(0, |(_, number, _)| *number)
-            }
-        }
-    }
-
-    /// The word in documents; nothing for one that we do not know.
+    /// Whether its packets go to a nexthop or to this host.
     #[must_use]
-    pub fn word(self) -> &'static str {
-        KINDS.iter().find(|(kind, ..)| *kind == self).map_or("", |(.., word)| word)
-    }
-
-    /// The kind that a word stands for.
-    #[must_use]
-    pub fn of_word(word: &str) -> Option<Self> {
-        KINDS.iter().find(|(.., known)| *known == word).map(|(kind, ..)| *kind)
-    }
-
-    /// All words.
-    pub fn words() -> impl Iterator<Item = &'static str> {
-        KINDS.iter().map(|(.., word)| *word)
-    }
-
-    /// Whether its packets go anywhere.
-    #[must_use]
-    pub fn leads_on(self) -> bool {
-        use RouteKind::{Blackhole, Prohibit, Throw, Unreachable};
-        !matches!(self, Blackhole | Unreachable | Prohibit | Throw)
+    pub fn has_nexthop(self) -> bool {
+        !matches!(self, Self::BLACKHOLE | Self::UNREACHABLE | Self::PROHIBIT | Self::THROW)
     }
 }
+
+impl Default for RouteKind {
+    fn default() -> Self {
+        RouteKind::UNICAST
+    }
+}
+
+pub(crate) const ROUTE_KINDS: [(&str, u8); 9] = [
+    ("unicast", RTN_UNICAST),
+    ("local", RTN_LOCAL),
+    ("broadcast", RTN_BROADCAST),
+    ("anycast", RTN_ANYCAST),
+    ("multicast", RTN_MULTICAST),
+    ("blackhole", RTN_BLACKHOLE),
+    ("unreachable", RTN_UNREACHABLE),
+    ("prohibit", RTN_PROHIBIT),
+    ("throw", RTN_THROW),
+];
+
+named_number!(RouteKind, ROUTE_KINDS, |_| true);
+serde_as_text!(RouteKind);
 
 impl Route {
     /// A route through a gateway.
@@ -211,7 +175,7 @@ pub(crate) fn normalize(key: &RouteKey, mut desired: Route) -> Result<Route, Imp
     if desired.src.is_some_and(|src| src.is_ipv6() != is_v6) {
         return Err(Impossible::SourceFamily);
     }
-    if is_v6 && key.tos().0 != 0 {
+    if is_v6 && key.tos.0 != 0 {
         return Err(Impossible::TosOnIpv6);
     }
     if is_v6 {
@@ -224,11 +188,11 @@ fn check_way(desired: &Route) -> Result<(), Impossible> {
     let has_way = desired.via.is_some() || desired.dev.is_some();
     if desired.nexthop.is_some() {
         let stands_alone = !has_way && desired.hops.is_empty() && desired.onlink.is_none();
-        let leads_on = desired.kind == RouteKind::Unicast;
-        return (stands_alone && leads_on).then_some(()).ok_or(Impossible::NexthopAndWay);
+        let has_nexthop = desired.kind == RouteKind::UNICAST;
+        return (stands_alone && has_nexthop).then_some(()).ok_or(Impossible::NexthopAndWay);
     }
     let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
-    match (desired.kind.leads_on(), has_way, !desired.hops.is_empty()) {
+    match (desired.kind.has_nexthop(), has_way, !desired.hops.is_empty()) {
         (false, false, false) | (true, true, false) => Ok(()),
         (true, false, true) if desired.hops.iter().all(weighs) => Ok(()),
         (true, false, true) => Err(Impossible::Weight),
@@ -251,7 +215,7 @@ fn collapse(desired: &mut Route) {
 /// Whether a route is as declared.
 pub(crate) fn route_agrees(desired: &Route, seen: &Route) -> bool {
     desired.kind == seen.kind
-        && (!desired.kind.leads_on() || way_agrees(desired, seen))
+        && (!desired.kind.has_nexthop() || way_agrees(desired, seen))
         && agrees(desired.src.as_ref(), seen.src.as_ref())
         && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
         && agrees(desired.scope.as_ref(), seen.scope.as_ref())
@@ -290,24 +254,26 @@ fn hop_agrees(desired: &Hop, seen: &Hop) -> bool {
 
 /// Whether a declared address makes a route possible: its source, or the network of its gateway.
 pub(crate) fn route_rests_on(route: &Route, address: &AddressKey) -> bool {
-    let is_here = route.links().next().is_none() || route.links().any(|l| l == address.link());
+    let is_here = route.links().next().is_none() || route.links().any(|l| l == address.link);
     let reaches = |gateway: IpAddr| address.net().contains(gateway);
-    route.src == Some(address.ip()) || is_here && route.gateways().any(reaches)
+    route.src == Some(address.ip) || is_here && route.gateways().any(reaches)
 }
 
 /// Whether a route may go with an address, or become possible with it: by its source, by the network
 /// of its gateway, or by the link, which loses its IPv4 routes with its last IPv4 address.
 pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
-    route_rests_on(route, address) || route.links().any(|link| link == address.link())
+    route_rests_on(route, address) || route.links().any(|link| link == address.link)
 }
 
 /// Which route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub struct RouteKey {
-    dst: Net,
-    table: Table,
-    metric: Metric,
-    tos: Tos,
+    pub dst: Net,
+    pub table: Table,
+    /// Never 0 for IPv6: there 0 stands for the kernel's default.
+    pub metric: Metric,
+    pub tos: Tos,
 }
 
 impl RouteKey {
@@ -340,30 +306,6 @@ impl RouteKey {
     pub fn with_tos(mut self, tos: Tos) -> Self {
         self.tos = tos;
         self
-    }
-
-    /// The destination.
-    #[must_use]
-    pub fn dst(&self) -> Net {
-        self.dst
-    }
-
-    /// The table.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        self.table
-    }
-
-    /// The metric.
-    #[must_use]
-    pub fn metric(&self) -> Metric {
-        self.metric
-    }
-
-    /// The type of service.
-    #[must_use]
-    pub fn tos(&self) -> Tos {
-        self.tos
     }
 
     pub(crate) fn is_ipv4(&self) -> bool {

@@ -16,10 +16,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
-use crate::family::Family;
 use crate::link::LinkName;
-use crate::net::Net;
-use crate::number::{Table, Tos, UnknownNumber, named_number};
+use crate::net::{Family, Net};
+use crate::number::{NO_NUMBER, ParseError, Table, Tos, named_number};
 
 pub(crate) use observe::ObservedRule;
 
@@ -94,14 +93,17 @@ pub(crate) fn normalize(key: &RuleKey, desired: Rule) -> Result<Rule, Impossible
 
 /// Defines the key of a rule: all that it asks of a packet is listed once, under the names of `ip rule`.
 macro_rules! rule_key {
-    ($($with:ident $name:ident: $type:ty, $doc:literal;)+) => {
+    ($($name:ident: $type:ty, $doc:literal;)+) => {
         /// Which rule. One without a priority is wherever the kernel put it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         pub struct RuleKey {
-            family: Family,
-            priority: Option<u32>,
-            $($name: Option<$type>,)+
-            tos: Tos,
+            pub family: Family,
+            /// The place among the rules; the kernel chooses, if there is none.
+            pub priority: Option<u32>,
+            $(#[doc = concat!("Only packets ", $doc, ", if it says so.")] pub $name: Option<$type>,)+
+            /// The type of service; zero is any.
+            pub tos: Tos,
         }
 
         impl RuleKey {
@@ -110,21 +112,6 @@ macro_rules! rule_key {
             pub fn new(family: Family) -> Self {
                 RuleKey { family, priority: None, $($name: None,)+ tos: Tos::default() }
             }
-
-            $(
-                #[doc = concat!("The same for packets ", $doc, ".")]
-                #[must_use]
-                pub fn $with(mut self, $name: $type) -> Self {
-                    self.$name = Some($name);
-                    self.plain()
-                }
-
-                #[doc = concat!("Only packets ", $doc, ", if it says so.")]
-                #[must_use]
-                pub fn $name(&self) -> Option<$type> {
-                    self.$name
-                }
-            )+
 
             /// How many things it asks of a packet.
             pub(crate) fn count(&self) -> usize {
@@ -138,13 +125,14 @@ macro_rules! rule_key {
                 is_tos $(&& fits(self.$name, asked.$name))+
             }
 
-            fn read_one(self, name: &str, value: &str) -> Option<Self> {
-                Some(match name {
-                    "priority" => self.with_priority(value.parse().ok()?),
-                    "tos" => self.with_tos(Tos(value.parse().ok()?)),
-                    $(stringify!($name) => self.$with(value.parse().ok()?),)+
+            fn read_one(&mut self, name: &str, value: &str) -> Option<()> {
+                match name {
+                    "priority" => self.priority = Some(value.parse().ok()?),
+                    "tos" => self.tos = Tos(value.parse().ok()?),
+                    $(stringify!($name) => self.$name = Some(value.parse().ok()?),)+
                     _ => return None,
-                })
+                }
+                Some(())
             }
         }
 
@@ -163,61 +151,23 @@ macro_rules! rule_key {
 }
 
 rule_key! {
-    with_from from: Net, "from this network";
-    with_to to: Net, "to this network";
-    with_iif iif: LinkName, "that came in by this link, which need not be there yet";
-    with_oif oif: LinkName, "bound to this link, which need not be there yet";
-    with_fwmark fwmark: Mark, "with this firewall mark";
-    with_ipproto ipproto: IpProtocol, "of this protocol";
-    with_sport sport: Ports, "from these ports";
-    with_dport dport: Ports, "to these ports";
+    from: Net, "from this network";
+    to: Net, "to this network";
+    iif: LinkName, "that came in by this link, which need not be there yet";
+    oif: LinkName, "bound to this link, which need not be there yet";
+    fwmark: Mark, "with this firewall mark";
+    ipproto: IpProtocol, "of this protocol";
+    sport: Ports, "from these ports";
+    dport: Ports, "to these ports";
 }
 
 impl RuleKey {
-    /// The same at this place: the smallest is asked first.
-    #[must_use]
-    pub fn with_priority(mut self, priority: u32) -> Self {
-        self.priority = Some(priority);
-        self
-    }
-
-    /// The same for packets with this type of service.
-    #[must_use]
-    pub fn with_tos(mut self, tos: Tos) -> Self {
-        self.tos = tos;
-        self
-    }
-
-    /// The family.
-    #[must_use]
-    pub fn family(&self) -> Family {
-        self.family
-    }
-
-    /// The place, if it is not left to the kernel.
-    #[must_use]
-    pub fn priority(&self) -> Option<u32> {
-        self.priority
-    }
-
-    /// The type of service; zero is any.
-    #[must_use]
-    pub fn tos(&self) -> Tos {
-        self.tos
-    }
-
     pub(crate) fn is_ipv4(&self) -> bool {
         self.family == Family::V4
     }
 
-    /// The same wherever it is.
-    pub(crate) fn anywhere(mut self) -> Self {
-        self.priority = None;
-        self
-    }
-
-    /// What asks nothing is as good as not said.
-    fn plain(mut self) -> Self {
+    /// The same without selectors that every packet matches.
+    pub(crate) fn plain(mut self) -> Self {
         let asks = |net: &Net| net.prefix_len() != 0 || Family::of(net.addr()) != self.family;
         (self.from, self.to) = (self.from.filter(asks), self.to.filter(asks));
         self.fwmark = self.fwmark.filter(|mark| mark.mask != 0);
@@ -256,11 +206,12 @@ impl RuleKey {
         let net = net("from").or_else(|| net("to")).and_then(|pair| pair.get(1));
         let net: Option<Net> = net.map(|net| net.parse()).transpose().ok()?;
         let told = family.or_else(|| net.map(|net| Family::of(net.addr())));
-        let key = RuleKey::new(told.unwrap_or(Family::V4));
-        words.chunks(2).try_fold(key, |key, pair| match pair {
-            [name, value] => key.read_one(name, value),
-            _ => None,
-        })
+        let mut key = RuleKey::new(told.unwrap_or(Family::V4));
+        for pair in words.chunks(2) {
+            let [name, value] = pair else { return None };
+            key.read_one(name, value)?;
+        }
+        Some(key.plain())
     }
 }
 
@@ -295,6 +246,24 @@ pub struct Ports {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct IpProtocol(pub u8);
 
+impl Mark {
+    /// `VALUE` or `VALUE/MASK`, each decimal or hexadecimal.
+    pub(crate) fn read(text: &str) -> Option<Self> {
+        let number = |text: &str| match text.strip_prefix("0x") {
+            _ if text.contains('+') => None,
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        };
+        let (value, mask) = text.split_once('/').unwrap_or((text, "0xffffffff"));
+        Some(Mark { value: number(value)?, mask: number(mask)? })
+    }
+
+    /// Whether all bits are inside of the mask: otherwise no packet would ever match.
+    pub(crate) fn can_match(self) -> bool {
+        self.value & !self.mask == 0
+    }
+}
+
 impl fmt::Display for Mark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -305,19 +274,10 @@ impl fmt::Display for Mark {
 }
 
 impl FromStr for Mark {
-    type Err = UnknownNumber;
+    type Err = ParseError;
 
-    /// Bits outside of the mask are refused: no packet would ever match.
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
-        let number = |text: &str| match text.strip_prefix("0x") {
-            Some(digits) => u32::from_str_radix(digits, 16).ok(),
-            None => text.parse().ok(),
-        };
-        let (bits, counting) = text.split_once('/').unwrap_or((text, "0xffffffff"));
-        let mark = number(bits).zip(number(counting));
-        let mark = mark.map(|(value, mask)| Mark { value, mask });
-        let mark = mark.filter(|mark| mark.value & !mark.mask == 0);
-        mark.ok_or_else(|| UnknownNumber(text.to_owned()))
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        ParseError::unless(Mark::read(text).filter(|mark| mark.can_match()), text, NO_NUMBER)
     }
 }
 
@@ -331,13 +291,13 @@ impl fmt::Display for Ports {
 }
 
 impl FromStr for Ports {
-    type Err = UnknownNumber;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, UnknownNumber> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let (first, last) = text.split_once('-').unwrap_or((text, text));
         let ports = first.parse().ok().zip(last.parse().ok());
         let ports = ports.map(|(first, last)| Ports { first, last });
-        ports.ok_or_else(|| UnknownNumber(text.to_owned()))
+        ParseError::unless(ports, text, NO_NUMBER)
     }
 }
 
@@ -380,12 +340,12 @@ mod tests {
         let v6 = "2001:db8::/32".parse().unwrap();
         let v4_key = key("rule from 10.0.0.0/8");
         for (key, rule, why) in [
-            (v4_key.with_to(v6), main, Impossible::RuleFamily),
+            (RuleKey { to: Some(v6), ..v4_key }, main, Impossible::RuleFamily),
             (key("rule dport 80"), main, Impossible::PortsWithoutProtocol),
             (key("rule ipproto icmp dport 80"), main, Impossible::PortsWithoutProtocol),
             (key("rule ipproto tcp dport 80-65535"), main, Impossible::RulePorts),
             (key("rule ipproto tcp sport 0"), main, Impossible::RulePorts),
-            (key("rule").with_tos(Tos(1)), main, Impossible::TosOfRule),
+            (RuleKey { tos: Tos(1), ..key("rule") }, main, Impossible::TosOfRule),
             (key("rule"), Rule::of(RuleAction::Other(7)), Impossible::RuleAction),
             (key("rule"), suppress(RuleAction::Prohibit, 0), Impossible::SuppressWithoutTable),
             (key("rule"), suppress(main.action, 33), Impossible::SuppressLength),

@@ -14,6 +14,7 @@ use crate::key::Key;
 use crate::link::section::links;
 use crate::neighbour::section::neighbours;
 use crate::nexthop::section::nexthops;
+use crate::object::Object;
 use crate::route::section::routes;
 use crate::rule::section::rules;
 
@@ -148,44 +149,36 @@ pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Error
 
 /// Declares everything that a scope declares but for its lists, and tells of every entry that cannot be.
 fn fill(scope: &Scope, builder: &mut Builder, refuse: &mut dyn FnMut(Span, DesiredError)) {
+    let mut add = |key: Key, object: Object, adopt: bool, span: Span| {
+        let leave = adopt.then(|| key.clone());
+        match builder.add(key, object) {
+            Ok(builder) => _ = leave.map(|key| builder.may_adopt(key)),
+            Err(error) => refuse(span, error),
+        }
+    };
     for link in links(scope) {
-        if let Err(error) = link.add_to(builder) {
-            refuse(link.name.span, error);
+        for (key, object) in link.objects() {
+            add(key, object, link.adopt && link.kind.is_some(), link.name.span);
         }
     }
     for one in links(scope).flat_map(|link| link.addresses.iter().flatten()) {
-        let added = builder.address(one.key.value, one.object.clone()).map(|_| ());
-        adopt(one, builder, added, refuse);
+        let object = Object::Address(one.object.clone());
+        add(Key::Address(one.key.value), object, one.adopt, one.entry.span);
     }
     for one in nexthops(scope) {
-        let added = builder.nexthop(one.key.value, one.object.clone()).map(|_| ());
-        adopt(one, builder, added, refuse);
+        let object = Object::Nexthop(one.object.clone());
+        add(Key::Nexthop(one.key.value), object, one.adopt, one.entry.span);
     }
     for one in routes(scope) {
-        let added = builder.route(one.key.value, one.object.clone()).map(|_| ());
-        adopt(one, builder, added, refuse);
+        let object = Object::Route(one.object.clone());
+        add(Key::Route(one.key.value), object, one.adopt, one.entry.span);
     }
     for one in rules(scope) {
-        let added = builder.rule(one.key.value, one.object).map(|_| ());
-        adopt(one, builder, added, refuse);
+        add(one.key.value.into(), Object::Rule(one.object), one.adopt, one.entry.span);
     }
     for one in neighbours(scope) {
-        let added = builder.neighbour(one.key.value, one.object).map(|_| ());
-        adopt(one, builder, added, refuse);
-    }
-}
-
-/// Gives leave to take what was declared, or tells why it could not be declared.
-fn adopt<K: Copy + Into<Key>, O>(
-    declared: &Declared<K, O>,
-    builder: &mut Builder,
-    added: Result<(), DesiredError>,
-    refuse: &mut dyn FnMut(Span, DesiredError),
-) {
-    match added {
-        Ok(()) if declared.adopt => _ = builder.may_adopt(declared.key.value),
-        Ok(()) => {}
-        Err(error) => refuse(declared.entry.span, error),
+        let object = Object::Neighbour(one.object);
+        add(Key::Neighbour(one.key.value), object, one.adopt, one.entry.span);
     }
 }
 

@@ -1,12 +1,12 @@
 //! What is observed, in the words of a document.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use homeostat_core::Owner;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use crate::address::AddressKey;
+use crate::address::{Address, AddressKey};
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::{LinkKind, NEEDS_PARENT};
@@ -20,107 +20,101 @@ use crate::{neighbour, nexthop, route, rule};
 /// router advertisements made it add, and objects that share a key, are left out.
 #[must_use]
 pub fn show(found: &[ListedObject]) -> Map<String, Value> {
-    let mut shown = Shown::default();
-    let names = names(found);
-    for found in found {
-        if let (Key::Link(name), Object::Link(link)) = (&found.key, &found.object) {
-            shown.link(*name, link, &names);
-        }
-    }
     let twins = twins(found);
-    for ListedObject { key, object, owner } in
-        found.iter().filter(|found| !twins.contains(&found.key))
-    {
-        if *owner == Owner::Kernel || *owner == foreign(Protocol::ROUTER_ADVERTISEMENT) {
-            continue;
-        }
-        match (key, object) {
-            // The kernel gives them to a loopback link that comes up.
-            (Key::Address(key), _) if key.link().as_str() == "lo" && key.ip().is_loopback() => {}
-            (Key::Address(key), Object::Address(address)) => {
-                shown.address(key, address.label.as_deref());
+    let is_declarable = |one: &&ListedObject| {
+        let is_learned = one.owner == foreign(Protocol::ROUTER_ADVERTISEMENT);
+        one.owner != Owner::Kernel && !is_learned && !twins.contains(&one.key)
+    };
+    let declarable: Vec<&ListedObject> = found.iter().filter(is_declarable).collect();
+    let mut sections =
+        Map::from_iter([("links".to_owned(), Value::Object(links(found, &declarable)))]);
+    let lists: [(&str, Show); 4] = [
+        ("routes", |one| match (&one.key, &one.object) {
+            (Key::Route(key), Object::Route(route)) => route::section::show(key, route),
+            _ => None,
+        }),
+        ("rules", |one| match (&one.key, &one.object) {
+            (Key::Rule(key), Object::Rule(rule)) => rule::section::show(key, rule),
+            _ => None,
+        }),
+        ("neighbours", |one| match (&one.key, &one.object) {
+            (Key::Neighbour(key), Object::Neighbour(one)) => {
+                Some(neighbour::section::show(key, *one))
             }
-            (Key::Route(key), Object::Route(route)) => {
-                shown.routes.extend(route::section::show(key, route));
-            }
-            (Key::Rule(key), Object::Rule(rule)) => {
-                shown.rules.extend(rule::section::show(key, rule));
-            }
-            (Key::Neighbour(key), Object::Neighbour(neighbour)) => {
-                shown.neighbours.push(neighbour::section::show(key, *neighbour));
-            }
-            (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
-                shown.nexthops.extend(nexthop::section::show(*id, nexthop));
-            }
-            _ => {}
+            _ => None,
+        }),
+        ("nexthops", |one| match (&one.key, &one.object) {
+            (Key::Nexthop(id), Object::Nexthop(nexthop)) => nexthop::section::show(*id, nexthop),
+            _ => None,
+        }),
+    ];
+    for (name, show) in lists {
+        let list: Vec<Value> = declarable.iter().filter_map(|one| show(one)).collect();
+        if !list.is_empty() {
+            sections.insert(name.to_owned(), Value::Array(list));
         }
     }
-    shown.into_sections()
+    sections
 }
 
-/// Keys that more than one object has, such as routes that were appended to each other.
-fn twins(found: &[ListedObject]) -> HashSet<&Key> {
-    let mut seen = HashSet::new();
-    found.iter().map(|found| &found.key).filter(|key| !seen.insert(*key)).collect()
-}
+/// The entry of one list for an object, if it belongs there and can be declared.
+type Show = fn(&ListedObject) -> Option<Value>;
 
-fn names(found: &[ListedObject]) -> BTreeSet<LinkName> {
-    let links = found.iter().filter_map(|found| match found.key {
-        Key::Link(name) => Some(name),
-        _ => None,
-    });
-    links.collect()
-}
-
-#[derive(Default)]
-struct Shown {
-    links: Map<String, Value>,
-    routes: Vec<Value>,
-    rules: Vec<Value>,
-    neighbours: Vec<Value>,
-    nexthops: Vec<Value>,
-}
-
-impl Shown {
-    fn link(&mut self, name: LinkName, link: &Link, names: &BTreeSet<LinkName>) {
-        let mut fields = if is_whole(name, link, names) { made(link) } else { Map::new() };
+/// All links by name, with their addresses.
+fn links(found: &[ListedObject], declarable: &[&ListedObject]) -> Map<String, Value> {
+    let links = || {
+        found.iter().filter_map(|one| match (&one.key, &one.object) {
+            (Key::Link(name), Object::Link(link)) => Some((*name, &**link)),
+            _ => None,
+        })
+    };
+    let names: BTreeSet<LinkName> = links().map(|(name, _)| name).collect();
+    let mut addresses: BTreeMap<LinkName, Vec<Value>> = BTreeMap::new();
+    for one in declarable {
+        if let (Key::Address(key), Object::Address(address)) = (&one.key, &one.object) {
+            addresses.entry(key.link).or_default().extend(address_of(key, address));
+        }
+    }
+    addresses.retain(|_, list| !list.is_empty());
+    let mut shown = Map::new();
+    for (name, link) in links() {
+        let mut fields = if is_whole(name, link, &names) { made(link) } else { Map::new() };
         fields.extend(plain([
             ("up", json!(link.up)),
             ("mtu", json!(link.mtu)),
             ("master", json!(link.master)),
             ("alias", json!(link.alias.as_deref().filter(|alias| !alias.is_empty()))),
         ]));
-        self.links.insert(name.to_string(), Value::Object(fields));
+        if let Some(addresses) = addresses.remove(&name) {
+            fields.insert("addresses".to_owned(), Value::Array(addresses));
+        }
+        shown.insert(name.to_string(), Value::Object(fields));
     }
+    shown
+}
 
-    fn address(&mut self, key: &AddressKey, label: Option<&str>) {
-        let link = key.link().to_string();
-        let text = format!("{}/{}", key.ip(), key.prefix_len());
-        let label = label.filter(|label| *label != link);
-        let address = match (key.peer(), label) {
-            (None, None) => Value::String(text),
-            (peer, label) => Value::Object(plain([
-                ("ip", text.into()),
-                ("peer", json!(peer)),
-                ("label", json!(label)),
-            ])),
-        };
-        let Some(fields) = self.links.get_mut(&link).and_then(Value::as_object_mut) else { return };
-        let list = fields.entry("addresses").or_insert_with(|| Value::Array(Vec::new()));
-        list.as_array_mut().into_iter().for_each(|list| list.push(address.clone()));
+/// An entry of a link's `addresses`.
+fn address_of(key: &AddressKey, address: &Address) -> Option<Value> {
+    // The kernel gives it to a loopback link that comes up.
+    if key.link.as_str() == "lo" && key.ip.is_loopback() {
+        return None;
     }
+    let text = format!("{}/{}", key.ip, key.prefix_len);
+    let label = address.label.as_deref().filter(|label| *label != key.link.as_str());
+    Some(match (key.peer, label) {
+        (None, None) => Value::String(text),
+        (peer, label) => Value::Object(plain([
+            ("ip", text.into()),
+            ("peer", json!(peer)),
+            ("label", json!(label)),
+        ])),
+    })
+}
 
-    fn into_sections(self) -> Map<String, Value> {
-        let lists = [
-            ("routes", self.routes),
-            ("rules", self.rules),
-            ("neighbours", self.neighbours),
-            ("nexthops", self.nexthops),
-        ];
-        let lists = lists.into_iter().filter(|(_, list)| !list.is_empty());
-        let lists = lists.map(|(name, list)| (name.to_owned(), Value::Array(list)));
-        std::iter::once(("links".to_owned(), Value::Object(self.links))).chain(lists).collect()
-    }
+/// Keys that more than one object has, such as routes that were appended to each other.
+fn twins(found: &[ListedObject]) -> HashSet<&Key> {
+    let mut seen = HashSet::new();
+    found.iter().map(|found| &found.key).filter(|key| !seen.insert(*key)).collect()
 }
 
 /// Fields that have a value.

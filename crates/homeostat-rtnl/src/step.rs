@@ -1,14 +1,16 @@
-//! One write to an address or a route, and how it explains itself. Pure.
+//! One write to anything but a link, and how it explains itself. Pure.
 
 use std::sync::Arc;
 
 use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
 
+use crate::address::AddressKey;
 use crate::address::cascade::Cascade;
-use crate::address::{AddressKey, AddressMarks};
-use crate::desired::DesiredState;
+use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::link::step::LinkStep;
+use crate::net::Family;
+use crate::nexthop;
 use crate::object::{Object, explained};
 
 /// When a step has its turn; the numbers are the phases of the plan.
@@ -51,84 +53,82 @@ pub enum Phase {
     PutAgain,
 }
 
+impl Phase {
+    /// When an object is created or updated.
+    pub(crate) fn put(object: &Object) -> Self {
+        match object {
+            Object::Nexthop(nexthop) if nexthop.is_group() => Phase::PutGroups,
+            Object::Nexthop(_) => Phase::PutNexthops,
+            Object::Rule(_) => Phase::PutRules,
+            Object::Neighbour(_) => Phase::PutNeighbours,
+            Object::Address(_) => Phase::PutAddresses,
+            Object::Route(_) => Phase::PutRoutes,
+            Object::Link(_) | Object::Setting(_) => Phase::PutLinks,
+        }
+    }
+
+    /// When an object is deleted: what is put last is deleted first.
+    pub(crate) fn delete(object: &Object) -> Self {
+        match Phase::put(object) {
+            Phase::PutGroups => Phase::DeleteGroups,
+            Phase::PutNexthops => Phase::DeleteNexthops,
+            Phase::PutRules => Phase::DeleteRules,
+            Phase::PutNeighbours => Phase::DeleteNeighbours,
+            Phase::PutAddresses => Phase::DeleteAddresses,
+            Phase::PutRoutes => Phase::DeleteRoutes,
+            _ => Phase::DeleteLinks,
+        }
+    }
+}
+
 /// One write. As small as a slot where a million of them are usual.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Make what is declared and absent.
+    /// Create what is declared and absent.
     Create {
-        /// The desired state.
         slot: Slot,
-        /// When.
         phase: Phase,
-        /// Where it is marked as ours.
-        marks: AddressMarks,
+        /// Whether the ledger records it as ours, since the kernel keeps no mark.
+        is_recorded: bool,
     },
-    /// Make what is there as it is declared.
+    /// Make what exists as it is declared.
     Update(Box<Update>),
-    /// Take away what is ours and not declared.
+    /// Delete what is ours and not declared.
     Delete(Box<Delete>),
-    /// Make, change or take away a link, or a field of one.
+    /// Create, change or delete a link, or a field of one.
     Link(Box<LinkStep>),
 }
 
-/// How something is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Way {
-    /// In one request.
-    InPlace,
-    /// Taken away and made again, since the kernel keeps the attribute for good.
-    Anew,
-}
-
-/// A change to what is there.
+/// A change to what exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
-    /// The desired state.
     pub slot: Slot,
-    /// What is there.
+    /// What exists.
     pub before: Object,
     /// Whose it was, if it is taken over.
     pub adopts: Option<Owner>,
-    /// How.
-    pub way: Way,
-    /// Where it is marked as ours.
-    pub marks: AddressMarks,
-    /// When.
+    /// Whether the ledger records it as ours, since the kernel keeps no mark.
+    pub is_recorded: bool,
     pub phase: Phase,
-    /// What goes along.
-    pub cascade: Cascade,
+    /// What is deleted along, if it is deleted and created again since the kernel keeps an attribute for good;
+    /// otherwise one request changes it in place.
+    pub recreate: Option<Cascade>,
 }
 
 /// A removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
-    /// What goes.
     pub key: Key,
-    /// What is there; removals of many alike share it.
+    /// What exists; removals of many alike share it.
     pub before: Arc<Object>,
-    /// When.
     pub phase: Phase,
     /// Whether it is the second half of a change.
     pub is_rest: bool,
-    /// What goes along, if anything can.
+    /// What is deleted along, if anything can be.
     pub cascade: Option<Box<Cascade>>,
 }
 
 impl Step {
-    fn after(&self, desired: &DesiredState) -> Option<serde_json::Value> {
-        let object = desired.object(homeostat_core::Step::<DesiredState>::slot(self)?);
-        Some(explained(&object))
-    }
-
-    fn before(&self) -> Option<serde_json::Value> {
-        let before = match self {
-            Step::Create { .. } | Step::Link(_) => return None,
-            Step::Update(update) => &update.before,
-            Step::Delete(delete) => &*delete.before,
-        };
-        Some(explained(before))
-    }
-
     fn note(&self) -> Option<String> {
         match self {
             Step::Create { phase: Phase::PutAgain, .. } => {
@@ -151,25 +151,20 @@ impl Step {
         matches!(self, Step::Delete(delete) if delete.is_rest)
     }
 
-    /// The address that goes, and what goes along.
+    /// The address that is deleted, if only for a moment, and what is deleted along.
     pub(crate) fn lost_with(&self, desired: &DesiredState) -> Option<(AddressKey, &Cascade)> {
-        let is_lasting = match self {
-            Step::Create { .. } | Step::Link(_) => return None,
-            Step::Update(update) => update.way == Way::InPlace,
-            Step::Delete(_) => false,
-        };
-        let key = homeostat_core::Step::<DesiredState>::key(self, desired);
-        match (key, self.cascade()) {
-            (Key::Address(key), Some(cascade)) if !is_lasting => Some((key, cascade)),
+        let cascade = self.cascade()?;
+        match homeostat_core::Step::<DesiredState>::key(self, desired) {
+            Key::Address(key) => Some((key, cascade)),
             _ => None,
         }
     }
 
-    /// What goes along.
+    /// What is deleted along.
     fn cascade(&self) -> Option<&Cascade> {
         match self {
             Step::Create { .. } | Step::Link(_) => None,
-            Step::Update(update) => Some(&update.cascade),
+            Step::Update(update) => update.recreate.as_ref(),
             Step::Delete(delete) => delete.cascade.as_deref(),
         }
     }
@@ -198,7 +193,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         match self {
             Step::Create { phase: Phase::PutAgain, .. } => Action::Replace,
             Step::Create { .. } => Action::Create,
-            Step::Update(update) if update.way == Way::Anew => Action::Replace,
+            Step::Update(update) if update.recreate.is_some() => Action::Replace,
             Step::Update(_) => Action::Update,
             Step::Delete(_) => Action::Delete,
             Step::Link(step) => step.action(),
@@ -216,17 +211,20 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn needs(&self, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
-        let Some(slot) = homeostat_core::Step::<DesiredState>::slot(self) else { return };
-        if let Some((_, template)) = desired.route_at(slot) {
-            template.rests_on.iter().for_each(|key| need(Key::Address(*key)));
-            template.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
-            template.route.links().for_each(|link| desired.links.needed_for(link, need));
-        }
-        if let Some(address) = desired.address_at(slot) {
-            desired.links.needed_for(address.key.link(), need);
-        }
-        if let Some(other) = desired.other_at(slot) {
-            crate::plan::needs(other, desired, need);
+        let slot = homeostat_core::Step::<DesiredState>::slot(self);
+        match slot.and_then(|slot| desired.at(slot)) {
+            Some(At::Route(_, template)) => {
+                template.rests_on.iter().for_each(|key| need(Key::Address(*key)));
+                template.route.nexthop.into_iter().for_each(|id| need(Key::Nexthop(id)));
+                template.route.links().for_each(|link| desired.needed_for(link, need));
+            }
+            Some(At::Other(other)) => match (&other.key, &other.object) {
+                (Key::Address(key), _) => desired.needed_for(key.link, need),
+                (Key::Neighbour(key), _) => desired.needed_for(key.link, need),
+                (_, Object::Nexthop(nexthop)) => nexthop::needs(nexthop, desired, need),
+                _ => {}
+            },
+            None => {}
         }
     }
 
@@ -238,22 +236,21 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
         Some(match self.key(desired) {
             Key::Address(key) => {
-                let family = if key.ip().is_ipv4() { "IPv4" } else { "IPv6" };
-                format!("{family} addresses of {}", key.link())
+                format!("{} addresses of {}", Family::of(key.ip), key.link)
             }
-            Key::Route(key) => format!("routes to {} in table {}", key.dst(), key.table()),
+            Key::Route(key) => format!("routes to {} in table {}", key.dst, key.table),
             Key::Nexthop(_) => "nexthops".to_owned(),
-            Key::Rule(key) => format!("{} rules", key.family()),
-            Key::Neighbour(key) => format!("neighbours on {}", key.link()),
+            Key::Rule(key) => format!("{} rules", key.family),
+            Key::Neighbour(key) => format!("neighbours on {}", key.link),
             Key::Link(_) | Key::LinkField(..) => return None,
         })
     }
 
     fn is_recorded(&self) -> bool {
         match self {
-            Step::Create { marks, .. } => *marks == AddressMarks::Ledger,
+            Step::Create { is_recorded, .. } => *is_recorded,
             Step::Link(_) => true,
-            Step::Update(update) => update.marks == AddressMarks::Ledger,
+            Step::Update(update) => update.is_recorded,
             Step::Delete(_) => false,
         }
     }
@@ -266,18 +263,24 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
-        if let Step::Link(step) = self {
-            return step.disturbs(desired, disturb);
-        }
-        if self.action() != Action::Create {
-            crate::plan::disturbs(self, desired, disturb);
-        }
-        let (Some(cascade), Key::Address(key)) = (self.cascade(), self.key(desired)) else {
-            return;
+        let is_deleted = match self {
+            Step::Link(step) => return step.disturbs(desired, disturb),
+            Step::Create { .. } => return,
+            Step::Update(update) => update.recreate.is_some(),
+            Step::Delete(_) => true,
         };
-        cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));
-        if self.action() != Action::Update {
-            desired.routes_like(|route| cascade.includes(&key, route), disturb);
+        match (self.key(desired), self.cascade()) {
+            (Key::Nexthop(id), _) if is_deleted => nexthop::dependants(id, desired, disturb),
+            // Deleting a rule may delete others of ours for a moment.
+            (Key::Rule(_), _) => {
+                let keys = desired.others.iter().map(|declared| &declared.key);
+                keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(disturb);
+            }
+            (Key::Address(key), Some(cascade)) => {
+                cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));
+                desired.routes_like(|template| cascade.includes(&key, &template.route), disturb);
+            }
+            _ => {}
         }
     }
 
@@ -289,17 +292,19 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
-        if let Step::Link(step) = self {
-            return step.explain(desired, tell);
-        }
-        if self.is_rest() {
-            return;
-        }
+        let before = match self {
+            Step::Link(step) => return step.explain(desired, tell),
+            Step::Create { .. } => None,
+            Step::Update(update) => Some(&update.before),
+            Step::Delete(delete) if delete.is_rest => return,
+            Step::Delete(delete) => Some(&*delete.before),
+        };
+        let slot = homeostat_core::Step::<DesiredState>::slot(self);
         tell(Line {
             action: self.action(),
             key: self.key(desired).to_string(),
-            before: self.before(),
-            after: self.after(desired),
+            before: before.map(explained),
+            after: slot.map(|slot| explained(&desired.object(slot))),
             note: self.note(),
         });
     }

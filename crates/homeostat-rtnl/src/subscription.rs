@@ -21,12 +21,11 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{AsyncListener, Error, Event, Filter, Group, Instruction, Listener, Port};
 
 use crate::address::AddressKey;
-use crate::desired::{Declared, DesiredState};
+use crate::desired::DesiredState;
 use crate::events::DirtyKeys;
 use crate::key::Key;
 use crate::number::Protocol;
 use crate::observe::failure;
-use crate::shadow::Shadow;
 use crate::source::Rtnl;
 
 const GROUPS: [Group; 8] = [
@@ -60,7 +59,7 @@ enum State {
 
 impl Subscription {
     pub(crate) fn open(source: &Rtnl) -> Result<Self, Failure> {
-        let listener = source.listen(&GROUPS, filter(source.protocol))?;
+        let listener = source.listen(&GROUPS, Filter::new(program(source.protocol)))?;
         let echo_filter =
             EchoFilter::of(&listener, source.protocol).map_err(|error| failure(&error))?;
         source.own_writes.set_filter(&echo_filter);
@@ -74,8 +73,8 @@ impl Subscription {
             return Ok(());
         }
         self.dirty.desired = Arc::clone(desired);
-        let is_neighbour = |declared: &Declared| matches!(declared.key, Key::Neighbour(_));
-        if self.hears_neighbours || !desired.others.iter().any(is_neighbour) {
+        let mut keys = desired.others.iter().map(|declared| &declared.key);
+        if self.hears_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_))) {
             return Ok(());
         }
         let joined = match &self.state {
@@ -88,29 +87,25 @@ impl Subscription {
     }
 
     /// Receives our own echoes again before an observation. If some were dropped, only a full one is complete.
-    pub(crate) fn unmute(
-        &mut self,
-        focus: &Focus<Key>,
-        shadow: &mut Option<Shadow>,
-    ) -> Result<(), Error> {
+    pub(crate) fn unmute(&mut self, focus: &Focus<Key>) -> Result<(), Error> {
         if self.echo_filter.unmute()? && *focus != Focus::All {
-            self.dirty.take(Event::Lost, shadow);
+            self.dirty.take(Event::Lost);
         }
         Ok(())
     }
 
     /// Reads the queue without waiting. Keys that events name are kept for the next hint.
-    pub(crate) fn drain(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
+    pub(crate) fn drain(&mut self) -> Result<(), Error> {
         let Subscription { dirty, state, .. } = self;
         for _ in 0..MOST_AT_ONCE {
-            let mut each = |event: Event<'_>| dirty.take(event, shadow);
+            let mut each = |event: Event<'_>| dirty.take(event);
             let was_there = match state {
                 State::Subscribed(listener) => listener.receive(&mut each)?,
                 State::Waiting(listener) => listener.receive_now(&mut each)?,
                 State::Closed => return Err(Error::Dead),
             };
             if !was_there {
-                dirty.all_events_read();
+                dirty.source.own_writes.forget_deleted();
                 break;
             }
         }
@@ -118,17 +113,17 @@ impl Subscription {
     }
 
     /// The next hint. Nothing is lost if it is dropped while it waits.
-    pub(crate) async fn hint(&mut self, shadow: &mut Option<Shadow>) -> Result<Hint<Key>, Failure> {
+    pub(crate) async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
         loop {
-            self.drain(shadow).map_err(|error| failure(&error))?;
+            self.drain().map_err(|error| failure(&error))?;
             if let Some(hint) = self.dirty.hint() {
                 return Ok(hint);
             }
-            self.wait(shadow).await.map_err(|error| failure(&error))?;
+            self.wait().await.map_err(|error| failure(&error))?;
         }
     }
 
-    async fn wait(&mut self, shadow: &mut Option<Shadow>) -> Result<(), Error> {
+    async fn wait(&mut self) -> Result<(), Error> {
         if let State::Subscribed(_) = self.state
             && let State::Subscribed(listener) = std::mem::replace(&mut self.state, State::Closed)
         {
@@ -136,9 +131,7 @@ impl Subscription {
         }
         let Subscription { dirty, state, .. } = self;
         match state {
-            State::Waiting(listener) => {
-                listener.receive(&mut |event| dirty.take(event, shadow)).await
-            }
+            State::Waiting(listener) => listener.receive(&mut |event| dirty.take(event)).await,
             State::Subscribed(_) | State::Closed => Err(Error::Dead),
         }
     }
@@ -182,11 +175,6 @@ const fn mute_program(ours: Protocol, writer: Port) -> [Instruction; 8] {
     ]
 }
 
-/// The filter of every subscription.
-pub(crate) fn filter(ours: Protocol) -> Filter {
-    Filter::new(program(ours))
-}
-
 /// The filter of one subscription, for its reader and for the writer beside it.
 #[derive(Debug)]
 pub(crate) struct EchoFilter {
@@ -226,7 +214,7 @@ impl EchoFilter {
         if !self.is_on.load(Ordering::SeqCst) {
             return Ok(false);
         }
-        filter(self.ours).attach(&self.socket)?;
+        Filter::new(program(self.ours)).attach(&self.socket)?;
         self.is_on.store(false, Ordering::SeqCst);
         Ok(self.has_dropped.swap(false, Ordering::SeqCst))
     }

@@ -8,13 +8,12 @@ use homeostat_document::{
 };
 
 use crate::address::Lifetime;
-use crate::family::Family;
 use crate::link::LinkName;
 use crate::link::kinds::bridge::Centis;
 use crate::neighbour::Mac;
-use crate::net::{Net, bits};
+use crate::net::{Family, Net, bits};
 use crate::number::{SCOPES, Scope, TABLES, Table};
-use crate::route::RouteKind;
+use crate::route::{ROUTE_KINDS, RouteKind};
 use crate::rule::{IP_PROTOCOLS, IpProtocol};
 
 /// A metric.
@@ -99,14 +98,6 @@ impl Text for Destination {
     }
 }
 
-/// The word for a family.
-pub(crate) fn word(family: Family) -> &'static str {
-    match family {
-        Family::V4 => "ipv4",
-        Family::V6 => "ipv6",
-    }
-}
-
 word_values! { Family, "an address family": "ipv4" = Family::V4, "ipv6" = Family::V6 }
 
 impl Text for LinkName {
@@ -155,12 +146,13 @@ impl Text for RouteKind {
     const WHAT: &'static str = "a type of route";
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
-        let kind = RouteKind::of_word(text);
-        kind.ok_or_else(|| homeostat_document::refuse(text, Self::WHAT, &<Self as Text>::words()))
+        let known = ROUTE_KINDS.iter().find(|(name, _)| *name == text);
+        let kind = known.map(|(_, number)| RouteKind(*number));
+        kind.ok_or_else(|| homeostat_document::refuse(text, Self::WHAT, &Self::words()))
     }
 
     fn words() -> Vec<&'static str> {
-        RouteKind::words().collect()
+        ROUTE_KINDS.iter().map(|(name, _)| *name).collect()
     }
 }
 

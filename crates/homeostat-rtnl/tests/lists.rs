@@ -40,7 +40,7 @@ impl Place {
         let mut routes = Vec::new();
         let read = self.read(|_, line| {
             let dev = line.route.dev.map(|dev| dev.to_string()).unwrap_or_default();
-            routes.push(format!("{} dev {dev}", line.key.dst()));
+            routes.push(format!("{} dev {dev}", line.key.dst));
             Ok(())
         });
         read.map(|()| routes).map_err(|found| self.plain(&found.to_string()))
@@ -213,7 +213,7 @@ fn the_example_is_read() {
     let document = READER.load(&[path]).unwrap();
     let (mut tables, main) = (Vec::new(), Table::MAIN);
     let read = read(&document, |_, line| {
-        tables.push(line.key.table());
+        tables.push(line.key.table);
         Ok(())
     });
     read.unwrap();

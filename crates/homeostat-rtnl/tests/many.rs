@@ -65,7 +65,7 @@ fn leave_for_one_key_takes_no_leave_from_another() {
     let mut builder = DesiredState::builder();
     builder.adopting_route(key(first), route.clone()).unwrap();
     builder.route(key(second), route.clone()).unwrap();
-    builder.route(key("10.3.0.0/16"), route).unwrap().may_adopt(key(second));
+    builder.route(key("10.3.0.0/16"), route).unwrap().may_adopt(Key::Route(key(second)));
     let desired = builder.build().unwrap();
     let may = (0..3).map(|index| desired.may_adopt(homeostat_core::Slot::at(index)));
     assert_eq!(may.collect::<Vec<_>>(), [true, true, false]);

@@ -33,7 +33,7 @@ pub(super) fn desired(ip: Ip, numbers: std::ops::Range<usize>) -> Result<Desired
 
 /// The key of a route by its number.
 pub(super) fn key(ip: Ip, number: usize) -> Result<Key> {
-    Ok(route_key(ip, number)?.into())
+    Ok(Key::Route(route_key(ip, number)?))
 }
 
 fn route_key(ip: Ip, number: usize) -> Result<RouteKey> {

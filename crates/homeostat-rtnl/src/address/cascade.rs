@@ -33,8 +33,8 @@ impl Cascade {
         moment: &Moment,
     ) -> Self {
         let mut takes: Vec<Taken> =
-            moment.taken_with_source(key.ip()).cloned().into_iter().collect();
-        if key.ip().is_ipv6() {
+            moment.foreign.by_src.get(&key.ip).cloned().into_iter().collect();
+        if key.ip.is_ipv6() {
             return Cascade { takes, ..Cascade::default() };
         }
         let is_ours = |other: &ObservedAddress| other.owner == Owner::Ours;
@@ -44,7 +44,7 @@ impl Cascade {
         );
         let empties_link = empties_link(key, going, desired, moment);
         if empties_link {
-            takes.extend(moment.taken_on(key.link(), &IPV4).cloned());
+            takes.extend(moment.taken_on(key.link, &IPV4).cloned());
         }
         Cascade { takes, again: again(key, desired, moment), empties_link }
     }
@@ -56,27 +56,25 @@ impl Cascade {
         desired: &DesiredState,
         lost: &mut BTreeSet<Slot>,
     ) {
-        let is_lost = |template: &&RouteTemplate| {
+        let is_lost = |template: &RouteTemplate| {
             let reaches = |gateway| key.net().contains(gateway);
-            let is_near = template.rests_on.iter().any(|near| near.link() == key.link())
+            let is_near = template.rests_on.iter().any(|near| near.link == key.link)
                 || template.route.gateways().any(reaches)
-                || template.route.links().any(|link| link == key.link());
-            template.route.src == Some(key.ip()) || self.empties_link && is_near
+                || template.route.links().any(|link| link == key.link);
+            template.route.src == Some(key.ip) || self.empties_link && is_near
         };
-        let routes = desired
-            .templates
-            .iter()
-            .filter(is_lost)
-            .flat_map(|template| desired.routes_of(template));
-        let routes = routes.filter(|route| route.is_ipv4() == key.ip().is_ipv4());
-        lost.extend(routes.filter_map(|route| desired.slot(&Key::Route(route), None)));
+        desired.routes_like(is_lost, &mut |route| {
+            let is_alike =
+                matches!(&route, Key::Route(route) if route.is_ipv4() == key.ip.is_ipv4());
+            lost.extend(desired.slot(&route, None).filter(|_| is_alike));
+        });
     }
 
     /// Whether a declared route goes along with `key`.
     pub(crate) fn includes(&self, key: &AddressKey, route: &Route) -> bool {
         let mut links = route.links().peekable();
-        let is_here = links.peek().is_none() || links.any(|link| link == key.link());
-        route.src == Some(key.ip()) || self.empties_link && is_here
+        let is_here = links.peek().is_none() || links.any(|link| link == key.link);
+        route.src == Some(key.ip) || self.empties_link && is_here
     }
 }
 
@@ -85,10 +83,10 @@ fn again(key: &AddressKey, desired: &DesiredState, moment: &Moment) -> Vec<Slot>
     if !moment.is_primary(key) {
         return Vec::new();
     }
-    let near = desired.addresses.iter().map(|desired| &desired.key);
-    let near = near.filter(|other| (other.link(), other.net()) == (key.link(), key.net()));
-    let near = near.filter(|other| *other != key && moment.is_ours_or_absent(other));
-    near.filter_map(|other| desired.slot(&Key::Address(*other), None)).collect()
+    let is_near = |other: &AddressKey| (other.link, other.net()) == (key.link, key.net());
+    let near = desired.addresses().filter(|other| other != key && is_near(other));
+    let near = near.filter(|other| moment.is_ours_or_absent(other));
+    near.filter_map(|other| desired.slot(&Key::Address(other), None)).collect()
 }
 
 /// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
@@ -102,9 +100,9 @@ fn empties_link(
     let net = moment.is_primary(key).then(|| key.net());
     let stays = |other: &AddressKey| {
         let goes_along = Some(other.net()) == net;
-        other.link() == key.link() && other.ip().is_ipv4() && other != key && !goes_along
+        other.link == key.link && other.ip.is_ipv4() && other != key && !goes_along
     };
-    let observed = moment.addresses.iter().map(|observed| &observed.key);
-    let declared = desired.addresses.iter().map(|desired| &desired.key);
-    !observed.filter(|other| !going.contains(other)).chain(declared).any(stays)
+    let observed = moment.addresses.iter().map(|observed| observed.key);
+    let observed = observed.filter(|other| !going.contains(other));
+    !observed.chain(desired.addresses()).any(|other| stays(&other))
 }

@@ -9,8 +9,8 @@ use homeostat_document::{
 use serde_json::json;
 
 use crate::address::{Address, AddressKey, Lifetime};
-use crate::family::Family;
 use crate::link::LinkName;
+use crate::net::Family;
 use crate::section::Declared;
 use crate::values::Prefix;
 

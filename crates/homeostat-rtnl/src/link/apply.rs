@@ -7,23 +7,17 @@ use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::going_with;
-use crate::link::desired::DesiredLink;
 use crate::link::kinds::bond::Bond;
 use crate::link::kinds::{LinkKind, Refs, tap};
 use crate::link::message::{self, Parts};
-use crate::link::model::{Field, Setting};
-use crate::link::observe::{Asked, SeenLink, ask, find, look_up};
+use crate::link::model::{Field, Link, Setting};
+use crate::link::observe::{SeenLink, ask, find, look_up};
 use crate::link::step::{Act, Cycle, LinkStep};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::source::Rtnl;
 use crate::step::Step;
-
-/// Whether steps are about links; the phases of links have no other steps.
-pub(crate) fn is_about(work: &Work<'_, Rtnl>) -> bool {
-    matches!(work.steps.first(), Some(Step::Link(_)))
-}
 
 /// Runs steps of links, reports the outcome of each, and returns the links as they are then.
 pub(crate) fn run(
@@ -58,34 +52,25 @@ impl LinkWriter<'_> {
     fn write(&mut self, step: &LinkStep) -> Written {
         match (&step.key, &step.act) {
             (Key::LinkField(name, field), Act::Set(cycle)) => {
-                let Some(declared) = self.desired.links.field(*name, *field) else { return Ok(()) };
-                self.set(*name, *field, &declared.setting, *cycle)
+                let Some(setting) = self.desired.field(*name, *field) else { return Ok(()) };
+                self.set(*name, *field, setting, *cycle)
             }
             (Key::LinkField(name, field), Act::Release { restore: Some(original) }) => {
                 self.set(*name, *field, original, Cycle::Stay)
             }
             (Key::Link(name), Act::Delete) => self.delete(*name),
             (Key::Link(name), act) => {
-                let Some(declared) = self.desired.links.link(*name) else { return Ok(()) };
+                let Some(link) = self.desired.link(*name) else { return Ok(()) };
                 match act {
-                    Act::Create => self.create(declared),
-                    Act::Update(cycle) => self.update(declared, *cycle),
-                    Act::Replace => self.delete(*name).and_then(|()| self.create(declared)),
-                    Act::Finish => self.set_primary(declared),
+                    Act::Create => self.create(*name, link),
+                    Act::Update(cycle) => self.update(*name, link, *cycle),
+                    Act::Replace => self.delete(*name).and_then(|()| self.create(*name, link)),
+                    Act::Finish => self.set_primary(*name, link),
                     _ => Ok(()),
                 }
             }
             _ => Ok(()),
         }
-    }
-
-    /// Sends one request and waits for its answer.
-    fn ask(&mut self, write: impl FnOnce(&mut Batch) -> homeostat_netlink::Result<()>) -> Asked {
-        ask(self.connection, write, &mut |_| {})
-    }
-
-    fn find(&mut self, name: LinkName) -> Option<SeenLink> {
-        find(self.connection, name)
     }
 
     fn index(&self, name: LinkName) -> Written<IfIndex> {
@@ -94,13 +79,30 @@ impl LinkWriter<'_> {
             .ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(name.to_string()) })
     }
 
+    /// Changes a link of this kind; one request carries all parts.
+    fn change(&mut self, index: IfIndex, parts: &Parts, refs: &Refs, kind: &LinkKind) -> Written {
+        let write = |batch: &mut Batch| message::change(batch, index, parts, refs);
+        ask(self.connection, write, &mut |_| {}).map_err(|error| failed(&error, kind))
+    }
+
+    fn switch(&mut self, index: IfIndex, up: bool, kind: &LinkKind) -> Written {
+        let parts = Parts { up: Some(up), ..Parts::default() };
+        self.change(index, &parts, &Refs::default(), kind)
+    }
+
+    /// Puts a link into a bridge, bond or VRF, or takes it out.
+    fn enslave(&mut self, index: IfIndex, master: Option<LinkName>, kind: &LinkKind) -> Written {
+        let master = master.map_or(Ok(IfIndex(0)), |master| self.index(master))?;
+        let parts = Parts { master: Some(master), ..Parts::default() };
+        self.change(index, &parts, &Refs::default(), kind)
+    }
+
     /// Deletes exactly the link that was seen: one that took its name since has another number.
     fn delete(&mut self, name: LinkName) -> Written {
-        let Some(seen) = self.moment.table.get(name) else { return Ok(()) };
-        let (index, kind) = (seen.index, seen.link.kind.clone());
-        match self.ask(|batch| message::delete(batch, index)) {
+        let Some(seen) = self.moment.table.get(&name) else { return Ok(()) };
+        match ask(self.connection, |batch| message::delete(batch, seen.index), &mut |_| {}) {
             Err(Error::Refused(refusal)) if refusal.errno == Errno::NODEV => {}
-            asked => asked.map_err(|error| failed(&error, &kind))?,
+            asked => asked.map_err(|error| failed(&error, &seen.link.kind))?,
         }
         for name in going_with(&self.moment.table, name) {
             self.links.forget(name);
@@ -108,42 +110,46 @@ impl LinkWriter<'_> {
         Ok(())
     }
 
-    /// Makes a link. Should anything fail on the way, it is taken away again: half a link is none.
-    fn create(&mut self, declared: &DesiredLink) -> Written {
-        self.make(declared)?;
-        let Some(seen) = self.find(declared.name) else {
+    /// Creates a link. If anything fails on the way, it is deleted again: half a link is none.
+    fn create(&mut self, name: LinkName, link: &Link) -> Written {
+        self.make(name, link)?;
+        let Some(seen) = find(self.connection, name) else {
             let why = "it was made, and is not there".to_owned();
             return Err(Outcome::Unknown { why });
         };
-        self.links.insert(declared.name, seen.index);
-        if let (Some(name), Some(index)) = (declared.peer_here(), seen.peer()) {
+        self.links.insert(name, seen.index);
+        if let (Some(name), Some(index)) = (link.peer_here(), seen.peer()) {
             self.links.insert(name, index);
         }
         let finished =
-            self.finish_new(declared, &seen).and_then(|()| self.mark_other_end(declared));
-        if finished.is_err() && self.ask(|batch| message::delete(batch, seen.index)).is_ok() {
-            self.links.forget(declared.name);
+            self.finish_new(link, &seen).and_then(|()| self.mark_other_end(name, &link.kind));
+        let delete = |batch: &mut Batch| message::delete(batch, seen.index);
+        if finished.is_err() && ask(self.connection, delete, &mut |_| {}).is_ok() {
+            self.links.forget(name);
         }
         finished
     }
 
     /// Sends the creating message; it carries the group that marks what is ours.
-    fn make(&mut self, declared: &DesiredLink) -> Written {
-        let (name, link) = (declared.name, &declared.link);
-        if matches!(link.kind, LinkKind::Tun(_) | LinkKind::Tap(_)) {
+    fn make(&mut self, name: LinkName, link: &Link) -> Written {
+        if link.kind.is_tun() {
             if let Some(taken) = self.taken(name) {
                 return Err(taken);
             }
             let here = self.source.netns().map_err(Outcome::Failed)?;
             return tap::create(&here, name, &link.kind).map_err(Outcome::Failed);
         }
-        let refs = self.refs(declared)?;
-        let asked = match self.parent_space(declared) {
-            None => self.ask(|batch| message::create(batch, name, link, &refs, None)),
+        let refs = self.refs(link)?;
+        let parent_space = link.parent.as_ref().and_then(|parent| parent.namespace.as_deref());
+        let asked = match parent_space.and_then(|name| self.moment.namespaces.elsewhere(name)) {
+            None => {
+                let write = |batch: &mut Batch| message::create(batch, name, link, &refs, None);
+                ask(self.connection, write, &mut |_| {})
+            }
             Some(space) => {
                 let here = self.source.netns().map_err(Outcome::Failed)?;
                 let target = Some(namespaces::fd(&here));
-                let there = Connection::open_in(&space, Family::Route);
+                let there = Connection::open_in(&space.netns, Family::Route);
                 let mut there = there.map_err(|error| failed(&error, &link.kind))?;
                 let write = |batch: &mut Batch| message::create(batch, name, link, &refs, target);
                 ask(&mut there, write, &mut |_| {})
@@ -162,103 +168,78 @@ impl LinkWriter<'_> {
     fn taken(&mut self, name: LinkName) -> Option<Outcome<Object>> {
         let holder = look_up(self.connection, name)?.name;
         Some(if holder == name {
-            quicker()
+            Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
         } else {
             Outcome::Failed(alternative_name_of(name, holder))
         })
     }
 
-    /// The namespace of the parent, if that is another one.
-    fn parent_space(
-        &self,
-        declared: &DesiredLink,
-    ) -> Option<std::sync::Arc<homeostat_netns::Netns>> {
-        let name = declared.link.parent.as_ref()?.namespace.as_deref()?;
-        let space = self.moment.namespaces.get(name).filter(|space| !space.is_here)?;
-        Some(std::sync::Arc::clone(&space.netns))
-    }
-
     /// What a link refers to, by number.
-    fn refs(&self, declared: &DesiredLink) -> Written<Refs> {
-        let parent = declared.link.parent.as_ref().map(|parent| {
-            let is_here = self.moment.namespaces.is_here(parent.namespace.as_deref());
-            let there = || self.moment.namespaces.index(parent);
-            let index = if is_here { self.links.index(parent.name) } else { there() };
-            index.ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(parent.name.to_string()) })
+    fn refs(&self, link: &Link) -> Written<Refs> {
+        let parent = link.parent.as_ref().map(|parent| {
+            if self.moment.namespaces.is_here(parent.namespace.as_deref()) {
+                return self.index(parent.name);
+            }
+            let there = self.moment.namespaces.index(parent);
+            there.ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(parent.name.to_string()) })
         });
-        let space = declared.peer().and_then(|peer| peer.namespace.as_deref());
+        let space = link.kind.peer().and_then(|peer| peer.namespace.as_deref());
         let space = space.and_then(|name| self.moment.namespaces.get(name));
         let peer_netns = space.map(|space| namespaces::fd(&space.netns));
         let (parent, group) = (parent.transpose()?, self.source.group());
         Ok(Refs { parent, primary: None, peer_netns, group })
     }
-}
 
-fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {
-    match error {
-        Error::AnswerLost | Error::Timeout(_) => Outcome::Unknown { why: error.to_string() },
-        error => Outcome::Failed(link_failure(error, kind)),
-    }
-}
-
-fn quicker() -> Outcome<Object> {
-    Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
-}
-
-impl LinkWriter<'_> {
     /// Gives a fresh link its mark, its master and its state.
     ///
     /// Quirk `an-alias-comes-after-the-link` (Linux 6.18): the creating message ignores the alias and
     /// honours the group.
-    pub(super) fn finish_new(&mut self, declared: &DesiredLink, seen: &SeenLink) -> Written {
-        let words = declared.link.alias.as_deref().unwrap_or_default();
-        let alias = Some(alias::join(words, self.source.owner()));
-        let is_tap = matches!(declared.link.kind, LinkKind::Tun(_) | LinkKind::Tap(_));
-        // What the creating message set is as declared; nothing made it set those.
-        let mtu = declared.link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu);
-        let mac = declared.link.mac.filter(|_| is_tap);
-        let group = Some(self.source.group()).filter(|group| *group != seen.group);
-        let parts = Parts { mtu, mac, alias, group, kind: None };
-        self.change(seen.index, &parts, &declared.link.kind)?;
-        if let Some(master) = declared.link.master {
-            self.enslave(seen.index, Some(master), &declared.link.kind)?;
+    fn finish_new(&mut self, link: &Link, seen: &SeenLink) -> Written {
+        let words = link.alias.as_deref().unwrap_or_default();
+        let parts = Parts {
+            // The creating message has set the others; tun and tap links have none.
+            mtu: link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
+            mac: link.mac.filter(|_| link.kind.is_tun()),
+            alias: Some(alias::join(words, self.source.owner())),
+            group: Some(self.source.group()).filter(|group| *group != seen.group),
+            ..Parts::default()
+        };
+        self.change(seen.index, &parts, &Refs::default(), &link.kind)?;
+        if let Some(master) = link.master {
+            self.enslave(seen.index, Some(master), &link.kind)?;
         }
-        match declared.link.up {
-            // A bond sets its links up by itself.
-            Some(up) => self.switch(seen.index, up, &declared.link.kind),
-            None => Ok(()),
-        }
+        // A bond sets its links up by itself.
+        link.up.map_or(Ok(()), |up| self.switch(seen.index, up, &link.kind))
     }
 
     /// Writes into the alias of a pair's other end, in another namespace, whose it is.
-    pub(super) fn mark_other_end(&mut self, declared: &DesiredLink) -> Written {
-        let Some(peer) = declared.peer() else { return Ok(()) };
-        let space = peer.namespace.as_deref().and_then(|name| self.moment.namespaces.get(name));
-        let Some(space) = space.filter(|space| !space.is_here) else { return Ok(()) };
-        let kind = &declared.link.kind;
+    fn mark_other_end(&mut self, name: LinkName, kind: &LinkKind) -> Written {
+        let Some(peer) = kind.peer() else { return Ok(()) };
+        let space = peer.namespace.as_deref();
+        let space = space.and_then(|name| self.moment.namespaces.elsewhere(name));
+        let Some(space) = space else { return Ok(()) };
         let there = Connection::open_in(&space.netns, Family::Route);
         let mut there = there.map_err(|error| failed(&error, kind))?;
         let Some(end) = find(&mut there, peer.name) else { return Ok(()) };
-        let alias = Some(alias::of_other_end(declared.name, self.source.owner()));
+        let alias = Some(alias::of_other_end(name, self.source.owner()));
         let parts = Parts { alias, ..Parts::default() };
         let write = |batch: &mut Batch| message::change(batch, end.index, &parts, &Refs::default());
         ask(&mut there, write, &mut |_| {}).map_err(|error| failed(&error, kind))
     }
 
-    pub(super) fn update(&mut self, declared: &DesiredLink, cycle: Cycle) -> Written {
-        let Some(seen) = self.moment.table.get(declared.name) else {
-            return Err(Outcome::Pending { on: WaitsOn::Link(declared.name.to_string()) });
+    fn update(&mut self, name: LinkName, link: &Link, cycle: Cycle) -> Written {
+        let Some(seen) = self.moment.table.get(&name) else {
+            return Err(Outcome::Pending { on: WaitsOn::Link(name.to_string()) });
         };
-        let (index, link, kind) = (seen.index, &declared.link, &declared.link.kind);
+        let (index, kind) = (seen.index, &link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;
         if falls && seen.is_up() {
             self.switch(index, false, kind)?;
         }
-        let parts = self.parts(declared, seen);
-        if !parts.is_empty() {
-            let refs = self.refs(declared)?;
-            self.ask(|batch| message::change(batch, index, &parts, &refs))
-                .map_err(|error| failed(&error, kind))?;
+        let parts = self.parts(link, seen);
+        if parts != Parts::default() {
+            let refs = self.refs(link)?;
+            self.change(index, &parts, &refs, kind)?;
         }
         if let Some(master) = link.master.filter(|name| self.links.index(*name) != seen.master) {
             self.enslave(index, Some(master), kind)?;
@@ -269,8 +250,7 @@ impl LinkWriter<'_> {
     }
 
     /// What one message can change.
-    fn parts(&self, declared: &DesiredLink, seen: &SeenLink) -> Parts {
-        let link = &declared.link;
+    fn parts(&self, link: &Link, seen: &SeenLink) -> Parts {
         let old = seen.alias.as_deref().unwrap_or_default();
         let words = link.alias.as_deref().unwrap_or(alias::split(old).0);
         let marked = alias::join(words, self.source.owner());
@@ -282,40 +262,31 @@ impl LinkWriter<'_> {
             alias: Some(marked).filter(|marked| marked != old),
             group: Some(self.source.group()).filter(|group| *group != seen.group),
             kind: options.or_else(|| moves.then(|| link.kind.without(&seen.link.kind))),
+            ..Parts::default()
         }
     }
 
     /// Sets what a bond prefers, once that is one of its links.
-    pub(super) fn set_primary(&mut self, declared: &DesiredLink) -> Written {
-        let LinkKind::Bond(bond) = &declared.link.kind else { return Ok(()) };
-        let Some(primary) = bond.primary else { return Ok(()) };
-        let (index, primary) = (self.index(declared.name)?, Some(self.index(primary)?));
-        let only = LinkKind::Bond(Bond { primary: bond.primary, ..Bond::default() });
+    fn set_primary(&mut self, name: LinkName, link: &Link) -> Written {
+        let Some(primary) = link.kind.primary() else { return Ok(()) };
+        let refs = Refs { primary: Some(self.index(primary)?), ..Refs::default() };
+        let only = LinkKind::Bond(Bond { primary: Some(primary), ..Bond::default() });
         let parts = Parts { kind: Some(only), ..Parts::default() };
-        let refs = Refs { primary, ..Refs::default() };
-        let asked = self.ask(|batch| message::change(batch, index, &parts, &refs));
-        asked.map_err(|error| failed(&error, &declared.link.kind))
+        self.change(self.index(name)?, &parts, &refs, &link.kind)
     }
 
-    pub(super) fn set(
-        &mut self,
-        name: LinkName,
-        field: Field,
-        value: &Setting,
-        cycle: Cycle,
-    ) -> Written {
+    fn set(&mut self, name: LinkName, field: Field, value: &Setting, cycle: Cycle) -> Written {
         let index = self.index(name)?;
-        let seen = self.moment.table.get(name).filter(|seen| seen.index == index);
+        let seen = self.moment.table.get(&name).filter(|seen| seen.index == index);
         let kind = LinkKind::Other { name: name.to_string() };
-        let was_up = seen.is_some_and(SeenLink::is_up);
         let parts = match (field, value) {
-            (Field::Up, Setting::Flag(up)) => return self.switch(index, *up, &kind),
-            (Field::Master, Setting::Text(master)) => {
+            (Field::Up, Setting::Flag(up)) => Parts { up: Some(*up), ..Parts::default() },
+            (Field::Master, _) => {
                 if cycle == Cycle::DownFirst {
                     self.switch(index, false, &kind)?;
                 }
-                self.enslave(index, master.parse().ok(), &kind)?;
-                let rises = cycle == Cycle::DownFirst && was_up;
+                self.enslave(index, value.link_name(), &kind)?;
+                let rises = cycle == Cycle::DownFirst && seen.is_some_and(SeenLink::is_up);
                 return if rises { self.switch(index, true, &kind) } else { Ok(()) };
             }
             (Field::Mtu, Setting::Number(mtu)) => Parts { mtu: Some(*mtu), ..Parts::default() },
@@ -326,23 +297,14 @@ impl LinkWriter<'_> {
             }
             _ => return Ok(()),
         };
-        self.change(index, &parts, &kind)
+        self.change(index, &parts, &Refs::default(), &kind)
     }
+}
 
-    fn change(&mut self, index: IfIndex, parts: &Parts, kind: &LinkKind) -> Written {
-        let asked = self.ask(|batch| message::change(batch, index, parts, &Refs::default()));
-        asked.map_err(|error| failed(&error, kind))
-    }
-
-    fn enslave(&mut self, index: IfIndex, master: Option<LinkName>, kind: &LinkKind) -> Written {
-        let master = master.map(|master| self.index(master)).transpose()?;
-        let asked = self.ask(|batch| message::enslave(batch, index, master));
-        asked.map_err(|error| failed(&error, kind))
-    }
-
-    fn switch(&mut self, index: IfIndex, up: bool, kind: &LinkKind) -> Written {
-        let asked = self.ask(|batch| message::switch(batch, index, up));
-        asked.map_err(|error| failed(&error, kind))
+fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {
+    match error {
+        Error::AnswerLost | Error::Timeout(_) => Outcome::Unknown { why: error.to_string() },
+        error => Outcome::Failed(link_failure(error, kind)),
     }
 }
 

@@ -74,11 +74,11 @@ impl Loss {
 pub(crate) fn going_with(table: &LinkTable, name: LinkName) -> BTreeSet<LinkName> {
     let (mut going, mut next) = (BTreeSet::new(), vec![name]);
     while let Some(name) = next.pop() {
-        let Some(seen) = table.get(name).filter(|_| going.insert(name)) else { continue };
+        let Some(seen) = table.get(&name).filter(|_| going.insert(name)) else { continue };
         let goes = |other: &&SeenLink| {
             other.parent() == Some(seen.index) || seen.peer() == Some(other.index)
         };
-        next.extend(table.iter().filter(goes).map(|other| other.name));
+        next.extend(table.values().filter(goes).map(|other| other.name));
     }
     going.insert(name);
     going
@@ -96,18 +96,18 @@ pub(crate) fn lowered_with(
     mtu: u32,
     master: Option<LinkName>,
 ) -> BTreeSet<LinkName> {
-    let by_index = |index| table.iter().find(|other| other.index == index);
-    let joined = master.and_then(|master| table.get(master));
+    let by_index = |index| table.values().find(|other| other.index == index);
+    let joined = master.and_then(|master| table.get(&master));
     let mut next = vec![name];
     next.extend(joined.filter(|bridge| follows_ports(table, bridge, mtu)).map(|seen| seen.name));
     let mut lowered = BTreeSet::new();
     while let Some(name) = next.pop() {
-        let Some(seen) = table.get(name).filter(|_| lowered.insert(name)) else { continue };
+        let Some(seen) = table.get(&name).filter(|_| lowered.insert(name)) else { continue };
         let master = seen.master.and_then(by_index);
         next.extend(
             master.filter(|bridge| follows_ports(table, bridge, mtu)).map(|seen| seen.name),
         );
-        let above = table.iter().filter(|other| other.parent() == Some(seen.index));
+        let above = table.values().filter(|other| other.parent() == Some(seen.index));
         next.extend(above.filter(|other| follows_parent(other, mtu)).map(|other| other.name));
     }
     lowered.insert(name);
@@ -125,7 +125,7 @@ fn follows_parent(seen: &SeenLink, mtu: u32) -> bool {
 
 /// A bridge that is not as large as its smallest port has an MTU that somebody set.
 fn follows_ports(table: &LinkTable, seen: &SeenLink, mtu: u32) -> bool {
-    let ports = table.iter().filter(|other| other.master == Some(seen.index));
+    let ports = table.values().filter(|other| other.master == Some(seen.index));
     let smallest = ports.filter_map(|port| port.link.mtu).min().unwrap_or(BRIDGE_MTU);
     let is_bridge = matches!(seen.link.kind, LinkKind::Bridge(_));
     is_bridge && seen.link.mtu == Some(smallest) && smallest > mtu
@@ -137,10 +137,10 @@ pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
         Loss::Gone => going_with(&moment.table, name),
         _ => BTreeSet::from([name]),
     };
-    let ends: BTreeSet<_> = moment.table.get(name).and_then(SeenLink::peer).into_iter().collect();
+    let ends: BTreeSet<_> = moment.table.get(&name).and_then(SeenLink::peer).into_iter().collect();
     let mut takes = Vec::new();
     for link in &going {
-        let seen = moment.table.get(*link);
+        let seen = moment.table.get(link);
         if let Some(seen) = seen.filter(|seen| seen.name != name) {
             // Who made one end made both.
             let is_ours = ends.contains(&seen.index) && matches!(seen.owner, Owner::Unmarked);
@@ -148,12 +148,12 @@ pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
             takes.push(Taken { key: format!("link {link}"), owner });
         }
         if let Some(seen) = seen.filter(|_| loss == Loss::Gone) {
-            takes.extend(moment.table.iter().filter(|other| is_slave(other, seen)).map(taken));
+            takes.extend(moment.table.values().filter(|other| is_slave(other, seen)).map(taken));
         }
         takes.extend(lost_on(moment, *link, loss));
     }
     if loss == Loss::Down {
-        let other_end = moment.table.iter().find(|other| ends.contains(&other.index));
+        let other_end = moment.table.values().find(|other| ends.contains(&other.index));
         takes
             .extend(other_end.into_iter().flat_map(|end| lost_on(moment, end.name, Loss::Carrier)));
     }
@@ -163,8 +163,8 @@ pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
 /// What somebody loses on one link.
 pub(crate) fn lost_on(moment: &Moment, link: LinkName, loss: Loss) -> Vec<Taken> {
     let is_lost = |observed: &&ObservedAddress| {
-        observed.key.link() == link
-            && loss.removes_address(observed.key.ip())
+        observed.key.link == link
+            && loss.removes_address(observed.key.ip)
             && matches!(observed.owner, Owner::Foreign(_))
     };
     let addresses = moment.addresses.iter().filter(is_lost);

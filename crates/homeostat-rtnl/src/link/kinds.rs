@@ -16,9 +16,10 @@ use homeostat_document::{Diagnostic, Fields, Spanned, Text, ValueError, refuse};
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use serde::{Deserialize, Serialize};
 
-use crate::link::IfIndex;
-use crate::link::kinds::options::Options;
-use crate::link::model::BadLink;
+use crate::builder::Impossible;
+use crate::link::kinds::options::{OptionTable as _, Options as _};
+use crate::link::model::LinkRef;
+use crate::link::{IfIndex, LinkName};
 
 pub use bond::Bond;
 pub use bridge::Bridge;
@@ -60,10 +61,10 @@ macro_rules! kinds {
             }
 
             /// Refuses options that are never valid, and brings the others to the form in which they are compared.
-            pub(crate) fn check(&mut self) -> Result<(), BadLink> {
+            pub(crate) fn check(&mut self) -> Result<(), Impossible> {
                 match self {
                     $($(LinkKind::$kind(options) => <$options>::check(options),)?)+
-                    LinkKind::Other { name } => Err(BadLink::Unmakable(name.clone())),
+                    LinkKind::Other { name } => Err(Impossible::Unmakable(name.clone())),
                     _ => Ok(()),
                 }
             }
@@ -214,11 +215,16 @@ impl LinkKind {
         !matches!(self, LinkKind::Ipvlan(_) | LinkKind::Gre(_) | LinkKind::Tun(_))
     }
 
+    /// Whether its other end is a program, so that only `/dev/net/tun` creates it.
+    pub(crate) fn is_tun(&self) -> bool {
+        matches!(self, LinkKind::Tun(_) | LinkKind::Tap(_))
+    }
+
     /// The kernel's word for it.
     pub(crate) fn kernel_name(&self) -> &str {
         match self {
             LinkKind::Gre(gre) if gre.is_ipv6() => "ip6gre",
-            LinkKind::Tun(_) | LinkKind::Tap(_) => "tun",
+            kind if kind.is_tun() => "tun",
             other => other.name(),
         }
     }
@@ -231,6 +237,22 @@ impl LinkKind {
             LinkKind::Gre(gre) if gre.is_ipv6() => "ip6_gre",
             LinkKind::Gre(_) => "ip_gre",
             other => other.kernel_name(),
+        }
+    }
+
+    /// The other end of a pair.
+    pub(crate) fn peer(&self) -> Option<&LinkRef> {
+        match self {
+            LinkKind::Veth(veth) => Some(&veth.peer),
+            _ => None,
+        }
+    }
+
+    /// The link that a bond prefers.
+    pub(crate) fn primary(&self) -> Option<LinkName> {
+        match self {
+            LinkKind::Bond(bond) => bond.primary,
+            _ => None,
         }
     }
 

@@ -55,26 +55,23 @@ fn first_mtu(link: &Link) -> Option<u32> {
 }
 
 /// What is changed in one message.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Parts {
     pub(crate) mtu: Option<u32>,
     pub(crate) mac: Option<Mac>,
     pub(crate) alias: Option<String>,
     pub(crate) group: Option<u32>,
     pub(crate) kind: Option<LinkKind>,
-}
-
-impl Parts {
-    pub(crate) fn is_empty(&self) -> bool {
-        let Parts { mtu, mac, alias, group, kind } = self;
-        mtu.is_none() && mac.is_none() && alias.is_none() && group.is_none() && kind.is_none()
-    }
+    /// The bridge, bond or VRF that it is put into; number 0 takes it out.
+    pub(crate) master: Option<IfIndex>,
+    pub(crate) up: Option<bool>,
 }
 
 /// Changes a link.
 pub(crate) fn change(batch: &mut Batch, index: IfIndex, parts: &Parts, refs: &Refs) -> Result<()> {
     let mut message = batch.message(RTM_NEWLINK, 0);
-    message.fixed(&head(index, None));
+    message.fixed(&head(index, parts.up));
+    parts.master.map(|IfIndex(master)| message.attr_u32(IFLA_MASTER, master));
     parts.mtu.map(|mtu| message.attr_u32(IFLA_MTU, mtu));
     parts.mac.map(|Mac(mac)| message.attr(IFLA_ADDRESS, &mac));
     parts.group.map(|group| message.attr_u32(IFLA_GROUP, group));
@@ -84,20 +81,6 @@ pub(crate) fn change(batch: &mut Batch, index: IfIndex, parts: &Parts, refs: &Re
     if let Some(kind) = &parts.kind {
         put_kind(&mut message, kind, refs);
     }
-    message.finish()
-}
-
-/// Puts a link into a bridge, bond or VRF, or takes it out.
-pub(crate) fn enslave(batch: &mut Batch, index: IfIndex, master: Option<IfIndex>) -> Result<()> {
-    let mut message = batch.message(RTM_NEWLINK, 0);
-    message.fixed(&head(index, None)).attr_u32(IFLA_MASTER, master.map_or(0, |master| master.0));
-    message.finish()
-}
-
-/// Sets a link up or down.
-pub(crate) fn switch(batch: &mut Batch, index: IfIndex, up: bool) -> Result<()> {
-    let mut message = batch.message(RTM_NEWLINK, 0);
-    message.fixed(&head(index, Some(up)));
     message.finish()
 }
 

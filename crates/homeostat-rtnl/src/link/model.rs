@@ -7,9 +7,11 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::builder::Impossible;
 use crate::link::kinds::{LinkKind, NEEDS_PARENT, WITH_PARENT};
 use crate::link::{IfIndex, LinkName, alias};
 use crate::neighbour::Mac;
+use crate::number::ParseError;
 use crate::object::agrees;
 
 /// A link that is made and owned.
@@ -68,10 +70,20 @@ impl Link {
         let (parent, alias, incarnation) = (None, None, Incarnation::default());
         Link { kind, up, mtu, mac, master, parent, alias, incarnation }
     }
+
+    /// The link below it, and its other end.
+    pub(crate) fn references(&self) -> impl Iterator<Item = &LinkRef> {
+        self.parent.iter().chain(self.kind.peer())
+    }
+
+    /// The other end, if it is a pair that is declared to be in this namespace whole.
+    pub(crate) fn peer_here(&self) -> Option<LinkName> {
+        self.kind.peer().filter(|peer| peer.namespace.is_none()).map(|peer| peer.name)
+    }
 }
 
 /// A link by name, here or in another namespace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LinkRef {
     /// Its name.
     pub name: LinkName,
@@ -141,11 +153,6 @@ impl Field {
     }
 }
 
-/// A text that is no field.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no field of a link such as `mtu` or `up`")]
-pub struct NotAField(pub String);
-
 impl fmt::Display for Field {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
@@ -153,11 +160,11 @@ impl fmt::Display for Field {
 }
 
 impl FromStr for Field {
-    type Err = NotAField;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotAField> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let field = Field::ALL.into_iter().find(|field| field.word() == text);
-        field.ok_or_else(|| NotAField(text.to_owned()))
+        ParseError::unless(field, text, "no field of a link such as `mtu` or `up`")
     }
 }
 
@@ -171,6 +178,16 @@ pub enum Setting {
     Number(u32),
     /// Of `mac`, `master` and `alias`.
     Text(String),
+}
+
+impl Setting {
+    /// The link that a text names, if it names one.
+    pub(crate) fn link_name(&self) -> Option<LinkName> {
+        match self {
+            Setting::Text(text) => text.parse().ok(),
+            _ => None,
+        }
+    }
 }
 
 /// The value of a field of one link.
@@ -205,108 +222,53 @@ impl Settings {
     }
 }
 
-/// Why a link can never be.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-#[expect(missing_docs, reason = "each variant's message is its documentation")]
-pub enum BadLink {
-    #[error("a link of kind `{0}` cannot be made")]
-    Unmakable(String),
-    #[error("a link of its kind needs a parent")]
-    NoParent,
-    #[error("a link of its kind stands on no other")]
-    NeedlessParent,
-    #[error("a link of its kind has no hardware address of its own")]
-    NoMac,
-    #[error("its hardware address is that of a group or all zero")]
-    UnusableMac,
-    #[error("an MTU is at least 1")]
-    Mtu,
-    #[error("it refers to itself")]
-    Itself,
-    #[error(
-        "the alias has more than 200 bytes, a control character or our mark `homeostat:` in it"
-    )]
-    Alias,
-    #[error("a VXLAN network id is a number below 16777216")]
-    Vni,
-    #[error("a VLAN id is a number from 1 to 4094")]
-    VlanId,
-    #[error("a VRF needs a routing table")]
-    Table,
-    #[error("it has either a remote end or a multicast group")]
-    RemoteAndGroup,
-    #[error("its group is no multicast address, or its remote end is one")]
-    Group,
-    #[error("the ends of a tunnel are of one family")]
-    EndFamilies,
-    #[error("a tunnel with a TTL of its own always finds out the path's MTU")]
-    TtlWithoutPmtudisc,
-    #[error("a tunnel over IPv6 has no type of service and always finds out the path's MTU")]
-    TunnelOverIpv6,
-    #[error("delays of a bond are multiples of `miimon`, which is not set")]
-    DelayWithoutMiimon,
-    #[error("an LACP rate is for bonds of mode 802.3ad")]
-    RateWithoutLacp,
-    #[error("only bonds of mode active-backup, balance-tlb and balance-alb have a primary link")]
-    NoPrimary,
-    #[error("it is made by another entry, so what is declared of it has its place there")]
-    MadeElsewhere,
-}
-
 /// Brings a declared link to the form in which it is compared.
-pub(crate) fn normalize(name: LinkName, mut desired: Link) -> Result<Link, BadLink> {
-    check_refs(name, &desired)?;
-    check_parts(desired.mtu, desired.mac.map(is_usable), desired.alias.as_deref())?;
-    if desired.mac.is_some() && !desired.kind.has_mac() {
-        return Err(BadLink::NoMac);
+pub(crate) fn normalize(name: LinkName, desired: &mut Link) -> Result<(), Impossible> {
+    let is_itself = |link: &LinkRef| link.namespace.is_none() && link.name == name;
+    if desired.master == Some(name) || desired.references().any(is_itself) {
+        return Err(Impossible::Itself);
     }
-    desired.kind.check()?;
-    Ok(desired)
+    match (&desired.kind, &desired.parent) {
+        (kind, None) if NEEDS_PARENT.contains(&kind.name()) => return Err(Impossible::NoParent),
+        (kind, Some(_)) if !WITH_PARENT.contains(&kind.name()) => {
+            return Err(Impossible::NeedlessParent);
+        }
+        _ => {}
+    }
+    check_parts(desired.mtu, desired.mac, desired.alias.as_deref())?;
+    if desired.mac.is_some() && !desired.kind.has_mac() {
+        return Err(Impossible::NoMac);
+    }
+    desired.kind.check()
 }
 
 /// Checks what is declared of a link that is only configured.
-pub(crate) fn check_settings(name: LinkName, desired: &Settings) -> Result<(), BadLink> {
-    if desired.master == Some(name) {
-        return Err(BadLink::Itself);
-    }
-    check_parts(desired.mtu, desired.mac.map(is_usable), desired.alias.as_deref())
-}
-
-fn check_refs(name: LinkName, desired: &Link) -> Result<(), BadLink> {
-    let is_itself = |link: &LinkRef| link.namespace.is_none() && link.name == name;
-    let peer = match &desired.kind {
-        LinkKind::Veth(veth) => Some(&veth.peer),
-        _ => None,
-    };
-    if desired.master == Some(name) || desired.parent.iter().chain(peer).any(is_itself) {
-        return Err(BadLink::Itself);
-    }
-    match (&desired.kind, &desired.parent) {
-        (kind, None) if NEEDS_PARENT.contains(&kind.name()) => Err(BadLink::NoParent),
-        (kind, Some(_)) if !WITH_PARENT.contains(&kind.name()) => Err(BadLink::NeedlessParent),
+pub(crate) fn check_setting(
+    name: LinkName,
+    field: Field,
+    setting: &Setting,
+) -> Result<(), Impossible> {
+    match (field, setting) {
+        (Field::Mtu, Setting::Number(mtu)) => check_parts(Some(*mtu), None, None),
+        (Field::Mac, Setting::Text(mac)) => check_parts(None, mac.parse().ok(), None),
+        (Field::Master, Setting::Text(master)) if *master == name.as_str() => {
+            Err(Impossible::Itself)
+        }
+        (Field::Alias, Setting::Text(words)) => check_parts(None, None, Some(words)),
         _ => Ok(()),
     }
 }
 
-/// Whether a link may have it: it is not all zero, and not that of a group.
-fn is_usable(Mac(mac): Mac) -> bool {
-    let [first, ..] = mac;
-    mac != [0; 6] && first & 1 == 0
-}
-
-fn check_parts(
-    mtu: Option<u32>,
-    mac_is_usable: Option<bool>,
-    words: Option<&str>,
-) -> Result<(), BadLink> {
+fn check_parts(mtu: Option<u32>, mac: Option<Mac>, words: Option<&str>) -> Result<(), Impossible> {
+    // All zero, or that of a group.
+    let is_unusable = |Mac(mac): Mac| mac == [0; 6] || mac[0] & 1 != 0;
     let is_bad = |words: &str| {
         words.len() > 200 || words.contains(char::is_control) || words.contains(alias::PREFIX)
     };
     match () {
-        () if mtu == Some(0) => Err(BadLink::Mtu),
-        () if mac_is_usable == Some(false) => Err(BadLink::UnusableMac),
-        () if words.is_some_and(is_bad) => Err(BadLink::Alias),
+        () if mtu == Some(0) => Err(Impossible::Mtu),
+        () if mac.is_some_and(is_unusable) => Err(Impossible::UnusableMac),
+        () if words.is_some_and(is_bad) => Err(Impossible::Alias),
         () => Ok(()),
     }
 }

@@ -52,6 +52,11 @@ impl OtherNamespaces {
         self.namespaces.get(name)
     }
 
+    /// The same, unless it is the source's own namespace.
+    pub(crate) fn elsewhere(&self, name: &str) -> Option<&OtherNamespace> {
+        self.get(name).filter(|space| !space.is_here)
+    }
+
     /// Whether a name means the source's own namespace.
     pub(crate) fn is_here(&self, namespace: Option<&str>) -> bool {
         namespace.is_none_or(|name| self.get(name).is_some_and(|space| space.is_here))
@@ -122,7 +127,7 @@ fn links(connection: &mut Connection) -> Result<Links> {
     message.finish()?;
     let mut links = Links::default();
     connection.dump(&mut request, &mut |dumped| match dumped {
-        Dumped::Restart => links.clear(),
+        Dumped::Restart => links = Links::default(),
         Dumped::Object(message) => {
             if let Ok((index, name)) = index_and_name(&message) {
                 links.insert(name, index);

@@ -19,11 +19,11 @@ use crate::source::Rtnl;
 /// Puts names to numbers and owners to marks, once all links are known.
 pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
     let Moment { links, table, namespaces, .. } = moment;
-    for seen in table.iter_mut() {
-        let declared = view.desired.links.link(seen.name);
+    for seen in table.values_mut() {
+        let declared = view.desired.link(seen.name);
         seen.link.master = seen.master.map(|index| links.name(index));
-        let parent = declared.and_then(|desired| desired.link.parent.as_ref());
-        let peer = declared.and_then(|desired| desired.peer());
+        let parent = declared.and_then(|link| link.parent.as_ref());
+        let peer = declared.and_then(|link| link.kind.peer());
         let named = |declared: Option<&LinkRef>| {
             seen.lower.map(|lower| namespaces.name(lower, links, declared))
         };
@@ -42,23 +42,18 @@ pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>)
         seen.owner = owner(seen, source, record);
         // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
         // it, so that it is made again.
-        if seen.owner == Owner::Ours && !is_marked(seen, source) {
+        if seen.owner == Owner::Ours && seen.mark() != Some(source.owner()) {
             let name = format!("half a {}", seen.link.kind.name());
             seen.link.kind = LinkKind::Other { name };
         }
     }
 }
 
-fn is_marked(seen: &SeenLink, source: &Rtnl) -> bool {
-    let mark = seen.alias.as_deref().and_then(|text| alias::split(text).1);
-    mark == Some(source.owner())
-}
-
 /// Whose a link is. The group alone is ours only between the message that makes the link and the one
 /// that marks it: then an intent is in the ledger.
 fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Owner {
     let has_group = seen.group == source.group();
-    match seen.alias.as_deref().and_then(|text| alias::split(text).1) {
+    match seen.mark() {
         Some(owner) if owner == source.owner() => Owner::Ours,
         Some(other) => Owner::Foreign(Cow::Owned(format!("{}{other}", alias::PREFIX))),
         None if is_the_kernels(seen) => Owner::Kernel,
@@ -81,7 +76,7 @@ fn is_the_kernels(seen: &SeenLink) -> bool {
 
 /// Reports every link, and the fields that are declared or recorded of those that are there.
 pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
-    for seen in moment.table.iter() {
+    for seen in moment.table.values() {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
         if view.focus.covers(&key) {
             let object = Object::Link(Box::new(seen.link.clone()));
@@ -95,14 +90,13 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
     let fields: BTreeSet<_> = match view.focus {
         Focus::Keys(keys) => keys.iter().filter_map(field).collect(),
         Focus::All => {
-            let declared = view.desired.links.fields.iter();
-            let declared = declared.map(|desired| (desired.name, desired.field));
+            let declared = view.desired.fields().map(|(name, field, _)| (name, field));
             declared.chain(view.records.keys().filter_map(field)).collect()
         }
     };
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
-        if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
+        if let Some(seen) = moment.table.get(&name).filter(|_| view.focus.covers(&key)) {
             let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
             let object = Object::Setting(Configured { setting, incarnation });
             see(Seen::Present { key, object, owner: Owner::Nobody });
@@ -124,13 +118,11 @@ pub(crate) fn look_up(connection: &mut Connection, name: LinkName) -> Option<See
     asked.ok().and(found)
 }
 
-pub(crate) type Asked = homeostat_netlink::Result<()>;
-
 pub(crate) fn ask(
     connection: &mut Connection,
     write: impl FnOnce(&mut Batch) -> homeostat_netlink::Result<()>,
     replies: &mut dyn FnMut(homeostat_netlink::Message<'_>),
-) -> Asked {
+) -> homeostat_netlink::Result<()> {
     let mut batch = Batch::new();
     write(&mut batch)?;
     connection.ask(&mut batch, replies)
@@ -152,9 +144,9 @@ fn field_may_take_along(
     name: LinkName,
     field: Field,
 ) -> bool {
-    let Some(seen) = moment.table.get(name) else { return false };
-    let is_low = view.desired.links.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
-    let declared = view.desired.links.field(name, field);
+    let Some(seen) = moment.table.get(&name) else { return false };
+    let is_low = view.desired.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
+    let declared = view.desired.field(name, field);
     let may_cost = match field {
         Field::Up => seen.is_up(),
         Field::Master => seen.is_up() || is_low,
@@ -163,20 +155,19 @@ fn field_may_take_along(
     };
     may_cost
         && match declared {
-            Some(desired) => desired.setting != seen.setting(field),
+            Some(setting) => *setting != seen.setting(field),
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
         }
 }
 
 fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
-    let declared = desired.links.link(name);
-    match (moment.table.get(name), declared) {
+    match (moment.table.get(&name), desired.link(name)) {
         (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-        (Some(seen), Some(desired)) => !link_agrees(&desired.link, &seen.link),
+        (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
         // A fresh one may lower the MTU of its bridge.
-        (None, Some(desired)) => {
-            desired.link.master.is_some() && desired.link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+        (None, Some(link)) => {
+            link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
         }
         (None, None) => false,
     }
@@ -213,13 +204,18 @@ impl SeenLink {
         self.link.up == Some(true)
     }
 
+    /// The owner whose mark is in the alias.
+    pub(crate) fn mark(&self) -> Option<&str> {
+        self.alias.as_deref().and_then(|text| alias::split(text).1)
+    }
+
     /// The value of a field.
     pub(crate) fn setting(&self, field: Field) -> Setting {
         match field {
             Field::Mtu => Setting::Number(self.link.mtu.unwrap_or_default()),
             Field::Mac => text(self.link.mac.map(|mac| mac.to_string())),
             Field::Master => text(self.link.master.map(|master| master.to_string())),
-            Field::Alias => text(self.alias.as_deref().map(|text| alias::split(text).0.to_owned())),
+            Field::Alias => text(self.link.alias.clone()),
             Field::Up => Setting::Flag(self.is_up()),
         }
     }
@@ -242,25 +238,4 @@ fn text(value: Option<String>) -> Setting {
 }
 
 /// All links of one moment.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct LinkTable {
-    by_name: BTreeMap<LinkName, SeenLink>,
-}
-
-impl LinkTable {
-    pub(crate) fn extend(&mut self, seen: impl IntoIterator<Item = SeenLink>) {
-        self.by_name.extend(seen.into_iter().map(|seen| (seen.name, seen)));
-    }
-
-    pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
-        self.by_name.get(&name)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &SeenLink> {
-        self.by_name.values()
-    }
-
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SeenLink> {
-        self.by_name.values_mut()
-    }
-}
+pub(crate) type LinkTable = BTreeMap<LinkName, SeenLink>;

@@ -3,14 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Slot, Taken, WaitsOn,
+    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Taken, WaitsOn,
 };
 
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::{self, IPV6_MIN_MTU, Loss};
-use crate::link::desired::{DesiredLink, depth, depth_of_key};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place};
 use crate::link::observe::SeenLink;
@@ -43,13 +42,8 @@ pub(crate) fn draft(
     moment: &Moment,
     changes: &ChangeList<Key, Object>,
 ) -> LinkPlan {
-    let mut planner = LinkPlanner {
-        desired,
-        moment,
-        links: BTreeMap::new(),
-        fields: BTreeMap::new(),
-        plan: LinkPlan::default(),
-    };
+    let (links, fields) = (BTreeMap::new(), BTreeMap::new());
+    let mut planner = LinkPlanner { desired, moment, links, fields, plan: LinkPlan::default() };
     for slot in changes.creates().iter().filter(|slot| desired.is_link(**slot)) {
         planner.take(&Change::Create { slot: *slot });
     }
@@ -108,15 +102,21 @@ struct LinkPlanner<'a> {
 impl LinkPlanner<'_> {
     fn take(&mut self, change: &Change<Key, Object>) {
         match change {
-            Change::Create { slot } => match self.desired.link_key_at(*slot) {
-                Some(Key::Link(name)) => _ = self.links.insert(name, Need::Make),
-                Some(Key::LinkField(name, field)) => {
-                    self.fields.insert((name, field), None);
-                }
+            Change::Create { slot } => match self.desired.other_at(*slot).map(|one| &one.key) {
+                Some(Key::Link(name)) => _ = self.links.insert(*name, Need::Make),
+                Some(Key::LinkField(name, field)) => _ = self.fields.insert((*name, *field), None),
                 _ => {}
             },
             Change::Update { slot, before, adopts } => {
-                self.take_update(*slot, before, adopts.as_ref());
+                match (self.desired.other_at(*slot).map(|one| &one.key), before) {
+                    (Some(Key::Link(name)), Object::Link(before)) => {
+                        self.change(*name, before, adopts.clone());
+                    }
+                    (Some(Key::LinkField(name, field)), Object::Setting(before)) => {
+                        self.fields.insert((*name, *field), Some(before.setting.clone()));
+                    }
+                    _ => {}
+                }
             }
             Change::Delete { key: Key::Link(name), before } => self.delete(*name, before),
             Change::Delete { key, before } => self.release(key, before, None),
@@ -124,22 +124,10 @@ impl LinkPlanner<'_> {
         }
     }
 
-    fn take_update(&mut self, slot: Slot, before: &Object, adopts: Option<&Owner>) {
-        match (self.desired.link_key_at(slot), before) {
-            (Some(Key::Link(name)), Object::Link(before)) => {
-                self.change(name, before, adopts.cloned());
-            }
-            (Some(Key::LinkField(name, field)), Object::Setting(before)) => {
-                self.fields.insert((name, field), Some(before.setting.clone()));
-            }
-            _ => {}
-        }
-    }
-
     fn change(&mut self, name: LinkName, before: &Link, adopts: Option<Owner>) {
-        let Some(declared) = self.desired.links.link(name) else { return };
+        let Some(declared) = self.desired.link(name) else { return };
         let before = Box::new(before.clone());
-        let need = match (changes_in_place(&declared.link, &before), adopts) {
+        let need = match (changes_in_place(declared, &before), adopts) {
             (true, adopts) => Need::Change { before, adopts },
             (false, None) => Need::MakeAgain { before },
             (false, Some(owner)) => {
@@ -157,10 +145,20 @@ impl LinkPlanner<'_> {
     fn delete(&mut self, name: LinkName, before: &Object) {
         let takes = cascade::takes(self.moment, name, Loss::Gone);
         let touches = cascade::going_with(&self.moment.table, name).into_iter().collect();
-        let (key, before) = (Key::Link(name), Some(before.clone()));
-        let step =
-            LinkStep { key, slot: None, before, act: Act::Delete, adopts: None, takes, touches };
-        self.plan.steps.push(step);
+        self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, takes, touches);
+    }
+
+    fn push(
+        &mut self,
+        key: Key,
+        before: Option<Object>,
+        act: Act,
+        adopts: Option<Owner>,
+        takes: Vec<Taken>,
+        touches: Vec<LinkName>,
+    ) {
+        let slot = self.desired.slot(&key, None);
+        self.plan.steps.push(LinkStep { key, slot, before, act, adopts, takes, touches });
     }
 
     /// What goes along with a change of a link, and the links on which something may have gone.
@@ -189,21 +187,20 @@ impl LinkPlanner<'_> {
     fn put_links(&mut self) {
         let links = std::mem::take(&mut self.links);
         let mut links: Vec<(LinkName, Need)> = links.into_iter().collect();
-        links.sort_by_cached_key(|(name, _)| (depth(&self.desired.links, *name), *name));
+        links.sort_by_cached_key(|(name, _)| (self.desired.link_depth(*name), *name));
         for (name, need) in links {
-            let Some(declared) = self.desired.links.link(name) else { continue };
+            let Some(declared) = self.desired.link(name) else { continue };
             if let Some(on) = self.blocker(declared) {
                 self.plan.findings.push((Key::Link(name), Finding::Pending { on }));
             } else if let Some(failure) = self.taken_name(declared, &need) {
                 self.plan.findings.push((Key::Link(name), Finding::refused(failure)));
             } else {
-                self.put_link(declared, need);
+                self.put_link(name, declared, need);
             }
         }
     }
 
-    fn put_link(&mut self, declared: &DesiredLink, need: Need) {
-        let name = declared.name;
+    fn put_link(&mut self, name: LinkName, declared: &Link, need: Need) {
         let is_new = !matches!(need, Need::Change { .. });
         if is_new {
             self.plan.made.insert(name);
@@ -223,28 +220,24 @@ impl LinkPlanner<'_> {
                 (cascade::takes(self.moment, name, Loss::Gone), going.into_iter().collect())
             }
             (Act::Update(cycle), Some(before)) => {
-                self.loss(name, &Effects::of_change(&declared.link, before, *cycle))
+                self.loss(name, &Effects::of_change(declared, before, *cycle))
             }
             // A fresh link has nothing to lose, but its bridge may have.
             _ => {
-                let (mtu, joins) = (declared.link.mtu, declared.link.master);
+                let (mtu, joins) = (declared.mtu, declared.master);
                 let mtu = mtu.filter(|_| joins.is_some());
                 self.loss(name, &Effects { mtu, joins, ..Effects::default() })
             }
         };
-        let key = Key::Link(name);
-        let (slot, before) = (self.desired.slot(&key, None), before.map(Object::Link));
-        let step = LinkStep { key, slot, before, act, adopts, takes, touches };
-        self.plan.steps.push(step);
+        self.push(Key::Link(name), before.map(Object::Link), act, adopts, takes, touches);
     }
 
     /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
     /// that is up keeps its LACP rate. A VRF sets links down and up by itself.
-    fn cycle(&self, declared: &DesiredLink, before: &Link) -> Cycle {
-        let left = declared.link.kind.left_of(&before.kind);
+    fn cycle(&self, declared: &Link, before: &Link) -> Cycle {
+        let left = declared.kind.left_of(&before.kind);
         let options = matches!(left, Some(LinkKind::Bond(bond)) if bond.needs_down());
         let joins = declared
-            .link
             .master
             .filter(|master| before.master != Some(*master) || self.plan.renewed.contains(master));
         let is_up = before.up == Some(true);
@@ -254,54 +247,13 @@ impl LinkPlanner<'_> {
     }
 
     fn wants_it_down(&self, master: LinkName) -> bool {
-        let declared = self.desired.links.link(master).map(|desired| &desired.link.kind);
-        let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
+        let declared = self.desired.link(master).map(|link| &link.kind);
+        let seen = self.moment.table.get(&master).map(|seen| &seen.link.kind);
         let mut kinds = declared.into_iter().chain(seen);
         kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
     }
 
-    /// Puts the steps in order; what a bond prefers is set once it has its links.
-    fn finish(mut self) -> LinkPlan {
-        let desired = self.desired;
-        self.plan.steps.sort_by_cached_key(|step| depth_of_key(&desired.links, &step.key));
-        let prefers = |step: &&LinkStep| {
-            let made = matches!(step.act, Act::Create | Act::Update(_) | Act::Replace);
-            let link = match step.key {
-                Key::Link(name) => desired.links.link(name),
-                _ => None,
-            };
-            let primary = link.and_then(|desired| match &desired.link.kind {
-                LinkKind::Bond(bond) => bond.primary,
-                _ => None,
-            });
-            made && primary.is_some()
-        };
-        let last: Vec<LinkStep> = self.plan.steps.iter().filter(prefers).map(finishing).collect();
-        self.plan.steps.extend(last);
-        self.plan
-    }
-}
-
-fn finishing(step: &LinkStep) -> LinkStep {
-    LinkStep {
-        act: Act::Finish,
-        adopts: None,
-        takes: Vec::new(),
-        touches: Vec::new(),
-        ..step.clone()
-    }
-}
-
-/// The link that a text names, if it names one.
-fn name_in(setting: &Setting) -> Option<LinkName> {
-    match setting {
-        Setting::Text(text) => text.parse().ok(),
-        _ => None,
-    }
-}
-
-impl LinkPlanner<'_> {
-    pub(super) fn release(&mut self, key: &Key, before: &Object, restore: Option<&Object>) {
+    fn release(&mut self, key: &Key, before: &Object, restore: Option<&Object>) {
         let (Key::LinkField(name, field), Object::Setting(before)) = (key, before) else { return };
         let restore = match restore {
             Some(Object::Setting(restore)) if restore != before => Some(restore.setting.clone()),
@@ -309,24 +261,15 @@ impl LinkPlanner<'_> {
         };
         let effects = restore.as_ref().map(|value| self.effects_of(*name, *field, value));
         let (takes, touches) = self.loss(*name, &effects.unwrap_or_default());
-        let (key, before) = (key.clone(), Some(Object::Setting(before.clone())));
-        let act = Act::Release { restore };
-        self.plan.steps.push(LinkStep {
-            key,
-            slot: None,
-            before,
-            act,
-            adopts: None,
-            takes,
-            touches,
-        });
+        let before = Some(Object::Setting(before.clone()));
+        self.push(key.clone(), before, Act::Release { restore }, None, takes, touches);
     }
 
-    pub(super) fn put_fields(&mut self) {
+    fn put_fields(&mut self) {
         for ((name, field), before) in std::mem::take(&mut self.fields) {
             let key = Key::LinkField(name, field);
-            let Some(declared) = self.desired.links.field(name, field) else { continue };
-            let master = name_in(&declared.setting).filter(|_| field == Field::Master);
+            let Some(setting) = self.desired.field(name, field) else { continue };
+            let master = setting.link_name().filter(|_| field == Field::Master);
             let mut needed = std::iter::once(name).chain(master);
             let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
             if let Some(link) = absent {
@@ -334,23 +277,21 @@ impl LinkPlanner<'_> {
                 self.plan.findings.push((key, Finding::Pending { on }));
                 continue;
             }
-            let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);
+            let is_up = self.moment.table.get(&name).is_some_and(SeenLink::is_up);
             let must_fall = master.is_some_and(|master| self.wants_it_down(master)) && is_up;
             let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
-            let mut effects = self.effects_of(name, field, &declared.setting);
+            let mut effects = self.effects_of(name, field, setting);
             effects.falls |= must_fall;
             let (takes, touches) = self.loss(name, &effects);
             let before = before.filter(|_| !self.plan.renewed.contains(&name));
             let before = before.map(|setting| Object::Setting(setting.into()));
-            let slot = self.desired.slot(&key, None);
-            let act = Act::Set(cycle);
-            self.plan.steps.push(LinkStep { key, slot, before, act, adopts: None, takes, touches });
+            self.push(key, before, Act::Set(cycle), None, takes, touches);
         }
     }
 
     /// What writing a field does.
     fn effects_of(&self, name: LinkName, field: Field, value: &Setting) -> Effects {
-        let seen = self.moment.table.get(name);
+        let seen = self.moment.table.get(&name);
         let mut effects = Effects::default();
         match (field, value) {
             (Field::Up, Setting::Flag(false)) => {
@@ -358,25 +299,23 @@ impl LinkPlanner<'_> {
             }
             (Field::Mtu, Setting::Number(mtu)) => {
                 effects.mtu = Some(*mtu);
-                let master = self.desired.links.field(name, Field::Master);
-                effects.joins = master.and_then(|master| name_in(&master.setting));
+                let master = self.desired.field(name, Field::Master);
+                effects.joins = master.and_then(Setting::link_name);
             }
             (Field::Mac, _) => effects.mac_changes = true,
             (Field::Master, _) => {
-                effects.joins = name_in(value);
-                let mtu = self.desired.links.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
+                effects.joins = value.link_name();
+                let mtu = self.desired.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
                 effects.mtu = mtu.filter(|_| effects.joins.is_some());
             }
             _ => {}
         }
         effects
     }
-}
 
-impl LinkPlanner<'_> {
     /// What goes with links that are made again is made again too. Where somebody else would lose
     /// something, a guard may hold the step: then nothing is made ready for what may not happen.
-    pub(super) fn renew(&mut self) {
+    fn renew(&mut self) {
         let again = self.links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));
         let certain = again.map(|(name, _)| *name).filter(|name| {
             !cascade::takes_foreign(&cascade::takes(self.moment, *name, Loss::Gone))
@@ -385,7 +324,7 @@ impl LinkPlanner<'_> {
         for name in certain {
             let going = cascade::going_with(&self.moment.table, name);
             for other in going.iter().filter(|other| **other != name) {
-                if self.desired.links.link(*other).is_some() {
+                if self.desired.link(*other).is_some() {
                     self.links.insert(*other, Need::Make);
                 }
             }
@@ -398,37 +337,30 @@ impl LinkPlanner<'_> {
     fn enslave_again(&mut self) {
         let renewed = &self.plan.renewed;
         let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
-        for declared in
-            self.desired.links.made.iter().filter(|desired| is_lost(desired.link.master))
-        {
-            let seen =
-                self.moment.table.get(declared.name).filter(|seen| seen.owner == Owner::Ours);
-            if let Some(seen) = seen.filter(|seen| !renewed.contains(&seen.name)) {
+        for (name, _) in self.desired.links().filter(|(_, link)| is_lost(link.master)) {
+            let seen = self.moment.table.get(&name).filter(|seen| seen.owner == Owner::Ours);
+            if let Some(seen) = seen.filter(|_| !renewed.contains(&name)) {
                 let before = Box::new(seen.link.clone());
-                let change = Need::Change { before, adopts: None };
-                self.links.entry(declared.name).or_insert(change);
+                self.links.entry(name).or_insert(Need::Change { before, adopts: None });
             }
         }
-        for declared in &self.desired.links.fields {
-            let is_master = declared.field == Field::Master && is_lost(name_in(&declared.setting));
-            if renewed.contains(&declared.name) || is_master {
-                let seen = self.moment.table.get(declared.name);
-                let before = seen.map(|seen| seen.setting(declared.field));
-                self.fields.entry((declared.name, declared.field)).or_insert(before);
+        for (name, field, setting) in self.desired.fields() {
+            let is_master = field == Field::Master && is_lost(setting.link_name());
+            if renewed.contains(&name) || is_master {
+                let before = self.moment.table.get(&name).map(|seen| seen.setting(field));
+                self.fields.entry((name, field)).or_insert(before);
             }
         }
     }
-}
 
-impl LinkPlanner<'_> {
     /// What a link waits for.
-    pub(super) fn blocker(&self, declared: &DesiredLink) -> Option<WaitsOn> {
+    fn blocker(&self, declared: &Link) -> Option<WaitsOn> {
         let is_there = |name| self.plan.will_have(self.moment, name);
-        let master = declared.link.master.filter(|master| !is_there(*master));
+        let master = declared.master.filter(|master| !is_there(*master));
         let master = master.map(|master| WaitsOn::Link(master.to_string()));
-        let parent = || declared.link.parent.as_ref().and_then(|parent| self.absent(parent));
+        let parent = || declared.parent.as_ref().and_then(|parent| self.absent(parent));
         let space = || {
-            let space = declared.peer()?.namespace.as_deref()?;
+            let space = declared.kind.peer()?.namespace.as_deref()?;
             self.moment
                 .namespaces
                 .get(space)
@@ -454,15 +386,39 @@ impl LinkPlanner<'_> {
     }
 
     /// The kernel says only that something exists, not which end.
-    pub(super) fn taken_name(&self, declared: &DesiredLink, need: &Need) -> Option<Failure> {
-        let peer = declared.peer().filter(|_| matches!(need, Need::Make))?;
+    fn taken_name(&self, declared: &Link, need: &Need) -> Option<Failure> {
+        let peer = declared.kind.peer().filter(|_| matches!(need, Need::Make))?;
         let name = peer.name;
-        let there = peer.namespace.as_deref().and_then(|space| self.moment.namespaces.get(space));
-        let is_taken = match there.filter(|space| !space.is_here) {
+        let space = peer.namespace.as_deref();
+        let is_taken = match space.and_then(|space| self.moment.namespaces.elsewhere(space)) {
             Some(space) => space.has(name),
             None => self.moment.links.index(name).is_some() && !self.plan.renewed.contains(&name),
         };
         let words = || format!("the name `{name}` of its other end is taken there");
         is_taken.then(|| Failure::new(words(), Retry::OnChange).with_help("rename one of the two"))
+    }
+
+    /// Puts the steps in order; what a bond prefers is set once it has its links.
+    fn finish(mut self) -> LinkPlan {
+        let desired = self.desired;
+        self.plan.steps.sort_by_cached_key(|step| desired.key_depth(&step.key));
+        let prefers = |step: &&LinkStep| {
+            let made = matches!(step.act, Act::Create | Act::Update(_) | Act::Replace);
+            let link = match step.key {
+                Key::Link(name) => desired.link(name),
+                _ => None,
+            };
+            made && link.is_some_and(|link| link.kind.primary().is_some())
+        };
+        let finishing = |step: &LinkStep| LinkStep {
+            act: Act::Finish,
+            adopts: None,
+            takes: Vec::new(),
+            touches: Vec::new(),
+            ..step.clone()
+        };
+        let last: Vec<LinkStep> = self.plan.steps.iter().filter(prefers).map(finishing).collect();
+        self.plan.steps.extend(last);
+        self.plan
     }
 }

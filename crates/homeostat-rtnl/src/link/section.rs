@@ -10,12 +10,12 @@ use homeostat_document::{
 use serde_json::json;
 
 use crate::address::section::{AddressEntry, DeclaredAddress};
-use crate::builder::{Builder, DesiredError};
-use crate::family::Family;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::{LinkKind, WITH_PARENT};
 use crate::link::model::{Link, LinkRef, Settings};
+use crate::net::Family;
+use crate::object::Object;
 use crate::values::MTU;
 
 /// `[links]`.
@@ -67,29 +67,25 @@ pub fn namespaces(scope: &Scope) -> impl Iterator<Item = &str> {
 }
 
 impl DeclaredLink {
-    pub(crate) fn add_to(&self, builder: &mut Builder) -> Result<(), DesiredError> {
+    /// The link itself if it is created, otherwise its declared fields.
+    pub(crate) fn objects(&self) -> Vec<(Key, Object)> {
+        let name = self.name.value;
         let Some(kind) = &self.kind else {
-            builder.configure(self.name.value, self.settings.clone())?;
-            return Ok(());
+            let fields = self.settings.clone().each();
+            let objects = fields.map(|(field, setting)| {
+                (Key::LinkField(name, field), Object::Setting(setting.into()))
+            });
+            return objects.collect();
         };
         let Settings { up, mtu, mac, master, alias } = self.settings.clone();
         let (kind, parent) = (kind.value.clone(), self.parent.clone());
-        builder.link(
-            self.name.value,
-            Link { up, mtu, mac, master, parent, alias, ..Link::new(kind) },
-        )?;
-        if self.adopt {
-            builder.may_adopt(Key::Link(self.name.value));
-        }
-        Ok(())
+        let link = Link { up, mtu, mac, master, parent, alias, ..Link::new(kind) };
+        vec![(Key::Link(name), Object::Link(Box::new(link)))]
     }
 
     /// The other end of a veth pair.
     fn peer(&self) -> Option<&LinkRef> {
-        match self.kind.as_ref().map(|kind| &kind.value) {
-            Some(LinkKind::Veth(veth)) => Some(&veth.peer),
-            _ => None,
-        }
+        self.kind.as_ref().and_then(|kind| kind.peer())
     }
 
     fn is(&self, other: &LinkRef) -> bool {
@@ -235,8 +231,8 @@ fn check_addresses(link: &DeclaredLink, checker: &mut Checker) {
     let mut twins = Twins::default();
     for address in link.addresses.iter().flatten() {
         let key = address.key.value;
-        let (ip, len) = (key.ip(), key.prefix_len());
-        let length = ip.is_ipv4().then_some((len, key.peer()));
+        let (ip, len) = (key.ip, key.prefix_len);
+        let length = ip.is_ipv4().then_some((len, key.peer));
         twins.see((ip, length), address.entry.span, checker, || {
             format!("the address {ip}/{len} of `{}`", link.name.value)
         });
@@ -254,7 +250,7 @@ fn check_ipv6(
     checker: &mut Checker,
 ) {
     let mut addresses = link.addresses.iter().flatten();
-    let Some(address) = addresses.find(|one| Family::of(one.key.ip()) == Family::V6) else {
+    let Some(address) = addresses.find(|one| Family::of(one.key.ip) == Family::V6) else {
         return;
     };
     // The loopback link keeps IPv6 with any MTU.

@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::desired::DesiredField;
 use crate::link::model::Setting;
 use crate::object::{Object, explained};
 use crate::step::Phase;
@@ -121,8 +120,8 @@ impl LinkStep {
         }
         desired.on_links(|link| self.touches.contains(&link), disturb);
         // Fields go with a link that goes along, such as the other end of a pair.
-        let fields = desired.links.fields.iter().filter(|field| self.touches.contains(&field.name));
-        fields.map(DesiredField::key).filter(|key| *key != self.key).for_each(disturb);
+        let fields = self.touches.iter().flat_map(|link| desired.fields_of(*link));
+        fields.filter(|key| *key != self.key).for_each(disturb);
     }
 }
 

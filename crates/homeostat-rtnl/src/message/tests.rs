@@ -1,5 +1,7 @@
 //! The bytes of requests, against those that `ip` sends.
 
+mod recorded;
+
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_CACHEINFO, IFA_LOCAL, IFA_PROTO, RT_SCOPE_NOWHERE, RTA_DST, RTA_GATEWAY,
     RTA_OIF, RTA_PRIORITY, RTA_TABLE, RTM_DELROUTE, RTM_NEWADDR, RTM_NEWROUTE,
@@ -10,6 +12,14 @@ use super::*;
 use crate::address::{Address, AddressKey, Lifetime};
 use crate::key::Key;
 use crate::route::{Route, RouteKey};
+
+impl<'a> Encoder<'a> {
+    /// Under our usual mark, on a kernel that keeps it, and without echoes.
+    fn plain(batch: &'a mut Batch, links: &'a Links) -> Self {
+        let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::Kernel);
+        Encoder { batch, links, protocol, address_marks, echo: 0 }
+    }
+}
 
 /// An attribute's type and bytes.
 type Value = (u16, Vec<u8>);

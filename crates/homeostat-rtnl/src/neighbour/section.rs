@@ -10,7 +10,7 @@ use crate::show::plain;
 list_section! {
     Neighbours of NeighbourKey => Neighbour as neighbours,
     "neighbours", "Permanent and proxy neighbours",
-    |one| one.entry.span, format!("the neighbour {} on `{}`", one.key.ip(), one.key.link())
+    |one| one.entry.span, format!("the neighbour {} on `{}`", one.key.ip, one.key.link)
 }
 
 impl Record for Declared<NeighbourKey, Neighbour> {
@@ -38,9 +38,9 @@ impl Record for Declared<NeighbourKey, Neighbour> {
 /// A neighbour that is there, as an entry of the list.
 pub(crate) fn show(key: &NeighbourKey, Neighbour { mac }: Neighbour) -> Json {
     Json::Object(plain([
-        ("dev", json!(key.link())),
-        ("to", json!(key.ip())),
+        ("dev", json!(key.link)),
+        ("to", json!(key.ip)),
         ("mac", json!(mac)),
-        ("proxy", json!(key.is_proxy().then_some(true))),
+        ("proxy", json!(key.is_proxy.then_some(true))),
     ]))
 }

@@ -8,7 +8,7 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::family::Family;
+use crate::net::Family;
 use crate::nexthop::{Member, Nexthop, NexthopId};
 use crate::section::{Declared, list_section};
 use crate::show::{fields, plain};

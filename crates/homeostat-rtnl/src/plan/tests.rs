@@ -43,7 +43,7 @@ fn moment(addresses: &[&str]) -> Moment {
 fn addresses(keys: &[&str]) -> DesiredState {
     let mut builder = DesiredState::builder();
     for key in keys {
-        builder.address(address_key(key), Address::default()).unwrap();
+        builder.add(self::key(key), Object::Address(Address::default())).unwrap();
     }
     builder.build().unwrap()
 }
@@ -130,7 +130,7 @@ fn an_ipv6_address_makes_way_for_its_other_prefix_length_first() {
 /// A declare this address on `va`, and for these routes.
 fn with_routes(address: &str, routes: &[(&str, Route)]) -> DesiredState {
     let mut builder = DesiredState::builder();
-    builder.address(address_key(address), Address::default()).unwrap();
+    builder.add(self::key(address), Object::Address(Address::default())).unwrap();
     for (dst, route) in routes {
         let Key::Route(key) = key(dst) else { panic!("{dst}") };
         builder.route(key, route.clone()).unwrap();

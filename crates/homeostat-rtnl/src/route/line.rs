@@ -26,13 +26,7 @@ pub(super) const WORDS: [&str; 10] =
     ["via", "dev", "table", "metric", "src", "onlink", "mtu", "scope", "tos", "nhid"];
 
 /// The types that a list can have; all others lead into tables that the kernel fills by itself.
-pub(super) const TYPES: [RouteKind; 5] = [
-    RouteKind::Unicast,
-    RouteKind::Blackhole,
-    RouteKind::Unreachable,
-    RouteKind::Prohibit,
-    RouteKind::Throw,
-];
+const TYPES: [&str; 5] = ["unicast", "blackhole", "unreachable", "prohibit", "throw"];
 
 impl RouteLine {
     /// Reads one line; nothing if it is blank or a comment.
@@ -56,7 +50,7 @@ pub(super) fn parse(text: &str) -> Result<Option<RouteLine>, Fault<'_>> {
     let Some(first) = words.next() else { return Ok(None) };
     let (kind, to) = match route_type(first) {
         Some(kind) => (kind, words.after(first)?),
-        None => (RouteKind::Unicast, first),
+        None => (RouteKind::UNICAST, first),
     };
     let (destination, route) = (destination(to)?, Route::of_kind(kind));
     let mut line = Partial { to: destination, table: None, metric: None, tos: None, route };
@@ -150,12 +144,12 @@ fn put<'a, T>(field: &mut Option<T>, word: &'a str, value: T) -> Result<(), Faul
 fn check<'a>(line: &Partial, first: &'a str, to: &'a str) -> Result<(), Fault<'a>> {
     let route = &line.route;
     let has_way = route.via.is_some() || route.dev.is_some();
-    let why = match (route.kind.leads_on(), has_way, route.nexthop.is_some()) {
+    let why = match (route.kind.has_nexthop(), has_way, route.nexthop.is_some()) {
         (true, true, false) | (true, false, true) | (false, false, false) => {
             return families(line, to);
         }
-        (true, true, true) => Why::TwoWays,
-        (true, false, false) => Why::LeadsNowhere,
+        (true, true, true) => Why::Line("a route goes one way", "`via` and `dev`, or `nhid`"),
+        (true, false, false) => Why::Line("this route leads nowhere", "add `via`, `dev` or `nhid`"),
         (false, ..) => Why::GoesNowhere,
     };
     Err(Fault::at(first, why))
@@ -164,10 +158,19 @@ fn check<'a>(line: &Partial, first: &'a str, to: &'a str) -> Result<(), Fault<'a
 fn families<'a>(line: &Partial, to: &'a str) -> Result<(), Fault<'a>> {
     let is_v6 = line.to.ip.is_ipv6();
     let why = match line.route.via {
-        Some(IpAddr::V4(_)) if is_v6 => Why::GatewayFamily,
-        Some(IpAddr::V6(_)) if to == "default" => Why::DefaultFamily,
-        _ if line.route.src.is_some_and(|src| src.is_ipv6() != is_v6) => Why::SourceFamily,
-        _ if is_v6 && line.tos.is_some_and(|tos| tos.0 != 0) => Why::TosOnIpv6,
+        Some(IpAddr::V4(_)) if is_v6 => {
+            Why::Line("an IPv6 route cannot go via an IPv4 gateway", "")
+        }
+        Some(IpAddr::V6(_)) if to == "default" => Why::Line(
+            "`default` is the IPv4 default route, and this gateway is IPv6",
+            "write `::/0` (or `0.0.0.0/0` for IPv4 via IPv6)",
+        ),
+        _ if line.route.src.is_some_and(|src| src.is_ipv6() != is_v6) => {
+            Why::Line("the source address is of another family than the destination", "")
+        }
+        _ if is_v6 && line.tos.is_some_and(|tos| tos.0 != 0) => {
+            Why::Line("IPv6 routes have no type of service", "")
+        }
         _ => return Ok(()),
     };
     Err(Fault::at(to, why))
@@ -177,7 +180,7 @@ fn families<'a>(line: &Partial, to: &'a str) -> Result<(), Fault<'a>> {
 pub(super) fn route_type(word: &str) -> Option<RouteKind> {
     // Nearly all lines begin with a digit.
     let is_word = word.as_bytes().first().is_some_and(u8::is_ascii_lowercase);
-    TYPES.into_iter().find(|kind| is_word && kind.word() == word)
+    (is_word && TYPES.contains(&word)).then(|| word.parse().ok())?
 }
 
 pub(super) fn destination(word: &str) -> Result<Prefix, Fault<'_>> {
@@ -305,17 +308,16 @@ pub(super) enum Why {
     UnknownWord,
     NothingFollows,
     Twice,
-    TwoWays,
-    LeadsNowhere,
     GoesNowhere,
-    GatewayFamily,
-    DefaultFamily,
-    SourceFamily,
-    TosOnIpv6,
     NotUtf8,
     TooLong,
-    ByteOrderMark,
+    /// What is wrong with the line as a whole, and the way out, if there is one.
+    Line(&'static str, &'static str),
 }
+
+/// A file of another program may begin with it.
+pub(super) const BYTE_ORDER_MARK: Why =
+    Why::Line("the file begins with a byte order mark", "save it as UTF-8 without one");
 
 const A_LINE: &str = "a line is `PREFIX via ADDR`, then dev, table, metric and others as needed";
 
@@ -328,7 +330,12 @@ impl<'a> Fault<'a> {
     pub(super) fn explain(self) -> ValueError {
         let word = self.word;
         match self.why {
-            Why::NotUtf8 | Why::TooLong => of_the_line(self.why, word),
+            Why::NotUtf8 => {
+                ValueError::new("this line is not UTF-8").help("save the list as UTF-8")
+            }
+            Why::TooLong => {
+                ValueError::new(format!("this line is longer than {LONGEST} bytes")).help(A_LINE)
+            }
             _ if word.contains('#') => {
                 let message = format!("`{}` runs into a comment", shorten(word));
                 ValueError::new(message).help("put a space before `#`")
@@ -346,43 +353,17 @@ impl<'a> Fault<'a> {
             }
             Why::UnknownWord => unknown(word),
             Why::NothingFollows => ValueError::new(format!("nothing follows `{word}`")),
-            why => of_the_line(why, word),
+            Why::Twice => ValueError::new(format!("`{word}` is there twice")),
+            Why::GoesNowhere => ValueError::new(format!(
+                "a route of type `{word}` goes nowhere: `via`, `dev` and `nhid` have no place"
+            )),
+            Why::OtherFamily => {
+                ValueError::new(format!("`{word}` is of another family than `via` says"))
+            }
+            Why::Line(message, "") => ValueError::new(message),
+            Why::Line(message, help) => ValueError::new(message).help(help),
         }
     }
-}
-
-/// Faults of a line as a whole.
-fn of_the_line(why: Why, word: &str) -> ValueError {
-    let (message, help) = match why {
-        Why::Twice => (format!("`{word}` is there twice"), None),
-        Why::TwoWays => ("a route goes one way".to_owned(), Some("`via` and `dev`, or `nhid`")),
-        Why::LeadsNowhere => {
-            ("this route leads nowhere".to_owned(), Some("add `via`, `dev` or `nhid`"))
-        }
-        Why::GoesNowhere => (
-            format!("a route of type `{word}` goes nowhere: `via`, `dev` and `nhid` have no place"),
-            None,
-        ),
-        Why::OtherFamily => (format!("`{word}` is of another family than `via` says"), None),
-        Why::GatewayFamily => ("an IPv6 route cannot go via an IPv4 gateway".to_owned(), None),
-        Why::DefaultFamily => {
-            let message = "`default` is the IPv4 default route, and this gateway is IPv6";
-            (message.to_owned(), Some("write `::/0` (or `0.0.0.0/0` for IPv4 via IPv6)"))
-        }
-        Why::SourceFamily => {
-            ("the source address is of another family than the destination".to_owned(), None)
-        }
-        Why::TosOnIpv6 => ("IPv6 routes have no type of service".to_owned(), None),
-        Why::NotUtf8 => ("this line is not UTF-8".to_owned(), Some("save the list as UTF-8")),
-        Why::ByteOrderMark => (
-            "the file begins with a byte order mark".to_owned(),
-            Some("save it as UTF-8 without one"),
-        ),
-        Why::TooLong => (format!("this line is longer than {LONGEST} bytes"), Some(A_LINE)),
-        _ => (format!("`{word}` has no place here"), Some(A_LINE)),
-    };
-    let error = ValueError::new(message);
-    ValueError { help: help.map(str::to_owned), ..error }
 }
 
 /// What the slow and strict reader of documents says about the same text.
@@ -392,12 +373,12 @@ fn error_of<T>(read: Result<T, ValueError>, word: &str, what: &str) -> ValueErro
 
 fn destination_error(word: &str) -> ValueError {
     let is_word = word.bytes().all(|byte| byte.is_ascii_alphabetic());
-    if RouteKind::of_word(word).is_some() {
+    if RouteKind::from_text(word).is_ok() {
         let help = "declare it as an entry of `routes` in the document";
         return ValueError::new(format!("a list has no routes of type `{word}`")).help(help);
     }
     let error = error_of(Destination::from_text(word), word, Destination::WHAT);
-    let types = TYPES.iter().map(|kind| kind.word()).chain(["default"]);
+    let types = TYPES.into_iter().chain(["default"]);
     match nearest(word, types).filter(|_| is_word) {
         Some(near) => error.help(format!("did you mean `{near}`?")),
         None if error.help.is_none() => error.help(A_LINE),

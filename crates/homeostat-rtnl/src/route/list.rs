@@ -15,7 +15,7 @@ use std::path::Path;
 use homeostat_document::{Checker, Diagnostic, Scope, Span, ValueError, shown};
 
 use crate::route::RouteKey;
-use crate::route::line::{self, Fault, RouteLine, Why};
+use crate::route::line::{self, BYTE_ORDER_MARK, Fault, RouteLine, Why};
 use crate::route::section::{Described, RouteFile, route_files, routes};
 
 /// Reads the lists that a scope names and hands on each of their routes, in the order of writing. All bad
@@ -154,7 +154,7 @@ fn read_text(text: &str, number: usize, each: &mut impl Each) -> ControlFlow<()>
 }
 
 fn refuse(text: &str, number: usize, each: &mut impl Each) -> ControlFlow<()> {
-    let why = if text.len() > LONGEST { Why::TooLong } else { Why::ByteOrderMark };
+    let why = if text.len() > LONGEST { Why::TooLong } else { BYTE_ORDER_MARK };
     let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
     let text = text.get(..end).unwrap_or(text);
     each(Line { number, text, read: Err(Fault::at(text, why)) })

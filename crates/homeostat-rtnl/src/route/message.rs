@@ -9,10 +9,9 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message, MessageWriter, Result};
 
-use crate::family::Family;
 use crate::link::IfIndex;
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, Put, put_ip, read_ip};
-use crate::net::Net;
+use crate::net::{Family, Net};
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Protocol, Scope, Table, Tos};
 use crate::route::{Hop, Route, RouteKey, RouteKind};
@@ -24,10 +23,9 @@ impl Encoder<'_> {
         let dev = route.dev.map(|dev| self.index(dev)).transpose()?;
         let indexes = route.hops.iter().map(|hop| hop.dev.map(|dev| self.index(dev)).transpose());
         let indexes: Vec<Option<IfIndex>> = indexes.collect::<std::result::Result<_, _>>()?;
+        let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo);
         let flags = onlink_flag(route.onlink);
-        let head = Head { scope: scope.0, kind: route.kind.to_kernel(), flags };
-        let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo.flags());
-        route_head(&mut message, key, self.protocol, &head);
+        route_head(&mut message, key, self.protocol, scope.0, route.kind.0, flags);
         way(&mut message, key, route.via, dev);
         if !route.hops.is_empty() {
             multipath(&mut message, key, route.hops.iter().zip(indexes));
@@ -43,13 +41,12 @@ impl Encoder<'_> {
     /// Takes a route away that is still ours and still goes the way it was seen to go. Without
     /// them a metric of 0 would match a route of ours with any other metric.
     pub(crate) fn delete_route(&mut self, key: &RouteKey, before: &Route) -> Encoded {
-        let dev = before.dev.filter(|_| before.kind.leads_on());
+        let dev = before.dev.filter(|_| before.kind.has_nexthop());
         let dev = dev.map(|dev| self.index(dev)).transpose()?;
         // The type of a route through a nexthop object is the object's, which may have changed.
-        let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.to_kernel() };
-        let head = Head { scope: RT_SCOPE_NOWHERE, kind, flags: 0 };
+        let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.0 };
         let mut message = self.batch.message(RTM_DELROUTE, 0);
-        route_head(&mut message, key, self.protocol, &head);
+        route_head(&mut message, key, self.protocol, RT_SCOPE_NOWHERE, kind, 0);
         way(&mut message, key, before.via, dev);
         before.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
         Ok(message.finish())
@@ -60,7 +57,7 @@ impl Encoder<'_> {
 /// if the route to it is nearer than the one that goes through it.
 fn usual_route_scope(key: &RouteKey, route: &Route) -> Scope {
     let has_way = route.via.is_some() || !route.hops.is_empty() || route.nexthop.is_some();
-    let is_direct = !has_way && route.kind.leads_on();
+    let is_direct = !has_way && route.kind.has_nexthop();
     if key.is_ipv4() && is_direct { Scope::LINK } else { Scope::GLOBAL }
 }
 
@@ -68,18 +65,18 @@ fn onlink_flag(onlink: Option<bool>) -> u32 {
     if onlink == Some(true) { RTNH_F_ONLINK } else { 0 }
 }
 
-struct Head {
+fn route_head(
+    message: &mut MessageWriter<'_>,
+    key: &RouteKey,
+    protocol: Protocol,
     scope: u8,
     kind: u8,
     flags: u32,
-}
-
-fn route_head(message: &mut MessageWriter<'_>, key: &RouteKey, protocol: Protocol, head: &Head) {
-    let (dst, table) = (key.dst(), key.table().0);
-    let Head { scope, kind, flags } = *head;
+) {
+    let (dst, table) = (key.dst, key.table.0);
     let short_table = u8::try_from(table).unwrap_or(u8::try_from(RT_TABLE_COMPAT).unwrap_or(0));
     let [f0, f1, f2, f3] = flags.to_ne_bytes();
-    let (family, len, tos) = (Family::of(dst.addr()).to_kernel(), dst.prefix_len(), key.tos().0);
+    let (family, len, tos) = (Family::of(dst.addr()).to_kernel(), dst.prefix_len(), key.tos.0);
     message.fixed(&[family, len, 0, tos, short_table, protocol.0, scope, kind, f0, f1, f2, f3]);
     if dst.prefix_len() != 0 {
         put_ip(message, RTA_DST, dst.addr());
@@ -87,8 +84,8 @@ fn route_head(message: &mut MessageWriter<'_>, key: &RouteKey, protocol: Protoco
     if u32::from(short_table) != table {
         message.attr_u32(RTA_TABLE, table);
     }
-    if key.metric().0 != 0 {
-        message.attr_u32(RTA_PRIORITY, key.metric().0);
+    if key.metric.0 != 0 {
+        message.attr_u32(RTA_PRIORITY, key.metric.0);
     }
 }
 
@@ -164,7 +161,7 @@ pub(crate) fn decode(
         return Ok(None);
     }
     let mut route = Route {
-        kind: RouteKind::from_kernel(kind),
+        kind: RouteKind(kind),
         scope: Some(Scope(scope)),
         onlink: Some(flags & RTNH_F_ONLINK != 0),
         ..Route::default()
@@ -194,7 +191,7 @@ pub(crate) fn decode(
 fn forget_way(route: &mut Route) {
     (route.via, route.dev, route.onlink) = (None, None, None);
     route.hops.clear();
-    route.kind = RouteKind::Unicast;
+    route.kind = RouteKind::UNICAST;
 }
 
 fn route_attr(

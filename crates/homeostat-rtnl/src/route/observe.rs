@@ -15,24 +15,6 @@ use crate::observe::{Observation, foreign, request_for, whole};
 use crate::route::RouteKey;
 use crate::route::message::decode;
 
-/// Which of the dumped routes are handed on; foreign ones are learned from in any case.
-#[derive(Clone, Copy)]
-enum Wanted<'a> {
-    All,
-    These(&'a BTreeSet<RouteKey>),
-    None,
-}
-
-impl Wanted<'_> {
-    fn covers(self, key: &RouteKey) -> bool {
-        match self {
-            Wanted::All => true,
-            Wanted::These(keys) => keys.contains(key),
-            Wanted::None => false,
-        }
-    }
-}
-
 /// A family, and one of its tables or all.
 type Place = (u8, Option<Table>);
 
@@ -40,12 +22,12 @@ const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
 
 impl Observation<'_, '_> {
     pub(crate) fn all_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, Wanted::All, place))
+        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, place, |_| true))
     }
 
     /// Learns what foreign routes there are, and hands on none.
     pub(crate) fn foreign_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, Wanted::None, place))
+        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, place, |_| false))
     }
 
     /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
@@ -65,8 +47,8 @@ impl Observation<'_, '_> {
             }
         }
         let places: BTreeSet<Place> = untold.iter().map(place).collect();
-        let wanted = Wanted::These(&untold);
-        places.into_iter().try_for_each(|place| self.routes(moment, wanted, place))
+        let is_untold = |key: &RouteKey| untold.contains(key);
+        places.into_iter().try_for_each(|place| self.routes(moment, place, is_untold))
     }
 
     /// Reports what the shadow knows of a key; false, if it does not know.
@@ -80,11 +62,12 @@ impl Observation<'_, '_> {
         true
     }
 
+    /// Dumps routes and reports those that are wanted; what is foreign is noted in any case.
     fn routes(
         &mut self,
         moment: &mut Moment,
-        wanted: Wanted<'_>,
         (family, table): Place,
+        is_wanted: impl Fn(&RouteKey) -> bool,
     ) -> Result<(), Error> {
         let mut request = Batch::new();
         let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -98,7 +81,7 @@ impl Observation<'_, '_> {
             if matches!(owner, Owner::Foreign(_)) {
                 foreign.note(&seen.key, &seen.route, &owner);
             }
-            if !wanted.covers(&seen.key) {
+            if !is_wanted(&seen.key) {
                 return Ok(());
             }
             if let Some(shadow) = shadow {
@@ -124,7 +107,7 @@ impl Observation<'_, '_> {
 }
 
 fn place(key: &RouteKey) -> Place {
-    (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table()))
+    (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table))
 }
 
 /// A table that nobody ever used has no routes.

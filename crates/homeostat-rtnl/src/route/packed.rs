@@ -65,12 +65,12 @@ impl<A: Copy + Ord> PackedRoute<A> {
 
     pub(crate) fn new(key: &RouteKey, dst: A, template: u32) -> Self {
         PackedRoute {
-            table: key.table().0,
+            table: key.table.0,
             dst,
-            len: key.dst().prefix_len(),
-            tos: key.tos().0,
+            len: key.dst.prefix_len(),
+            tos: key.tos.0,
             may_adopt: false,
-            metric: key.metric().0,
+            metric: key.metric.0,
             template,
         }
     }

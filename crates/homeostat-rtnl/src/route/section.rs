@@ -10,7 +10,7 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::family::Family;
+use crate::net::Family;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
 use crate::route::{Hop, Route, RouteKey, RouteKind};
@@ -89,7 +89,7 @@ pub(super) struct Described<'a>(pub(super) &'a RouteKey);
 
 impl fmt::Display for Described<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (to, table, Metric(metric)) = (self.0.dst(), self.0.table(), self.0.metric());
+        let (to, table, Metric(metric)) = (self.0.dst, self.0.table, self.0.metric);
         write!(f, "the route to {to} in table {table} with metric {metric}")
     }
 }
@@ -135,7 +135,7 @@ impl Record for RouteEntry {
             .with_metric(Metric(metric.unwrap_or(0)))
             .with_tos(Tos(tos.unwrap_or(0)));
         let route = Route {
-            kind: kind.map_or(RouteKind::Unicast, |kind| kind.value),
+            kind: kind.map_or(RouteKind::UNICAST, |kind| kind.value),
             via: via.map(|via| via.value),
             dev,
             onlink,
@@ -176,13 +176,13 @@ fn check_presence(
     }
     fields.exclusive("nexthop", "nexthops");
     let way = ["via", "dev", "nexthop", "nexthops"].into_iter().find(|name| fields.has(name));
-    let leads_on = kind.is_none_or(|kind| kind.leads_on());
+    let has_nexthop = kind.is_none_or(|kind| kind.has_nexthop());
     match (way, kind) {
-        (None, _) if leads_on && fields.lacks(&["type"]) => {
+        (None, _) if has_nexthop && fields.lacks(&["type"]) => {
             let nowhere = Diagnostic::new(fields.span(), "this route leads nowhere");
             fields.report(nowhere.help("add `via`, `dev`, `nexthop` or `nexthops`"));
         }
-        (Some(way), Some(kind)) if !leads_on => refuse_way(fields, way, kind),
+        (Some(way), Some(kind)) if !has_nexthop => refuse_way(fields, way, kind),
         _ => {}
     }
     if nexthops.is_some_and(<[_]>::is_empty) {
@@ -191,8 +191,7 @@ fn check_presence(
 }
 
 fn refuse_way(fields: &mut Fields<'_>, way: &str, kind: Spanned<RouteKind>) {
-    let word = kind.word();
-    let message = format!("a route of type `{word}` goes nowhere, so `{way}` has no place");
+    let message = format!("a route of type `{}` goes nowhere, so `{way}` has no place", kind.value);
     fields.report(Diagnostic::new(fields.at(way), message).also(kind.span, "the type is here"));
 }
 
@@ -247,11 +246,11 @@ impl Record for HopEntry {
 
 /// A route that is there, as an entry of the list; nothing for one that is not declared.
 pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
-    if key.table() == Table(255) {
+    if key.table == Table(255) {
         return None;
     }
-    let usual = RouteKey::new(key.dst()).metric();
-    let mut shown = plain([("to", key.dst().to_string().into())]);
+    let usual = RouteKey::new(key.dst).metric;
+    let mut shown = plain([("to", key.dst.to_string().into())]);
     let mut way = fields(route);
     way.remove("scope");
     if let Some(hops) = way.remove("hops") {
@@ -262,14 +261,14 @@ pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
     }
     // Quirk `v6-nowhere-dev-lo` (Linux 6.18): an IPv6 route that goes nowhere reads back with the
     // loopback link, which nobody has declared.
-    if !route.kind.leads_on() {
+    if !route.kind.has_nexthop() {
         way.remove("dev");
     }
     way.retain(|name, value| *value != json!(false) && (name != "type" || *value != "unicast"));
     shown.extend(way);
-    let metric = Some(key.metric()).filter(|metric| *metric != usual).map(|metric| metric.0);
-    let table = Some(key.table()).filter(|table| *table != Table::MAIN).map(|table| table.0);
-    let tos = Some(key.tos()).filter(|tos| *tos != Tos::default()).map(|tos| tos.0);
+    let metric = Some(key.metric).filter(|metric| *metric != usual).map(|metric| metric.0);
+    let table = Some(key.table).filter(|table| *table != Table::MAIN).map(|table| table.0);
+    let tos = Some(key.tos).filter(|tos| *tos != Tos::default()).map(|tos| tos.0);
     shown.extend(plain([("table", json!(table)), ("metric", json!(metric)), ("tos", json!(tos))]));
     Some(Json::Object(shown))
 }

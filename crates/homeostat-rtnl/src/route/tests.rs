@@ -38,7 +38,7 @@ fn what_can_never_be_is_refused_before_anything_is_written() {
         (v4, Route::default(), Impossible::LeadsNowhere),
         (
             v4,
-            Route { dev: Some(lo), ..Route::of_kind(RouteKind::Blackhole) },
+            Route { dev: Some(lo), ..Route::of_kind(RouteKind::BLACKHOLE) },
             Impossible::GoesNowhere,
         ),
         (
@@ -62,7 +62,7 @@ fn normalizing_twice_is_normalizing_once() {
     let key = route_key("route 10.0.0.0/8");
     let many = Route::multipath(vec![hop("10.0.0.2", None, 2), hop("10.0.0.1", None, 1)]);
     let single = Route::multipath(vec![hop("10.0.0.2", Some("lo"), 7)]);
-    for desired in [many, single, Route::of_kind(RouteKind::Throw)] {
+    for desired in [many, single, Route::of_kind(RouteKind::THROW)] {
         let once = normalize(&key, desired).unwrap();
         assert_eq!(normalize(&key, once.clone()).unwrap(), once);
         assert!(route_agrees(&once, &once));
@@ -90,7 +90,7 @@ fn only_declared_attributes_of_a_route_count() {
     for other in [
         Route::via(ip("10.0.0.2")),
         Route::dev("eth0".parse().unwrap()),
-        Route::of_kind(RouteKind::Blackhole),
+        Route::of_kind(RouteKind::BLACKHOLE),
         Route { dev: eth1, ..desired.clone() },
         Route { src: Some(ip("10.0.0.8")), ..desired.clone() },
         Route { mtu: Some(1500), ..desired.clone() },

@@ -3,16 +3,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::Desired as _;
+use homeostat_netlink::Error;
 use homeostat_netlink::uapi::RTM_GETRULE;
-use homeostat_netlink::{Batch, Error};
 
 use crate::desired::DesiredState;
-use crate::family::Family;
 use crate::key::Key;
 use crate::moment::Moment;
+use crate::net::Family;
 use crate::number::Protocol;
 use crate::object::Object;
-use crate::observe::{Observation, request_for};
+use crate::observe::Observation;
 use crate::route::observe::route_owner;
 use crate::rule::message::{SeenRule, Whole, decode};
 use crate::rule::{Rule, RuleKey};
@@ -55,10 +55,8 @@ pub(crate) enum Fate {
 impl Observation<'_, '_> {
     pub(crate) fn rules(&mut self, moment: &mut Moment) -> Result<(), Error> {
         for family in [Family::V4, Family::V6] {
-            let mut request = Batch::new();
             let fixed = [family.to_kernel(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            request_for(&mut request, RTM_GETRULE, &fixed, None)?;
-            let found = self.collect(&mut request, decode)?;
+            let found = self.collect(RTM_GETRULE, &fixed, decode)?;
             moment.rules.extend(found.iter().map(|seen| stand(seen, self.view.desired)));
         }
         let focus = self.view.focus;
@@ -86,7 +84,7 @@ impl From<RuleKey> for Key {
 fn stand(seen: &SeenRule, desired: &DesiredState) -> ObservedRule {
     let SeenRule { key: place, rule, protocol } = *seen;
     let is_declared = |key: RuleKey| desired.slot(&key.into(), None).is_some();
-    let anywhere = place.anywhere();
+    let anywhere = RuleKey { priority: None, ..place };
     let key = if !is_declared(place) && is_declared(anywhere) { anywhere } else { place };
     ObservedRule { place, key, rule, protocol, fate: Fate::Foreign }
 }

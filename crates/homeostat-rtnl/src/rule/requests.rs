@@ -15,7 +15,7 @@ use homeostat_netlink::uapi::{NLM_F_CREATE, NLM_F_EXCL};
 
 use crate::key::Key;
 use crate::moment::Moment;
-use crate::requests::{Aim, RequestWriter, Written};
+use crate::requests::{Goal, RequestWriter, Written};
 use crate::rule::observe::{Fate, ObservedRule};
 use crate::rule::{Rule, RuleKey};
 
@@ -30,7 +30,7 @@ impl RequestWriter<'_> {
         let is_broad = self.moment.rules.iter().any(|one| is_hit(one, &asked));
         let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
         let encoded = self.encoder.put_rule((key, rule, protocol), flags);
-        self.add(Ok(encoded), Aim::Ours)
+        self.add(Ok(encoded), Goal::Ensure)
     }
 
     /// Takes all rules of ours away that have to leave the key or, if none is ours, the one that was
@@ -59,14 +59,14 @@ impl RequestWriter<'_> {
         }
         for one in &in_the_way {
             let gone = self.encoder.delete_rule(one.whole());
-            self.add(Ok(gone), Aim::Extra)?;
+            self.add(Ok(gone), Goal::Any)?;
         }
         let gone = self.encoder.delete_rule(going.whole());
-        self.add(Ok(gone), Aim::Gone)?;
+        self.add(Ok(gone), Goal::Delete)?;
         self.moved.extend(places.into_iter().chain([at]));
         for one in in_the_way {
             let again = self.encoder.put_rule(one.whole(), NLM_F_CREATE);
-            self.add(Ok(again), Aim::Extra)?;
+            self.add(Ok(again), Goal::Any)?;
         }
         Ok(())
     }
@@ -84,7 +84,7 @@ fn on<'m>(
 /// Whether a request to delete `going` would fit another rule too.
 fn is_hit(other: &ObservedRule, going: &ObservedRule) -> bool {
     let (one, asked) = (&other.place, &going.place);
-    let place = (one.family(), one.priority()) == (asked.family(), asked.priority());
+    let place = (one.family, one.priority) == (asked.family, asked.priority);
     let protocol = going.protocol.0 == 0 || other.protocol == going.protocol;
     let packets = one.fits(asked);
     place && protocol && packets && other.rule.fits(&going.rule)

@@ -6,12 +6,12 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::family::Family;
+use crate::net::Family;
 use crate::number::{Table, Tos};
 use crate::rule::{Mark, Ports, Rule, RuleAction, RuleKey};
 use crate::section::{Declared, list_section};
 use crate::show::plain;
-use crate::values::{Destination, word};
+use crate::values::Destination;
 
 // A rule is known by its priority and its selectors: what it leads to is what is kept.
 list_section! {
@@ -45,23 +45,17 @@ impl Record for Declared<RuleKey, Rule> {
         let family: Option<Spanned<Family>> =
             fields.optional("family", "Needed only if neither `from` nor `to` tells it");
         let mut key = RuleKey::new(family_of(fields, from, to, family));
-        key = with(key, from.map(|from| from.net), RuleKey::with_from);
-        key = with(key, to.map(|to| to.net), RuleKey::with_to);
-        let iif = fields.optional("iif", "The link that the packets come in by");
-        key = with(key, iif, RuleKey::with_iif);
-        let oif = fields.optional("oif", "The link that the packets are bound to");
-        key = with(key, oif, RuleKey::with_oif);
-        let fwmark = fields.optional("fwmark", "Their firewall mark");
-        key = with(key, fwmark, RuleKey::with_fwmark);
-        let priority =
+        (key.from, key.to) = (from.map(|from| from.net), to.map(|to| to.net));
+        key.iif = fields.optional("iif", "The link that the packets come in by");
+        key.oif = fields.optional("oif", "The link that the packets are bound to");
+        key.fwmark = fields.optional("fwmark", "Their firewall mark");
+        key.priority =
             fields.number("priority", "Place among the rules, the smallest first", PRIORITY);
-        key = with(key, priority, RuleKey::with_priority);
         let table: Option<Table> = fields.optional("table", "The routing table that is asked");
         let kind: Option<RuleType> = fields.optional("type", "What is done; `lookup` if left out");
-        let ipproto = fields.optional("ipproto", "The protocol inside of the packets");
-        key = with(key, ipproto, RuleKey::with_ipproto);
-        key = with(key, fields.optional("sport", "Source ports"), RuleKey::with_sport);
-        key = with(key, fields.optional("dport", "Destination ports"), RuleKey::with_dport);
+        key.ipproto = fields.optional("ipproto", "The protocol inside of the packets");
+        key.sport = fields.optional("sport", "Source ports");
+        key.dport = fields.optional("dport", "Destination ports");
         let l3mdev = fields.flag("l3mdev", "Ask the table of the packet's VRF");
         let suppress_prefixlength = fields.number(
             "suppress-prefixlength",
@@ -77,16 +71,8 @@ impl Record for Declared<RuleKey, Rule> {
             Some(RuleType::Lookup) | None if l3mdev => RuleAction::L3mdev,
             Some(RuleType::Lookup) | None => RuleAction::Table(table.unwrap_or(Table::MAIN)),
         };
-        let key = Spanned::new(key, fields.span());
+        let key = Spanned::new(key.plain(), fields.span());
         Some(Self::new(key, Rule { action, suppress_prefixlength }, adopt, fields.span()))
-    }
-}
-
-/// The key with one selector more, if it is declared.
-fn with<T>(key: RuleKey, value: Option<T>, add: fn(RuleKey, T) -> RuleKey) -> RuleKey {
-    match value {
-        Some(value) => add(key, value),
-        None => key,
     }
 }
 
@@ -101,8 +87,8 @@ fn family_of(
     let mut all = [family, from.map(of_net), to.map(of_net)].into_iter().flatten();
     let Some(first) = all.next() else { return Family::V4 };
     for other in all.filter(|other| other.value != first.value) {
-        let message =
-            format!("this is {}, and the rule is {}", word(other.value), word(first.value));
+        let [other_is, first_is] = [other, first].map(|one| one.to_string().to_lowercase());
+        let message = format!("this is {other_is}, and the rule is {first_is}");
         let mixed = Diagnostic::new(other.span, message);
         fields.report(mixed.also(first.span, "the family is told here"));
     }
@@ -148,19 +134,11 @@ impl Shape for Mark {
 }
 
 fn mark_from(text: &str) -> Result<Mark, ValueError> {
-    let number = |text: &str| match text.strip_prefix("0x") {
-        Some(digits) if !digits.starts_with('+') => u32::from_str_radix(digits, 16).ok(),
-        Some(_) => None,
-        None => text.parse().ok().filter(|_| !text.starts_with('+')),
-    };
-    let (value, mask) = text.split_once('/').map_or((text, "0xffffffff"), |parts| parts);
-    match (number(value), number(mask)) {
-        (Some(value), Some(mask)) if value & !mask == 0 => Ok(Mark { value, mask }),
-        (Some(_), Some(_)) => {
-            Err(ValueError::new(format!("the mask of `{text}` hides bits of it"))
-                .help("every bit of the mark must be in the mask"))
-        }
-        _ => Err(ValueError::is_not(text, "a mark").help("write \"0x10\" or \"0x10/0xff\"")),
+    match Mark::read(text) {
+        Some(mark) if mark.can_match() => Ok(mark),
+        Some(_) => Err(ValueError::new(format!("the mask of `{text}` hides bits of it"))
+            .help("every bit of the mark must be in the mask")),
+        None => Err(ValueError::is_not(text, "a mark").help("write \"0x10\" or \"0x10/0xff\"")),
     }
 }
 
@@ -180,31 +158,28 @@ impl Shape for Ports {
 }
 
 fn ports_from(text: &str) -> Result<Ports, ValueError> {
-    let port = |text: &str| text.parse().ok().filter(|port| *port > 0 && !text.starts_with('+'));
-    let (first, last) = text.split_once('-').unwrap_or((text, text));
-    match (port(first), port(last)) {
-        (Some(first), Some(last)) if first <= last => Ok(Ports { first, last }),
-        _ => Err(ValueError::is_not(text, "a port or a range of ports")
-            .help("write 53, or \"8000-8080\"")),
-    }
+    let is_range = |ports: &Ports| (1..=ports.last).contains(&ports.first) && !text.contains('+');
+    text.parse().ok().filter(is_range).ok_or_else(|| {
+        ValueError::is_not(text, "a port or a range of ports").help("write 53, or \"8000-8080\"")
+    })
 }
 
 /// A rule that is there, as an entry of the list; nothing for one that cannot be declared.
 pub(crate) fn show(key: &RuleKey, rule: &Rule) -> Option<Json> {
-    if key.tos() != Tos::default() {
+    if key.tos != Tos::default() {
         return None;
     }
     let mut shown = plain([
-        ("family", json!((key.family() == Family::V6).then_some("ipv6"))),
-        ("priority", json!(key.priority())),
-        ("from", json!(key.from().map(|net| net.to_string()))),
-        ("to", json!(key.to().map(|net| net.to_string()))),
-        ("iif", json!(key.iif())),
-        ("oif", json!(key.oif())),
-        ("fwmark", json!(key.fwmark().map(|mark| mark.to_string()))),
-        ("ipproto", json!(key.ipproto().map(|protocol| protocol.0))),
-        ("sport", json!(key.sport().map(|ports| format!("{}-{}", ports.first, ports.last)))),
-        ("dport", json!(key.dport().map(|ports| format!("{}-{}", ports.first, ports.last)))),
+        ("family", json!((key.family == Family::V6).then_some("ipv6"))),
+        ("priority", json!(key.priority)),
+        ("from", json!(key.from.map(|net| net.to_string()))),
+        ("to", json!(key.to.map(|net| net.to_string()))),
+        ("iif", json!(key.iif)),
+        ("oif", json!(key.oif)),
+        ("fwmark", json!(key.fwmark.map(|mark| mark.to_string()))),
+        ("ipproto", json!(key.ipproto.map(|protocol| protocol.0))),
+        ("sport", json!(key.sport.map(|ports| format!("{}-{}", ports.first, ports.last)))),
+        ("dport", json!(key.dport.map(|ports| format!("{}-{}", ports.first, ports.last)))),
     ]);
     shown.extend(match rule.action {
         RuleAction::Table(table) => plain([("table", table.0.into())]),

@@ -6,7 +6,7 @@ use homeostat_engine::{
     Alone, Book, Config, Entry, Explain, Finding, Focus, Kind, LedgerKey, MemoryLedger, Observer,
     Order, Ownership, Report, Source as _, pass,
 };
-use homeostat_rtnl::{DesiredState, Link, LinkKind, LinkName, LinkRef, Rtnl, Writer};
+use homeostat_rtnl::{DesiredState, Key, Link, LinkKind, LinkName, LinkRef, Object, Rtnl, Writer};
 use homeostat_testkit::namespace::{Error, Namespace};
 use serde_json::Value;
 
@@ -29,7 +29,8 @@ pub(crate) fn on_low(kind: LinkKind) -> Link {
 pub(crate) fn desired(links: &[(&str, Link)]) -> DesiredState {
     let mut builder = DesiredState::builder();
     for (text, link) in links {
-        builder.link(name(text), link.clone()).unwrap();
+        let link = Object::Link(Box::new(link.clone()));
+        builder.add(Key::Link(name(text)), link).unwrap();
     }
     builder.build().unwrap()
 }

@@ -12,8 +12,8 @@ use homeostat_engine::{
 };
 use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Field, Hop, Key, Lifetime, Link,
-    LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Protocol, Route, RouteKind, Rtnl, Rule,
-    RuleAction, Settings, Table, Veth, Vxlan, Writer,
+    LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, Protocol, Route, RouteKind,
+    Rtnl, Rule, RuleAction, Setting, Table, Veth, Vxlan, Writer,
 };
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
@@ -35,17 +35,17 @@ pub(crate) fn try_desired(entries: &[Declared<'_>]) -> Result<DesiredState, Desi
 }
 
 fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), DesiredError> {
-    match key {
-        Key::Address(key) => builder.address(key, address(attrs))?,
-        Key::Route(key) => builder.route(key, route(attrs))?,
-        Key::Nexthop(id) => builder.nexthop(id, nexthop(attrs))?,
-        Key::Rule(key) => builder.rule(*key, rule(attrs))?,
-        Key::Neighbour(key) => builder.neighbour(key, neighbour(attrs))?,
-        Key::Link(name) => builder.link(name, link(attrs))?,
-        Key::LinkField(name, field) => builder.configure(name, settings(field, attrs))?,
+    let object = match &key {
+        Key::Address(_) => Object::Address(address(attrs)),
+        Key::Route(_) => Object::Route(route(attrs)),
+        Key::Nexthop(_) => Object::Nexthop(nexthop(attrs)),
+        Key::Rule(_) => Object::Rule(rule(attrs)),
+        Key::Neighbour(_) => Object::Neighbour(neighbour(attrs)),
+        Key::Link(_) => Object::Link(Box::new(link(attrs))),
+        Key::LinkField(_, field) => Object::Setting(setting(*field, attrs).into()),
         other => panic!("{other}"),
     };
-    Ok(())
+    builder.add(key, object).map(|_| ())
 }
 
 /// `KIND [word value]...`.
@@ -87,16 +87,12 @@ fn link_ref(text: &str) -> LinkRef {
     }
 }
 
-fn settings(field: Field, value: &str) -> Settings {
-    let mut set = Settings::default();
+fn setting(field: Field, value: &str) -> Setting {
     match field {
-        Field::Up => set.up = Some(value == "on"),
-        Field::Mtu => set.mtu = Some(value.parse().unwrap()),
-        Field::Mac => set.mac = Some(value.parse().unwrap()),
-        Field::Master => set.master = Some(value.parse().unwrap()),
-        Field::Alias => set.alias = Some(value.to_owned()),
+        Field::Up => Setting::Flag(value == "on"),
+        Field::Mtu => Setting::Number(value.parse().unwrap()),
+        Field::Mac | Field::Master | Field::Alias => Setting::Text(value.to_owned()),
     }
-    set
 }
 
 fn address(attrs: &str) -> Address {

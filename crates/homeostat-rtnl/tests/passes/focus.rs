@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
-use homeostat_rtnl::{DesiredState, Key, Net, Reader, Route, RouteKey, Rtnl};
+use homeostat_rtnl::{DesiredState, Key, Net, Object, Reader, Route, RouteKey, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
 use crate::bench::{Bench, block_on, cable, desired, ip, listed, told};
@@ -17,7 +17,8 @@ fn crowded(routes: u32) -> DesiredState {
     let mut builder = DesiredState::builder();
     let key = |text: &str| text.parse::<Key>().unwrap();
     let Key::Address(address) = key(ADDRESS.0) else { panic!() };
-    builder.address(address, homeostat_rtnl::Address::default()).unwrap();
+    let object = Object::Address(homeostat_rtnl::Address::default());
+    builder.add(Key::Address(address), object).unwrap();
     let via = || Route::via("10.0.0.2".parse().unwrap());
     let Key::Route(route) = key(ROUTE.0) else { panic!() };
     builder.route(route, via()).unwrap();

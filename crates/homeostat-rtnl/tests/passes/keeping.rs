@@ -199,7 +199,7 @@ fn fast() -> Pace {
 
 fn adopting() -> DesiredState {
     let mut builder = DesiredState::builder();
-    let route = Route { kind: RouteKind::Blackhole, ..Route::default() };
+    let route = Route { kind: RouteKind::BLACKHOLE, ..Route::default() };
     let key = RouteKey::new("10.6.0.0/16".parse().unwrap());
     builder.adopting_route(key, route).unwrap();
     builder.build().unwrap()

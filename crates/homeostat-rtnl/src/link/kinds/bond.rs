@@ -1,7 +1,5 @@
 //! Several links as one.
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     BOND_MODE_8023AD, BOND_MODE_ACTIVEBACKUP, BOND_MODE_ALB, BOND_MODE_BROADCAST,
     BOND_MODE_ROUNDROBIN, BOND_MODE_TLB, BOND_MODE_XOR, BOND_XMIT_POLICY_ENCAP23,
@@ -10,46 +8,39 @@ use homeostat_netlink::uapi::{
     IFLA_BOND_DOWNDELAY, IFLA_BOND_MIIMON, IFLA_BOND_MIN_LINKS, IFLA_BOND_MODE, IFLA_BOND_PRIMARY,
     IFLA_BOND_UPDELAY, IFLA_BOND_XMIT_HASH_POLICY,
 };
-use homeostat_netlink::{Attrs, Malformed, MessageWriter};
+use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
+use crate::builder::Impossible;
 use crate::link::kinds::Refs;
-use crate::link::kinds::options::{
-    OptionTable as _, Options, from_table, is_alike, named_values, options,
-};
-use crate::link::model::BadLink;
+use crate::link::kinds::options::{OptionTable as _, Options, is_alike, named_values, options};
 use crate::link::{IfIndex, LinkName};
-
-#[cfg(feature = "document")]
-const MILLIS: Number<u32> = Number { what: "a number of milliseconds", least: 0, most: u32::MAX };
-#[cfg(feature = "document")]
-const LINKS: Number<u32> = Number { what: "a number of links", least: 0, most: u32::MAX };
 
 options! {
     /// Options of a bond.
     Bond [] {
         mode: BondMode = "mode", "How packets are spread" => IFLA_BOND_MODE;
-        miimon: u32 = "miimon", "Milliseconds between looks at the carrier", MILLIS => IFLA_BOND_MIIMON;
-        updelay: u32 = "updelay", "Milliseconds before a link is used", MILLIS => IFLA_BOND_UPDELAY;
-        downdelay: u32 = "downdelay", "Milliseconds before a link is given up", MILLIS => IFLA_BOND_DOWNDELAY;
+        miimon: u32 = "miimon", "Milliseconds between looks at the carrier", ("a number of milliseconds", 0..=u32::MAX) => IFLA_BOND_MIIMON;
+        updelay: u32 = "updelay", "Milliseconds before a link is used", ("a number of milliseconds", 0..=u32::MAX) => IFLA_BOND_UPDELAY;
+        downdelay: u32 = "downdelay", "Milliseconds before a link is given up", ("a number of milliseconds", 0..=u32::MAX) => IFLA_BOND_DOWNDELAY;
         lacp_rate: LacpRate = "lacp-rate", "How often LACP partners speak" => IFLA_BOND_AD_LACP_RATE;
         xmit_hash_policy: HashPolicy = "xmit-hash-policy", "What the hash looks at" => IFLA_BOND_XMIT_HASH_POLICY;
         primary: LinkName = "primary", "The link that is used while it works";
-        min_links: u32 = "min-links", "Links that must work", LINKS => IFLA_BOND_MIN_LINKS;
+        min_links: u32 = "min-links", "Links that must work", ("a number of links", 0..=u32::MAX) => IFLA_BOND_MIN_LINKS;
     }
 }
 
 impl Options for Bond {
     /// Quirk `bond-delays-in-miimons` (Linux 6.1): delays are kept in multiples of `miimon`, rounded down.
-    fn check(&mut self) -> Result<(), BadLink> {
+    fn check(&mut self) -> Result<(), Impossible> {
         let miimon = self.miimon.filter(|millis| *millis != 0);
         for delay in [&mut self.updelay, &mut self.downdelay].into_iter().flatten() {
-            *delay -= *delay % miimon.ok_or(BadLink::DelayWithoutMiimon)?;
+            *delay -= *delay % miimon.ok_or(Impossible::DelayWithoutMiimon)?;
         }
         if self.lacp_rate.is_some() && self.mode != Some(BondMode::Lacp) {
-            return Err(BadLink::RateWithoutLacp);
+            return Err(Impossible::RateWithoutLacp);
         }
         if self.primary.is_some() && !self.mode.is_some_and(BondMode::has_primary) {
-            return Err(BadLink::NoPrimary);
+            return Err(Impossible::NoPrimary);
         }
         Ok(())
     }
@@ -64,19 +55,12 @@ impl Options for Bond {
         primary.map(|IfIndex(index)| data.attr_u32(IFLA_BOND_PRIMARY, index));
     }
 
-    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
-        let mut bond = Bond::default();
-        for attr in data {
-            let attr = attr?;
-            if attr.kind == IFLA_BOND_PRIMARY {
-                refs.primary = Some(IfIndex(attr.u32()?));
-            }
-            bond.read_attr(&attr)?;
+    fn decode_attr(&mut self, attr: &Attr<'_>, refs: &mut Refs) -> Result<(), Malformed> {
+        if attr.kind == IFLA_BOND_PRIMARY {
+            refs.primary = Some(IfIndex(attr.u32()?));
         }
-        Ok(bond)
+        self.read_attr(attr)
     }
-
-    from_table!(without);
 }
 
 impl Bond {

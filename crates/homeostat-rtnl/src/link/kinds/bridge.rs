@@ -4,24 +4,17 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     IFLA_BR_AGEING_TIME, IFLA_BR_FORWARD_DELAY, IFLA_BR_HELLO_TIME, IFLA_BR_MAX_AGE,
     IFLA_BR_MCAST_SNOOPING, IFLA_BR_PRIORITY, IFLA_BR_STP_STATE, IFLA_BR_VLAN_DEFAULT_PVID,
     IFLA_BR_VLAN_FILTERING, IFLA_BR_VLAN_PROTOCOL,
 };
-use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
+use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
 use crate::link::kinds::Refs;
-use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, from_table, options};
+use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, options};
 use crate::link::kinds::vlan::VlanProtocol;
-use crate::number::serde_as_text;
-
-#[cfg(feature = "document")]
-const DEFAULT_VLAN: Number<u16> = Number { what: "a VLAN id, or 0 for none", least: 0, most: 4094 };
-#[cfg(feature = "document")]
-const PRIORITY: Number<u16> = Number { what: "a bridge priority", least: 0, most: u16::MAX };
+use crate::number::{ParseError, serde_as_text};
 
 options! {
     /// Options of a bridge.
@@ -29,9 +22,9 @@ options! {
         stp: bool = "stp", "Whether the spanning tree is kept";
         vlan_filtering: bool = "vlan-filtering", "Whether VLAN tags are looked at" => IFLA_BR_VLAN_FILTERING;
         vlan_protocol: VlanProtocol = "vlan-protocol", "How tags are written" => IFLA_BR_VLAN_PROTOCOL;
-        vlan_default_pvid: u16 = "vlan-default-pvid", "VLAN of frames without a tag", DEFAULT_VLAN => IFLA_BR_VLAN_DEFAULT_PVID;
+        vlan_default_pvid: u16 = "vlan-default-pvid", "VLAN of frames without a tag", ("a VLAN id, or 0 for none", 0..=4094) => IFLA_BR_VLAN_DEFAULT_PVID;
         mcast_snooping: bool = "mcast-snooping", "Whether groups are learned" => IFLA_BR_MCAST_SNOOPING;
-        priority: u16 = "priority", "Order in the spanning tree", PRIORITY => IFLA_BR_PRIORITY;
+        priority: u16 = "priority", "Order in the spanning tree", ("a bridge priority", 0..=u16::MAX) => IFLA_BR_PRIORITY;
         forward_delay: Centis = "forward-delay", "Time before a port forwards" => IFLA_BR_FORWARD_DELAY;
         hello_time: Centis = "hello-time", "Time between greetings of the spanning tree" => IFLA_BR_HELLO_TIME;
         max_age: Centis = "max-age", "Time after which a silent root is gone" => IFLA_BR_MAX_AGE;
@@ -49,29 +42,17 @@ impl Options for Bridge {
         self.put_attrs(data);
     }
 
-    fn decode(data: Attrs<'_>, _refs: &mut Refs) -> Result<Self, Malformed> {
-        let mut bridge = Bridge::default();
-        for attr in data {
-            let attr = attr?;
-            if attr.kind == IFLA_BR_STP_STATE {
-                bridge.stp = Some(attr.u32()? != 0);
-            }
-            bridge.read_attr(&attr)?;
+    fn decode_attr(&mut self, attr: &Attr<'_>, _refs: &mut Refs) -> Result<(), Malformed> {
+        if attr.kind == IFLA_BR_STP_STATE {
+            self.stp = Some(attr.u32()? != 0);
         }
-        Ok(bridge)
+        self.read_attr(attr)
     }
-
-    from_table!(without);
 }
 
 /// Hundredths of a second, in which a bridge keeps its times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Centis(pub u32);
-
-/// A text that is no time.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is no time such as 15s or 150ms")]
-pub struct NotATime(pub String);
 
 serde_as_text!(Centis);
 
@@ -107,13 +88,13 @@ impl fmt::Display for Centis {
 }
 
 impl FromStr for Centis {
-    type Err = NotATime;
+    type Err = ParseError;
 
-    fn from_str(text: &str) -> Result<Self, NotATime> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let millis = text.strip_suffix("ms").and_then(|number| number.parse().ok());
         let seconds = || text.strip_suffix('s').and_then(|number| number.parse().ok());
         let time = millis.map(Duration::from_millis).or_else(|| seconds().map(Duration::from_secs));
-        time.map(Centis::from).ok_or_else(|| NotATime(text.to_owned()))
+        ParseError::unless(time.map(Centis::from), text, "no time such as 15s or 150ms")
     }
 }
 

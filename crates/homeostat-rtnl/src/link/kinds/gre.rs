@@ -2,34 +2,25 @@
 
 use std::net::IpAddr;
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     GRE_KEY, IFLA_GRE_IFLAGS, IFLA_GRE_IKEY, IFLA_GRE_LINK, IFLA_GRE_LOCAL, IFLA_GRE_OFLAGS,
     IFLA_GRE_OKEY, IFLA_GRE_PMTUDISC, IFLA_GRE_REMOTE, IFLA_GRE_TOS, IFLA_GRE_TTL,
 };
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 
+use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
-#[cfg(feature = "document")]
-use crate::link::kinds::options::TTL;
-use crate::link::kinds::options::{OptionTable as _, Options, from_table, options};
-use crate::link::model::BadLink;
-#[cfg(feature = "document")]
-use crate::values::TOS;
-
-#[cfg(feature = "document")]
-const KEY: Number<u32> = Number { what: "a tunnel key", least: 0, most: u32::MAX };
+use crate::link::kinds::options::{OptionTable as _, Options, options};
 
 options! {
     /// Options of a GRE tunnel.
     Gre [] {
         local: IpAddr = "local", "This end of the tunnel" => IFLA_GRE_LOCAL;
         remote: IpAddr = "remote", "The other end of the tunnel" => IFLA_GRE_REMOTE;
-        key: u32 = "key", "Tells tunnels with the same ends apart", KEY;
-        ttl: u8 = "ttl", "Hops that packets may take", TTL => IFLA_GRE_TTL;
-        tos: u8 = "tos", "Type of service of packets", TOS => IFLA_GRE_TOS;
+        key: u32 = "key", "Tells tunnels with the same ends apart", ("a tunnel key", 0..=u32::MAX);
+        ttl: u8 = "ttl", "Hops that packets may take", ("a time to live", 0..=u8::MAX) => IFLA_GRE_TTL;
+        tos: u8 = "tos", "Type of service of packets", ("a type of service", 0..=u8::MAX) => IFLA_GRE_TOS;
         pmtudisc: bool = "pmtudisc", "Whether the path's MTU is found out" => IFLA_GRE_PMTUDISC;
     }
 }
@@ -42,19 +33,19 @@ impl Gre {
 }
 
 impl Options for Gre {
-    fn check(&mut self) -> Result<(), BadLink> {
+    fn check(&mut self) -> Result<(), Impossible> {
         let families = [self.local, self.remote].map(|end| end.map(|end| end.is_ipv6()));
         if let [Some(local), Some(remote)] = families
             && local != remote
         {
-            return Err(BadLink::EndFamilies);
+            return Err(Impossible::EndFamilies);
         }
         if self.is_ipv6() && (self.tos.is_some() || self.pmtudisc.is_some()) {
-            return Err(BadLink::TunnelOverIpv6);
+            return Err(Impossible::TunnelOverIpv6);
         }
         let has_ttl = self.ttl.is_some_and(|ttl| ttl != 0);
         if has_ttl && self.pmtudisc == Some(false) {
-            Err(BadLink::TtlWithoutPmtudisc)
+            Err(Impossible::TtlWithoutPmtudisc)
         } else {
             Ok(())
         }
@@ -100,6 +91,4 @@ impl Options for Gre {
         gre.key = key.filter(|_| flags & GRE_KEY != 0);
         Ok(gre)
     }
-
-    from_table!();
 }

@@ -6,7 +6,7 @@ use homeostat_netlink::uapi::{
     MACVLAN_MODE_VEPA,
 };
 
-use crate::link::kinds::options::{OptionTable as _, Options, from_table, named_values, options};
+use crate::link::kinds::options::{Options, named_values, options};
 
 options! {
     /// Options of a macvlan.
@@ -28,16 +28,12 @@ impl Options for Macvlan {
         let passes = |macvlan: &Macvlan| macvlan.mode == Some(MacvlanMode::Passthru);
         self.mode.is_none() || passes(self) == passes(seen)
     }
-
-    from_table!(codec);
 }
 
 impl Options for Ipvlan {
     fn changes_in_place(&self, _seen: &Self) -> bool {
         true
     }
-
-    from_table!(codec);
 }
 
 named_values! {

@@ -4,28 +4,19 @@
 use std::net::IpAddr;
 
 #[cfg(feature = "document")]
-use homeostat_document::{Fields, Number};
+use homeostat_document::Fields;
 use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
 
+use crate::builder::Impossible;
 use crate::link::LinkName;
 use crate::link::kinds::Refs;
-use crate::link::model::BadLink;
 use crate::message::{put_ip, read_ip};
 
-/// Hops that a packet may take; 0 takes over that of the inner packet.
-#[cfg(feature = "document")]
-pub(crate) const TTL: Number<u8> = Number { what: "a time to live", least: 0, most: u8::MAX };
-
-/// The options of one kind of link.
-pub(crate) trait Options: Clone + PartialEq {
+/// The options of one kind of link. What a kind leaves out follows from its table of options.
+pub(crate) trait Options: OptionTable {
     /// Refuses options that are never valid, and brings the others to the form in which they are compared.
-    fn check(&mut self) -> Result<(), BadLink> {
+    fn check(&mut self) -> Result<(), Impossible> {
         Ok(())
-    }
-
-    /// Whether every declared option is as declared.
-    fn is_alike(&self, seen: &Self) -> bool {
-        self == seen
     }
 
     /// Whether what differs can be changed while the link exists.
@@ -33,23 +24,33 @@ pub(crate) trait Options: Clone + PartialEq {
         self.is_alike(seen)
     }
 
-    /// The declared options that are not as declared.
-    fn without(&self, _seen: &Self) -> Self {
-        self.clone()
+    /// The declared options that are written to change a link.
+    fn without(&self, seen: &Self) -> Self {
+        self.differing_from(seen)
     }
 
-    fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs);
+    fn encode(&self, data: &mut MessageWriter<'_>, _refs: &Refs) {
+        self.put_attrs(data);
+    }
 
     /// Reads the options, and the numbers of the links that they refer to.
-    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed>;
+    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
+        let mut options = Self::default();
+        for attr in data {
+            options.decode_attr(&attr?, refs)?;
+        }
+        Ok(options)
+    }
 
-    #[cfg(feature = "document")]
-    fn read(fields: &mut Fields<'_>) -> Option<Self>;
+    fn decode_attr(&mut self, attr: &Attr<'_>, _refs: &mut Refs) -> Result<(), Malformed> {
+        self.read_attr(attr)
+    }
 }
 
 /// What follows from the table of options of a kind.
-pub(crate) trait OptionTable: Default {
-    fn are_alike(&self, seen: &Self) -> bool;
+pub(crate) trait OptionTable: Clone + Default {
+    /// Whether every declared option is as declared.
+    fn is_alike(&self, seen: &Self) -> bool;
 
     /// The declared options that are not as declared.
     fn differing_from(&self, seen: &Self) -> Self;
@@ -60,17 +61,8 @@ pub(crate) trait OptionTable: Default {
     /// Reads the option that an attribute is for, if it is for one.
     fn read_attr(&mut self, attr: &Attr<'_>) -> Result<(), Malformed>;
 
-    /// Reads the options that have an attribute.
-    fn decode_attrs(data: Attrs<'_>) -> Result<Self, Malformed> {
-        let mut options = Self::default();
-        for attr in data {
-            options.read_attr(&attr?)?;
-        }
-        Ok(options)
-    }
-
     #[cfg(feature = "document")]
-    fn read_fields(fields: &mut Fields<'_>) -> Option<Self>;
+    fn read(fields: &mut Fields<'_>) -> Option<Self>;
 }
 
 /// The value of an option as an attribute.
@@ -134,12 +126,12 @@ pub(crate) fn is_alike<T: AttrValue>(desired: Option<&T>, seen: Option<&T>) -> b
 }
 
 /// A struct of options, each with its name in documents, what it is about and, where it is a number, which
-/// numbers it takes. Those in brackets are always declared, the others may be left out. An option with
+/// numbers it takes, or the type `as` which it is written. Those in brackets are always declared, the others may be left out. An option with
 /// `=> ATTRIBUTE` is written and read as that attribute; the kind itself writes and reads the others.
 macro_rules! options {
     ($(#[$doc:meta])* $name:ident
-        [$($must:ident: $fixed:ty = $must_key:literal, $must_text:literal $(, $must_spec:expr)?;)*]
-        { $($field:ident: $type:ty = $key:literal, $text:literal $(, $number:ident)? $(as $written:ty)? $(=> $attr:ident)?;)* }) => {
+        [$($must:ident: $fixed:ty = $must_key:literal, $must_text:literal $(, $must_number:tt)? $(as $must_written:ty)? $(=> $must_attr:ident)?;)*]
+        { $($field:ident: $type:ty = $key:literal, $text:literal $(, $number:tt)? $(as $written:ty)? $(=> $attr:ident)?;)* }) => {
         $(#[$doc])*
         #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
         pub struct $name {
@@ -156,22 +148,24 @@ macro_rules! options {
         }
 
         impl $crate::link::kinds::options::OptionTable for $name {
-            fn are_alike(&self, seen: &Self) -> bool {
+            fn is_alike(&self, seen: &Self) -> bool {
                 true $(&& self.$must == seen.$must)*
                     $(&& $crate::link::kinds::options::is_alike(self.$field.as_ref(), seen.$field.as_ref()))*
             }
 
             fn differing_from(&self, seen: &Self) -> Self {
-                let mut left = self.clone();
-                $(
-                    if $crate::link::kinds::options::is_alike(self.$field.as_ref(), seen.$field.as_ref()) {
-                        left.$field = None;
-                    }
-                )*
-                left
+                let _ = seen;
+                Self {
+                    $($must: self.$must.clone(),)*
+                    $($field: self.$field.clone().filter(|desired| {
+                        !$crate::link::kinds::options::is_alike(Some(desired), seen.$field.as_ref())
+                    }),)*
+                }
             }
 
             fn put_attrs(&self, data: &mut homeostat_netlink::MessageWriter<'_>) {
+                let _ = &data;
+                $($($crate::link::kinds::options::AttrValue::put(&self.$must, data, $must_attr);)?)*
                 $($(
                     if let Some(value) = &self.$field {
                         $crate::link::kinds::options::AttrValue::put(value, data, $attr);
@@ -184,6 +178,10 @@ macro_rules! options {
                 attr: &homeostat_netlink::Attr<'_>,
             ) -> Result<(), homeostat_netlink::Malformed> {
                 match attr.kind {
+                    $($($must_attr => {
+                        self.$must =
+                            $crate::link::kinds::options::AttrValue::read(attr)?.unwrap_or_default();
+                    })?)*
                     $($($attr => self.$field = $crate::link::kinds::options::AttrValue::read(attr)?,)?)*
                     _ => {}
                 }
@@ -191,66 +189,35 @@ macro_rules! options {
             }
 
             #[cfg(feature = "document")]
-            fn read_fields(fields: &mut homeostat_document::Fields<'_>) -> Option<Self> {
-                $(let $must = fields.required_number($must_key, $must_text $(, $must_spec)?);)*
-                $(let $field = $crate::link::kinds::options::option!(fields, $key, $text $(, $number)? $(as $written)?);)*
+            fn read(fields: &mut homeostat_document::Fields<'_>) -> Option<Self> {
+                $(let $must = $crate::link::kinds::options::field!(
+                    fields, required, required_number, $must_key, $must_text
+                    $(, $must_number)? $(as $must_written)?
+                );)*
+                $(let $field = $crate::link::kinds::options::field!(
+                    fields, optional, number, $key, $text $(, $number)? $(as $written)?
+                );)*
                 Some(Self { $($must: $must?,)* $($field,)* })
             }
         }
     };
 }
 
-/// The methods of [`Options`] that follow from the table of options: those that all kinds take; with `without` also
-/// that one; with `codec` also those of a kind whose options all have an attribute.
-macro_rules! from_table {
-    () => {
-        fn is_alike(&self, seen: &Self) -> bool {
-            self.are_alike(seen)
-        }
-
-        #[cfg(feature = "document")]
-        fn read(fields: &mut homeostat_document::Fields<'_>) -> Option<Self> {
-            Self::read_fields(fields)
-        }
-    };
-    (without) => {
-        fn without(&self, seen: &Self) -> Self {
-            self.differing_from(seen)
-        }
-
-        $crate::link::kinds::options::from_table!();
-    };
-    (codec) => {
-        fn encode(
-            &self,
-            data: &mut homeostat_netlink::MessageWriter<'_>,
-            _refs: &$crate::link::kinds::Refs,
-        ) {
-            self.put_attrs(data);
-        }
-
-        fn decode(
-            data: homeostat_netlink::Attrs<'_>,
-            _refs: &mut $crate::link::kinds::Refs,
-        ) -> Result<Self, homeostat_netlink::Malformed> {
-            Self::decode_attrs(data)
-        }
-
-        $crate::link::kinds::options::from_table!(without);
-    };
-}
-
 /// Reads an option: a number in a range, a value that is written as another type, or any other value.
 #[cfg(feature = "document")]
-macro_rules! option {
-    ($fields:ident, $key:literal, $text:literal) => {
-        $fields.optional($key, $text)
+macro_rules! field {
+    ($fields:ident, $any:ident, $ranged:ident, $key:literal, $text:literal) => {
+        $fields.$any($key, $text)
     };
-    ($fields:ident, $key:literal, $text:literal as $written:ty) => {
-        $fields.optional::<$written>($key, $text).map(Into::into)
+    ($fields:ident, $any:ident, $ranged:ident, $key:literal, $text:literal as $written:ty) => {
+        $fields.$any::<$written>($key, $text).map(Into::into)
     };
-    ($fields:ident, $key:literal, $text:literal, $number:ident) => {
-        $fields.number($key, $text, $number)
+    ($fields:ident, $any:ident, $ranged:ident, $key:literal, $text:literal, ($what:literal, $range:expr)) => {
+        $fields.$ranged(
+            $key,
+            $text,
+            homeostat_document::Number { what: $what, least: *$range.start(), most: *$range.end() },
+        )
     };
 }
 
@@ -294,5 +261,5 @@ macro_rules! named_values {
 }
 
 #[cfg(feature = "document")]
-pub(crate) use option;
-pub(crate) use {from_table, named_values, options};
+pub(crate) use field;
+pub(crate) use {named_values, options};

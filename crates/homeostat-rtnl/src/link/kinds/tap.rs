@@ -3,8 +3,6 @@
 use std::fs::OpenOptions;
 
 use homeostat_core::{Failure, Retry};
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     IFF_MULTI_QUEUE, IFF_NO_PI, IFF_TAP, IFF_TUN, IFF_TUN_EXCL, IFF_VNET_HDR, IFLA_TUN_GROUP,
     IFLA_TUN_MULTI_QUEUE, IFLA_TUN_OWNER, IFLA_TUN_TYPE, IFLA_TUN_VNET_HDR,
@@ -12,19 +10,15 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use homeostat_netns::Netns;
 
-use crate::link::kinds::options::{OptionTable as _, Options, from_table, options};
+use crate::link::kinds::options::{Options, options};
 use crate::link::kinds::{LinkKind, Refs};
 use crate::link::{LinkName, tun_sys};
-
-#[cfg(feature = "document")]
-const UID: Number<u32> =
-    Number { what: "a numeric user or group id", least: 0, most: u32::MAX - 1 };
 
 options! {
     /// Options of a tun or tap device.
     Tap [] {
-        owner: u32 = "owner", "The user who may open it", UID => IFLA_TUN_OWNER;
-        group: u32 = "group", "The group that may open it", UID => IFLA_TUN_GROUP;
+        owner: u32 = "owner", "The user who may open it", ("a numeric user or group id", 0..=u32::MAX - 1) => IFLA_TUN_OWNER;
+        group: u32 = "group", "The group that may open it", ("a numeric user or group id", 0..=u32::MAX - 1) => IFLA_TUN_GROUP;
         multi_queue: bool = "multi-queue", "Whether it has several queues" => IFLA_TUN_MULTI_QUEUE;
         vnet_hdr: bool = "vnet-hdr", "Whether frames have a header for offloads" => IFLA_TUN_VNET_HDR;
     }
@@ -33,18 +27,12 @@ options! {
 impl Options for Tap {
     /// Netlink takes none of them.
     fn encode(&self, _data: &mut MessageWriter<'_>, _refs: &Refs) {}
-
-    fn decode(data: Attrs<'_>, _refs: &mut Refs) -> Result<Self, Malformed> {
-        Tap::decode_attrs(data)
-    }
-
-    from_table!(without);
 }
 
 /// Both kinds have one name in the kernel.
 pub(crate) fn decode_kind(data: Attrs<'_>) -> Result<LinkKind, Malformed> {
     let kind = data.clone().first(IFLA_TUN_TYPE)?.map(|attr| attr.u8()).transpose()?;
-    let tap = Tap::decode_attrs(data)?;
+    let tap = Tap::decode(data, &mut Refs::default())?;
     let is_tap = kind.is_some_and(|kind| u16::from(kind) == IFF_TAP);
     Ok(if is_tap { LinkKind::Tap(tap) } else { LinkKind::Tun(tap) })
 }

@@ -1,22 +1,18 @@
 //! Two ends of one wire, the other perhaps in another namespace.
 
-#[cfg(feature = "document")]
-use homeostat_document::Fields;
+use homeostat_netlink::MessageWriter;
 use homeostat_netlink::uapi::{IFLA_GROUP, IFLA_IFNAME, IFLA_NET_NS_FD, VETH_INFO_PEER};
-use homeostat_netlink::{Attrs, Malformed, MessageWriter};
-use serde::{Deserialize, Serialize};
 
 use crate::link::kinds::Refs;
-use crate::link::kinds::options::Options;
+use crate::link::kinds::options::{Options, options};
 use crate::link::model::LinkRef;
-use crate::link::{IfIndex, Links};
 use crate::message::put_link_name;
 
-/// Options of a veth pair.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Veth {
-    /// The other end.
-    pub peer: LinkRef,
+options! {
+    /// Options of a veth pair. The kernel tells the other end by its number, beside the options.
+    Veth [
+        peer: LinkRef = "peer", "The other end";
+    ] {}
 }
 
 impl Options for Veth {
@@ -28,15 +24,5 @@ impl Options for Veth {
             put_link_name(peer, IFLA_IFNAME, self.peer.name);
             refs.peer_netns.map(|fd| peer.attr_u32(IFLA_NET_NS_FD, fd));
         });
-    }
-
-    /// The message of a link has its other end in `IFLA_LINK`: until all links are known, it has no name.
-    fn decode(_data: Attrs<'_>, _refs: &mut Refs) -> Result<Self, Malformed> {
-        Ok(Veth { peer: LinkRef::here(Links::default().name(IfIndex(0))) })
-    }
-
-    #[cfg(feature = "document")]
-    fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        Some(Veth { peer: fields.required("peer", "The other end")? })
     }
 }

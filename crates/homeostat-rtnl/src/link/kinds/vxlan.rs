@@ -2,64 +2,53 @@
 
 use std::net::IpAddr;
 
-#[cfg(feature = "document")]
-use homeostat_document::Number;
 use homeostat_netlink::uapi::{
     IFLA_VXLAN_AGEING, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6, IFLA_VXLAN_ID, IFLA_VXLAN_LEARNING,
     IFLA_VXLAN_LINK, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6, IFLA_VXLAN_PORT, IFLA_VXLAN_PROXY,
     IFLA_VXLAN_TOS, IFLA_VXLAN_TTL, IFLA_VXLAN_TTL_INHERIT,
 };
-use homeostat_netlink::{Attrs, Malformed, MessageWriter};
+use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
+use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
-#[cfg(feature = "document")]
-use crate::link::kinds::options::TTL;
-use crate::link::kinds::options::{OptionTable as _, Options, from_table, is_alike, options};
-use crate::link::model::BadLink;
+use crate::link::kinds::options::{OptionTable as _, Options, is_alike, options};
 use crate::message::{put_ip, read_ip};
-#[cfg(feature = "document")]
-use crate::values::{Seconds, TOS};
-
-#[cfg(feature = "document")]
-const VNI: Number<u32> = Number { what: "a VXLAN network id", least: 0, most: 16_777_215 };
-#[cfg(feature = "document")]
-const PORT: Number<u16> = Number { what: "a port", least: 1, most: u16::MAX };
 
 options! {
     /// Options of a VXLAN.
     Vxlan [
-        id: u32 = "id", "The network", VNI;
+        id: u32 = "id", "The network", ("a VXLAN network id", 0..=16_777_215) => IFLA_VXLAN_ID;
     ] {
         local: IpAddr = "local", "This end of the tunnel";
         remote: IpAddr = "remote", "The other end of the tunnel";
         group: IpAddr = "group", "The multicast group of all ends";
-        port: u16 = "port", "Destination port", PORT;
-        ttl: u8 = "ttl", "Hops that packets may take", TTL;
-        tos: u8 = "tos", "Type of service of packets", TOS => IFLA_VXLAN_TOS;
+        port: u16 = "port", "Destination port", ("a port", 1..=u16::MAX);
+        ttl: u8 = "ttl", "Hops that packets may take", ("a time to live", 0..=u8::MAX);
+        tos: u8 = "tos", "Type of service of packets", ("a type of service", 0..=u8::MAX) => IFLA_VXLAN_TOS;
         learning: bool = "learning", "Whether ends are learned from packets" => IFLA_VXLAN_LEARNING;
-        ageing: u32 = "ageing", "Time after which a learned end is forgotten" as Seconds => IFLA_VXLAN_AGEING;
+        ageing: u32 = "ageing", "Time after which a learned end is forgotten" as crate::values::Seconds => IFLA_VXLAN_AGEING;
         proxy: bool = "proxy", "Whether ARP is answered for known ends" => IFLA_VXLAN_PROXY;
     }
 }
 
 impl Options for Vxlan {
-    fn check(&mut self) -> Result<(), BadLink> {
+    fn check(&mut self) -> Result<(), Impossible> {
         let ends = [self.local, self.remote, self.group];
         let mut families = ends.iter().flatten().map(IpAddr::is_ipv6);
         let first = families.next();
         if self.id > 0x00ff_ffff {
-            return Err(BadLink::Vni);
+            return Err(Impossible::Vni);
         }
         if self.remote.is_some() && self.group.is_some() {
-            return Err(BadLink::RemoteAndGroup);
+            return Err(Impossible::RemoteAndGroup);
         }
         let is_group = |end: IpAddr| end.is_multicast();
         if self.remote.is_some_and(is_group) || self.group.is_some_and(|group| !is_group(group)) {
-            return Err(BadLink::Group);
+            return Err(Impossible::MulticastGroup);
         }
         let is_one_family = families.all(|is_v6| Some(is_v6) == first);
-        if is_one_family { Ok(()) } else { Err(BadLink::EndFamilies) }
+        if is_one_family { Ok(()) } else { Err(Impossible::EndFamilies) }
     }
 
     /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port and proxy are refused in words ("Cannot
@@ -79,7 +68,6 @@ impl Options for Vxlan {
     }
 
     fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
-        data.attr_u32(IFLA_VXLAN_ID, self.id);
         let attr = |ip: IpAddr, v4: u16, v6: u16| if ip.is_ipv4() { v4 } else { v6 };
         if let Some(far) = self.group.or(self.remote) {
             put_ip(data, attr(far, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6), far);
@@ -96,31 +84,24 @@ impl Options for Vxlan {
         self.put_attrs(data);
     }
 
-    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
-        let (mut vxlan, mut inherits) = (Vxlan::default(), false);
-        for attr in data {
-            let attr = attr?;
-            match attr.kind {
-                IFLA_VXLAN_ID => vxlan.id = attr.u32()?,
-                // The kernel keeps one address for both.
-                IFLA_VXLAN_GROUP | IFLA_VXLAN_GROUP6 => {
-                    let ip = read_ip(&attr)?;
-                    let end = if ip.is_multicast() { &mut vxlan.group } else { &mut vxlan.remote };
-                    *end = Some(ip);
-                }
-                IFLA_VXLAN_LOCAL | IFLA_VXLAN_LOCAL6 => vxlan.local = Some(read_ip(&attr)?),
-                IFLA_VXLAN_LINK => refs.parent = Some(IfIndex(attr.u32()?)),
-                IFLA_VXLAN_TTL => vxlan.ttl = Some(attr.u8()?).filter(|ttl| *ttl != 0),
-                IFLA_VXLAN_TTL_INHERIT => inherits = attr.u8()? != 0,
-                IFLA_VXLAN_PORT => vxlan.port = Some(attr.be16()?),
-                _ => vxlan.read_attr(&attr)?,
+    fn decode_attr(&mut self, attr: &Attr<'_>, refs: &mut Refs) -> Result<(), Malformed> {
+        match attr.kind {
+            // The kernel keeps one address for both.
+            IFLA_VXLAN_GROUP | IFLA_VXLAN_GROUP6 => {
+                let ip = read_ip(attr)?;
+                let end = if ip.is_multicast() { &mut self.group } else { &mut self.remote };
+                *end = Some(ip);
             }
+            IFLA_VXLAN_LOCAL | IFLA_VXLAN_LOCAL6 => self.local = Some(read_ip(attr)?),
+            IFLA_VXLAN_LINK => refs.parent = Some(IfIndex(attr.u32()?)),
+            // A TTL that is inherited is 0 here, and one that is 0 in the message is not set.
+            IFLA_VXLAN_TTL => {
+                self.ttl = Some(attr.u8()?).filter(|ttl| *ttl != 0).or(self.ttl);
+            }
+            IFLA_VXLAN_TTL_INHERIT if attr.u8()? != 0 => self.ttl = Some(0),
+            IFLA_VXLAN_PORT => self.port = Some(attr.be16()?),
+            _ => self.read_attr(attr)?,
         }
-        if inherits {
-            vxlan.ttl = Some(0);
-        }
-        Ok(vxlan)
+        Ok(())
     }
-
-    from_table!(without);
 }

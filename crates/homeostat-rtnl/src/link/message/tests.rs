@@ -224,6 +224,8 @@ fn changes_are_written_as_ip_writes_them() {
     };
     // ip link set x0 alias hello
     let parts = Parts { alias: Some("hello".to_owned()), ..Parts::default() };
+    let up = Parts { up: Some(true), ..Parts::default() };
+    let freed = Parts { master: Some(IfIndex(0)), ..Parts::default() };
     check(
         &|batch| change(batch, index, &parts, &Refs::default()),
         "2c 00 00 00 10 00 05 00 -- -- -- -- 00 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00
@@ -231,13 +233,13 @@ fn changes_are_written_as_ip_writes_them() {
     );
     // ip link set x0 up
     check(
-        &|batch| switch(batch, index, true),
+        &|batch| change(batch, index, &up, &Refs::default()),
         "20 00 00 00 10 00 05 00 -- -- -- -- 00 00 00 00 00 00 00 00 06 00 00 00 01 00 00 00
         01 00 00 00",
     );
     // ip link set x0 nomaster
     check(
-        &|batch| enslave(batch, index, None),
+        &|batch| change(batch, index, &freed, &Refs::default()),
         "28 00 00 00 10 00 05 00 -- -- -- -- 00 00 00 00 00 00 00 00 06 00 00 00 00 00 00 00
         00 00 00 00 08 00 0a 00 00 00 00 00",
     );

@@ -11,24 +11,24 @@ use crate::route::{RouteKey, RouteKind};
 
 /// A line as text again. What the kernel gives by itself is left out.
 fn print(RouteLine { key, route }: &RouteLine) -> String {
-    let usual = RouteKey::new(key.dst());
+    let usual = RouteKey::new(key.dst);
     let mut words = Vec::new();
-    if route.kind != RouteKind::Unicast {
-        words.push(route.kind.word().to_owned());
+    if route.kind != RouteKind::UNICAST {
+        words.push(route.kind.to_string());
     }
-    words.push(key.dst().to_string());
+    words.push(key.dst.to_string());
     let mut word = |word: &str, value: Option<String>| {
         words.extend(value.map(|value| format!("{word} {value}")));
     };
     word("via", route.via.map(|via| via.to_string()));
     word("dev", route.dev.map(|dev| dev.to_string()));
     word("nhid", route.nexthop.map(|id| id.to_string()));
-    word("table", (key.table() != usual.table()).then(|| key.table().to_string()));
-    word("metric", (key.metric() != usual.metric()).then(|| key.metric().0.to_string()));
+    word("table", (key.table != usual.table).then(|| key.table.to_string()));
+    word("metric", (key.metric != usual.metric).then(|| key.metric.0.to_string()));
     word("src", route.src.map(|src| src.to_string()));
     word("mtu", route.mtu.map(|mtu| mtu.to_string()));
     word("scope", route.scope.map(|scope| scope.to_string()));
-    word("tos", (key.tos() != usual.tos()).then(|| key.tos().0.to_string()));
+    word("tos", (key.tos != usual.tos).then(|| key.tos.0.to_string()));
     words.extend(route.onlink.map(|_| "onlink".to_owned()));
     words.join(" ")
 }

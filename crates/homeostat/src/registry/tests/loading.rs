@@ -44,7 +44,7 @@ fn files_are_merged_in_the_order_of_their_names() {
     ])
     .unwrap_or_else(|found| panic!("{found}"));
     let to = |entry: &RouteEntry| match entry {
-        RouteEntry::One(route) => route.key.dst().to_string(),
+        RouteEntry::One(route) => route.key.dst.to_string(),
         RouteEntry::File(file) => file.path.display().to_string(),
     };
     let Routes(routes) = document.host.get().unwrap();

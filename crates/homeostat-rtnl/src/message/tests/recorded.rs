@@ -5,10 +5,10 @@
 
 use homeostat_netlink::uapi::NLM_F_ACK;
 
-use super::*;
-use crate::family::Family;
+use super::super::*;
 use crate::key::Key;
 use crate::neighbour::Neighbour;
+use crate::net::Family;
 use crate::nexthop::{Member, Nexthop, NexthopId};
 use crate::number::Table;
 use crate::route::{Route, RouteKey};
