@@ -102,7 +102,7 @@ impl Socket {
     /// The namespace that it lives in (Linux 5.14).
     pub fn netns(&self) -> Result<Cookie> {
         sys::netns_cookie(self.as_fd())
-            .map(Cookie::from)
+            .map(Cookie)
             .map_err(|source| Error::Option { option: "SO_NETNS_COOKIE", source })
     }
 
