@@ -124,7 +124,7 @@ pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
-pub use lock::{Alone, FileLock, NetnsLock};
+pub use lock::{Alone, NetnsLock};
 pub use memory::MemoryLedger;
 pub use observer::Observer;
 pub use operations::{LaneGuard, Operations};

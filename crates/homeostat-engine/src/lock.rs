@@ -2,10 +2,8 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use homeostat_core::{Excludes, ScopeLock};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -77,37 +75,6 @@ fn describe(pid: i32, uid: u32) -> String {
     }
 }
 
-/// The lock of a scope without a network namespace: a locked file that holds the process id.
-pub struct FileLock {
-    _file: std::fs::File,
-}
-
-impl Excludes for FileLock {}
-
-impl FileLock {
-    /// Takes the lock; makes the file if it is missing.
-    pub fn take(path: &Path) -> Result<ScopeLock, Error> {
-        use std::io::{Read as _, Write as _};
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(Error::Lock)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            file.read_to_string(&mut holder).map_err(Error::Lock)?;
-            return Err(Error::Locked { holder: holder.trim_end().to_owned() });
-        }
-        let uid = rustix::process::getuid().as_raw();
-        let own = describe(std::process::id().cast_signed(), uid);
-        file.set_len(0).and_then(|()| writeln!(file, "{own}")).map_err(Error::Lock)?;
-        Ok(ScopeLock::holding(FileLock { _file: file }))
-    }
-}
-
 /// No lock at all, said aloud: for callers whose target has one writer by construction.
 pub struct Alone(());
 
@@ -124,17 +91,6 @@ impl Alone {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_second_holder_of_a_file_lock_is_refused_and_told_who_holds_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let held = FileLock::take(&path).unwrap();
-        let Err(Error::Locked { holder }) = FileLock::take(&path) else { panic!("not refused") };
-        assert!(holder.contains(&std::process::id().to_string()), "{holder}");
-        drop(held);
-        assert!(FileLock::take(&path).is_ok());
-    }
 
     fn name(of: &str) -> String {
         format!("test-{}/{of}", std::process::id())
