@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use homeostat_core::operation::Unended;
 use homeostat_core::outcome::Later;
 use homeostat_core::{
     Batch, Fails, Failure, Outcome, Plan, Schedule, Source, Step, Strictness, Tally, TaskEnd,
@@ -22,9 +23,8 @@ use tokio::time::timeout;
 
 use self::sink::Sink;
 use crate::config::{Config, Progress};
-use crate::dispatch::DispatchGuard;
 use crate::fate::Prior;
-use crate::operations::{Accepted, LaneGuard, Operations};
+use crate::operations::{DispatchGuard, LaneGuard, Operations};
 
 /// How long a pass of a loop waits for its lanes.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -288,8 +288,8 @@ impl<S: Source> Lane<'_, S> {
                     && let (Some(id), Some(step)) = (sink.begun(at), step)
                 {
                     let change = Some((step.action(), plan.cause(step)));
-                    let node = step.node(&plan.desired);
-                    operations.follow(lane, Accepted { step: id, node, task, change });
+                    let write = Unended { step: id, node: step.node(&plan.desired) };
+                    operations.follow(lane, write, task, change);
                 }
                 return None;
             }

@@ -12,9 +12,8 @@ use homeostat_core::{
 
 use super::{StepResults, push_joined};
 use crate::config::Progress;
-use crate::dispatch::DispatchGuard;
 use crate::journal::{Intent, Repeat, StepId};
-use crate::operations::{Operations, unwritten};
+use crate::operations::{DispatchGuard, Operations, unwritten};
 
 /// Takes outcomes as they happen.
 pub(super) struct Sink<'a, S: Source> {
