@@ -77,11 +77,11 @@ use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
 use self::status::{OpenCounts, Status, Watchdog};
+use crate::book::PriorRecords;
 use crate::bound::Bound;
 use crate::broken::BrokenPass;
 use crate::config::Config;
 use crate::error::Error;
-use crate::fate::Prior;
 use crate::guard::{self, Guards, MassDelete};
 use crate::ledger::Ledger;
 use crate::pass::{PassRun, plan_focus};
@@ -653,7 +653,7 @@ impl<S: Source> Controller<S> {
         finished: Vec<FinishedLane<S>>,
         request: &PassRequest<S::Key>,
     ) -> Result<PassResult<S>, Error> {
-        let (mut prior, mut ended, mut broken) = (Prior::<S>::new(), Vec::new(), None);
+        let (mut prior, mut ended, mut broken) = (PriorRecords::<S>::new(), Vec::new(), None);
         for one in finished {
             match one.ended {
                 Ok(lane) => {

@@ -90,7 +90,6 @@ pub mod config;
 pub mod controller;
 mod database;
 pub mod error;
-mod fate;
 mod focus;
 pub mod guard;
 pub mod journal;

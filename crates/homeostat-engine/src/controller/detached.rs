@@ -14,14 +14,14 @@ use homeostat_core::{
 
 use super::bounded;
 use super::scheduler::PassRequest;
+use crate::book::PriorRecords;
 use crate::error::Error;
-use crate::fate::Prior;
 use crate::run::{DetachedLane, EndedLane};
 
 /// A detached lane that has ended, or broke.
 pub(super) struct FinishedLane<S: Source> {
     key: S::Key,
-    pub(super) prior: Prior<S>,
+    pub(super) prior: PriorRecords<S>,
     pub(super) ended: Result<EndedLane<S>, Error>,
 }
 
