@@ -1,14 +1,12 @@
 //! Ways to be the only writer of a scope. Each lock dies with its holder and names it to others.
 
-use std::io;
 use std::os::fd::OwnedFd;
 
 use homeostat_core::{Excludes, ScopeLock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, bind, connect, listen,
-    socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
 use crate::error::Error;
@@ -52,22 +50,15 @@ fn open(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
+/// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait, since a queue that is
+/// full of those who asked before never empties.
 fn holder_of(name: &SocketAddrUnix) -> String {
-    match listener_of(name) {
-        Ok(cred) => describe(cred.pid.as_raw_nonzero().get(), cred.uid.as_raw()),
-        Err(_) => "a process that cannot be named".to_owned(),
-    }
-}
-
-/// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait,
-/// since a queue that is full of those who asked before never empties.
-fn listener_of(name: &SocketAddrUnix) -> io::Result<UCred> {
-    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    connect(&socket, name)?;
-    Ok(socket_peercred(&socket)?)
-}
-
-fn describe(pid: i32, uid: u32) -> String {
+    let listener = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).and_then(|socket| {
+        connect(&socket, name)?;
+        socket_peercred(&socket)
+    });
+    let Ok(listener) = listener else { return "a process that cannot be named".to_owned() };
+    let (pid, uid) = (listener.pid.as_raw_nonzero(), listener.uid.as_raw());
     let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     match program.trim_end() {
         "" => format!("process {pid} of user {uid}"),

@@ -67,7 +67,7 @@ pub(crate) fn correct<S: Source>(
 ) -> Shown<S::Key> {
     let desired = Arc::clone(&plan.desired);
     let mut objections = objections(&*desired, left);
-    let through = believe_the_lost(plan, results, &objections);
+    let through = applied_after_all(plan, results, &objections);
     drop_explained(plan, &results.tally, &mut objections);
     let identities = left.identities.clone();
     if objections.is_empty() {
@@ -94,7 +94,7 @@ pub(crate) fn correct<S: Source>(
 }
 
 /// A step whose answer was lost, and whose key is as declared, went through.
-fn believe_the_lost<S: Source>(
+fn applied_after_all<S: Source>(
     plan: &Plan<S>,
     results: &mut StepResults<S::Object>,
     objections: &Objections<'_, S::Key, S::Object>,

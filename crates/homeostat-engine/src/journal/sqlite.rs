@@ -47,7 +47,7 @@ impl SqliteStore {
     /// Makes a batch durable: all of it, or nothing.
     pub(super) fn write(&mut self, batch: &Batch) -> Result<(), JournalError> {
         self.commit(batch).map_err(|error| {
-            let source = Arc::new(words_of_the_system(error));
+            let source = Arc::new(system_error(error));
             JournalError::Write { path: self.path.clone(), source }
         })
     }
@@ -196,7 +196,7 @@ fn open_error(path: &Path, error: OpenError) -> JournalError {
     match error {
         OpenError::Failed(error) => {
             let error = match error.downcast::<rusqlite::Error>() {
-                Ok(error) => words_of_the_system(*error),
+                Ok(error) => system_error(*error),
                 Err(error) => error.downcast().map_or_else(io::Error::other, |error| *error),
             };
             failed(path, error)
@@ -220,7 +220,7 @@ fn is_of_an_earlier_version(path: &Path) -> bool {
 }
 
 /// `SQLite` tells a full disk from other failures, but not in the words of the system.
-fn words_of_the_system(error: rusqlite::Error) -> io::Error {
+fn system_error(error: rusqlite::Error) -> io::Error {
     let is_full = error.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
     });
