@@ -176,6 +176,13 @@ impl<K: Key> Operations<K> {
         self.shared.state().set.busy()
     }
 
+    /// Waits until a pass should look at keys again, because their task ended or their lane came free, and tells
+    /// them. Cancel-safe.
+    pub async fn dirty_keys(&self) -> BTreeSet<K> {
+        let dirty = |set: &mut Set<K>| Some(set.take_dirty()).filter(|dirty| !dirty.is_empty());
+        self.shared.wait_for(dirty).await
+    }
+
     /// The tasks that the target works on, by key.
     #[must_use]
     pub fn in_flight(&self) -> BTreeMap<K, String> {
@@ -282,10 +289,12 @@ impl<K: Key> DispatchGuard<K> {
         shared.change(OperationSet::detach);
     }
 
-    /// Waits until a pass should look at keys again, because their task ended or their lane came free. Cancel-safe.
+    /// As in [`Operations::dirty_keys`]; for ever, where there are none.
     pub(crate) async fn dirty_keys(&self) -> BTreeSet<K> {
-        let Some(shared) = self.shared() else { return std::future::pending().await };
-        shared.wait_for(|set| Some(set.take_dirty()).filter(|dirty| !dirty.is_empty())).await
+        match self.operations() {
+            Some(operations) => operations.dirty_keys().await,
+            None => std::future::pending().await,
+        }
     }
 
     /// How tasks ended since this was asked last.

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
 use homeostat_engine::{
-    BrokenPass, Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Patience, Planner,
-    ScopeLock,
+    Control, Entries, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Patience, Planner, ScopeLock,
 };
 use tokio::task::JoinHandle;
 
@@ -146,7 +145,8 @@ async fn run(driven: Vec<Driven>, firewalls: &Firewalls, ledger: &Arc<dyn Ledger
 async fn observed(planner: &dyn Planner, ledger: &Arc<dyn Ledger>) -> Told {
     let place = planner.place().clone();
     let what = ObserveOnlyPlan::plan(planner, &**ledger).await;
-    let what = what.unwrap_or_else(|error| Box::new(BrokenPass::new(&error, &place.source)));
+    let what =
+        what.unwrap_or_else(|error| Box::new(Entries::of_broken_pass(&error, &place.source)));
     Told { place, what }
 }
 

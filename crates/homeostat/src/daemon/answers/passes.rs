@@ -6,7 +6,7 @@ use anyhow::Result;
 use futures_util::future::join_all;
 use homeostat_engine::PassAnswer;
 use homeostat_engine::{
-    Audience, BrokenPass, Control, Entry, Explain, Kind, Mode, Patience, SharedReport, Summary,
+    Audience, Control, Entries, Entry, Explain, Kind, Mode, Patience, SharedReport, Summary,
 };
 use serde_json::json;
 
@@ -74,7 +74,7 @@ async fn ended(started: Vec<StartedPass>, earlier: Vec<Converging>) -> Vec<Conve
 pub(super) fn told_by(control: &dyn Control, told: PassAnswer) -> Told {
     let place = control.place().clone();
     let what: Box<dyn Explain> = match told {
-        Err(error) => Box::new(BrokenPass::new(&error, &place.source)),
+        Err(error) => Box::new(Entries::of_broken_pass(&error, &place.source)),
         Ok(told) => match control.status().mode {
             Mode::Heal => Box::new(Shared(told)),
             Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(Shared(told)), &place)),
