@@ -394,7 +394,9 @@ impl<S: Source> Controller<S> {
         if let Focus::Keys(keys) = &order.focus {
             // A failed key that depends on one in focus is tried again with it.
             let now = self.now();
-            keys.iter().for_each(|key| self.scheduler.start_retry(key, now));
+            for key in keys {
+                self.scheduler.start_retry(key, now);
+            }
         }
         self.take_task_results();
         // Tasks that ended before the look are seen by it; the steps do not know of those that end later.

@@ -40,8 +40,9 @@ impl Namespaces {
     /// Knows which unmarked tables inside of a namespace are ours.
     #[must_use]
     pub fn owning(mut self, namespace: Key, tables: impl IntoIterator<Item = OwnTable>) -> Self {
-        for table in tables {
-            self.tables.entry(namespace.clone()).or_default().insert(table);
+        let mut tables = tables.into_iter().peekable();
+        if tables.peek().is_some() {
+            self.tables.entry(namespace).or_default().extend(tables);
         }
         self
     }

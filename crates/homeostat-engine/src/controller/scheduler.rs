@@ -139,7 +139,9 @@ impl<K: Key> Scheduler<K> {
     pub(super) fn wake(&mut self, wakeup: Wakeup<K>, now: Time) {
         match wakeup {
             Wakeup::Hint(keys) if self.full.is_synced() => {
-                keys.into_iter().for_each(|key| self.keys.on_hint(key, now));
+                for key in keys {
+                    self.keys.on_hint(key, now);
+                }
             }
             // The first full pass looks at it; if that fails, its retry does.
             Wakeup::Hint(_) => self.full.on_hint(now),
