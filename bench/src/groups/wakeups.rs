@@ -15,8 +15,8 @@ use futures_util::{StreamExt as _, stream};
 use homeostat_engine::outcome::Later;
 use homeostat_engine::pacing::{KeyPacer, Time};
 use homeostat_engine::{
-    Alone, Coverage, Events, Exclusive, Failure, Hint, Loop, LoopDeps, MemoryLedger, Owner, Pace,
-    Retry, Seen,
+    Alone, Control as _, Coverage, Events, Exclusive, Failure, Hint, Loop, LoopDeps, MemoryLedger,
+    Owner, Pace, Retry, Seen,
 };
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written, place};
 use homeostat_kit::strategy::Strategy;

@@ -8,7 +8,7 @@ mod bound;
 use std::error::Error;
 use std::sync::Arc;
 
-use homeostat_engine::{Alone, Events, Loop, LoopDeps, MemoryLedger, OnStop, Pace};
+use homeostat_engine::{Alone, Control as _, Events, Loop, LoopDeps, MemoryLedger, OnStop, Pace};
 use homeostat_testkit::memory::Target;
 
 use self::bound::{Source, bound};

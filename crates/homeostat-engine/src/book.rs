@@ -1,33 +1,36 @@
 //! One page of the ledger, typed, with the edits that a pass makes to it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Desired, Holdings, LastApplied, Original, Ownership, Plan, Record, Slot, Source, Stage,
-    Step, Tally,
+    Action, Desired, Fails, Focus, Holdings, LastApplied, Original, Outcome, Ownership, Plan,
+    Record, Slot, Source, Stage, Step, Tally,
 };
 
 use crate::error::Error;
-use crate::fate::{Fate, Prior, fates};
 use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 use crate::verify::Shown;
+
+/// The records that stood before the steps of a key announced their intent.
+pub(crate) type PriorRecords<S> =
+    BTreeMap<<S as Source>::Key, Option<Record<<S as Source>::Object>>>;
 
 /// The ownership that a caller holds for one source in one scope.
 pub struct Book<S: Source> {
     ledger: Arc<dyn Ledger>,
-    place: LedgerKey,
+    ledger_key: LedgerKey,
     holdings: Holdings<S::Key, S::Object>,
     edits: Vec<Edit>,
     advanced: Option<Advanced<S>>,
 }
 
-/// Reads what is held at a place.
+/// Reads what is held for one source in one scope.
 pub fn holdings<S: Source>(
     pages: &dyn Pages,
-    place: &LedgerKey,
+    ledger_key: &LedgerKey,
 ) -> Result<Holdings<S::Key, S::Object>, Error> {
-    parse::<S>(&pages.page(place)?)
+    parse::<S>(&pages.page(ledger_key)?)
 }
 
 fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
@@ -46,13 +49,13 @@ fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
 }
 
 impl<S: Source> Book<S> {
-    /// Opens the page of a place. Records of a former scope of the same name are dropped with the
+    /// Opens the page of one source in one scope. Records of a former scope of the same name are dropped with the
     /// next write.
-    pub fn open(ledger: Arc<dyn Ledger>, place: LedgerKey) -> Result<Self, Error> {
-        let page = ledger.page(&place)?;
+    pub fn open(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey) -> Result<Self, Error> {
+        let page = ledger.page(&ledger_key)?;
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
-        Ok(Book { ledger, place, holdings, edits, advanced: None })
+        Ok(Book { ledger, ledger_key, holdings, edits, advanced: None })
     }
 
     /// What is held.
@@ -72,6 +75,17 @@ impl<S: Source> Book<S> {
         Ok(())
     }
 
+    /// Changes the record of a key, if there is one.
+    fn update(
+        &mut self,
+        key: S::Key,
+        change: impl FnOnce(&mut Record<S::Object>),
+    ) -> Result<(), Error> {
+        let Some(mut record) = self.holdings.records.get(&key).cloned() else { return Ok(()) };
+        change(&mut record);
+        self.put(key, record)
+    }
+
     fn drop(&mut self, key: &S::Key) {
         if self.holdings.records.remove(key).is_some() {
             self.edits.push(Edit::Drop { key: key.to_string() });
@@ -84,22 +98,27 @@ impl<S: Source> Book<S> {
         &mut self,
         plan: &Plan<S>,
         ownership: &Ownership,
-    ) -> Result<Prior<S>, Error> {
+    ) -> Result<PriorRecords<S>, Error> {
         for key in &plan.found.pruned {
             self.drop(key);
         }
-        for key in &plan.found.confirmed {
-            self.confirm(plan, key)?;
-        }
-        for slot in &plan.found.claims {
-            let record = self.record(plan, *slot, Stage::Done);
-            self.put(plan.desired.key(*slot), record)?;
+        let confirmed = plan.found.confirmed.iter().filter_map(|key| plan.desired.slot(key, None));
+        for slot in confirmed.chain(plan.found.claims.iter().copied()) {
+            let record = self.record(plan, slot, Stage::Done);
+            self.put(plan.desired.key(slot), record)?;
         }
         let facts = self.edits.len();
-        let mut prior = Prior::<S>::new();
+        let mut prior = PriorRecords::<S>::new();
         let announced = self.announce(plan, ownership, &mut prior).and_then(|()| self.commit());
         if let Err(error) = announced {
-            self.take_back(prior, facts);
+            // Intents that never became durable are none: nothing is written under them.
+            self.edits.truncate(facts);
+            for (key, before) in prior {
+                match before {
+                    Some(record) => self.holdings.records.insert(key, record),
+                    None => self.holdings.records.remove(&key),
+                };
+            }
             return Err(error);
         }
         Ok(prior)
@@ -109,7 +128,7 @@ impl<S: Source> Book<S> {
         &mut self,
         plan: &Plan<S>,
         ownership: &Ownership,
-        prior: &mut Prior<S>,
+        prior: &mut PriorRecords<S>,
     ) -> Result<(), Error> {
         for step in &plan.steps {
             let Some(slot) = self.needs_intent(plan, ownership, step) else { continue };
@@ -121,17 +140,6 @@ impl<S: Source> Book<S> {
             }
         }
         Ok(())
-    }
-
-    /// Intents that never became durable are none: nothing is written under them.
-    fn take_back(&mut self, prior: Prior<S>, facts: usize) {
-        self.edits.truncate(facts);
-        for (key, before) in prior {
-            match before {
-                Some(record) => self.holdings.records.insert(key, record),
-                None => self.holdings.records.remove(&key),
-            };
-        }
     }
 
     fn needs_intent(&self, plan: &Plan<S>, ownership: &Ownership, step: &S::Step) -> Option<Slot> {
@@ -181,31 +189,27 @@ impl<S: Source> Book<S> {
         Record { wrote: plan.desired.object(slot), original, settled: None, stage, identity }
     }
 
-    fn confirm(&mut self, plan: &Plan<S>, key: &S::Key) -> Result<(), Error> {
-        let Some(slot) = plan.desired.slot(key, None) else { return Ok(()) };
-        let record = self.record(plan, slot, Stage::Done);
-        self.put(key.clone(), record)
-    }
-
     /// Takes the outcomes over into the records; not yet durable.
     pub(crate) fn absorb(
         &mut self,
         plan: &Plan<S>,
         tally: &Tally<S::Object>,
-        prior: Prior<S>,
+        prior: PriorRecords<S>,
     ) -> Result<(), Error> {
-        let fates = fates(plan, tally, &prior);
+        let mut effects = effects(plan, tally, &prior);
         for (key, before) in prior {
             let known = self.holdings.records.get(&key);
             let is_announced = known.is_some_and(|known| known.stage == Stage::Intent);
-            match (fates.get(&key), before) {
-                (Some(Fate::Written { settled }), _) => self.done(key, settled.clone())?,
+            match (effects.remove(&key), before) {
+                (Some(Effect::Written { settled }), _) => self.update(key, |record| {
+                    (record.stage, record.settled) = (Stage::Done, settled);
+                })?,
                 // Another pass may have found out more than what was announced.
-                (Some(Fate::Untouched), _) if !is_announced => {}
-                (Some(Fate::Removed), _) | (Some(Fate::Untouched), None) => self.drop(&key),
-                (Some(Fate::Untouched), Some(record)) => self.put(key, record)?,
+                (Some(Effect::Nothing), _) if !is_announced => {}
+                (Some(Effect::Removed), _) | (Some(Effect::Nothing), None) => self.drop(&key),
+                (Some(Effect::Nothing), Some(record)) => self.put(key, record)?,
                 // Nobody knows whether it was written: the intent stands.
-                (Some(Fate::Open) | None, _) => {}
+                (Some(Effect::Unknown) | None, _) => {}
             }
         }
         Ok(())
@@ -215,19 +219,12 @@ impl<S: Source> Book<S> {
     /// record proves no more than an intent.
     pub(crate) fn learn(&mut self, shown: Shown<S::Key>) -> Result<(), Error> {
         for (key, identity) in shown.identities {
-            if let Some(record) = self.holdings.records.get(&key) {
-                let record = Record { identity: Some(identity), ..record.clone() };
-                self.put(key, record)?;
-            }
+            self.update(key, |record| record.identity = Some(identity))?;
         }
-        for key in shown.through {
-            self.done(key, None)?;
-        }
-        for key in shown.absent {
-            if let Some(record) = self.holdings.records.get(&key) {
-                let record = Record { stage: Stage::Intent, settled: None, ..record.clone() };
-                self.put(key, record)?;
-            }
+        let through = shown.through.into_iter().map(|key| (key, Stage::Done));
+        let absent = shown.absent.into_iter().map(|key| (key, Stage::Intent));
+        for (key, stage) in through.chain(absent) {
+            self.update(key, |record| (record.stage, record.settled) = (stage, None))?;
         }
         Ok(())
     }
@@ -258,36 +255,31 @@ impl<S: Source> Book<S> {
         Ok(known)
     }
 
-    fn done(&mut self, key: S::Key, settled: Option<S::Object>) -> Result<(), Error> {
-        let Some(record) = self.holdings.records.get(&key) else { return Ok(()) };
-        let record = Record { settled, stage: Stage::Done, ..record.clone() };
-        self.put(key, record)
-    }
-
-    /// Remembers which desired state is applied, but for the parts that are not.
-    pub(crate) fn advance(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
-        self.advance_to(&plan.desired, unapplied(plan, tally));
-    }
-
-    /// The same for what a full pass began and a look at these keys shows: the target works by itself, so
-    /// that hardly anything in a lane is done within the pass that began it.
-    pub(crate) fn catch_up(
+    /// Remembers which desired state is applied, but for the parts that are not. A pass over some keys adds what an
+    /// earlier full pass began and a look at these keys shows: in lanes the target works by itself, so that hardly
+    /// anything is done within the pass that began it.
+    pub(crate) fn advance(
         &mut self,
         plan: &Plan<S>,
         tally: &Tally<S::Object>,
-        looked_at: &BTreeSet<S::Key>,
+        focus: &Focus<S::Key>,
     ) {
-        let known =
-            self.advanced.as_ref().filter(|known| Arc::ptr_eq(&known.desired, &plan.desired));
-        let Some(known) = known.filter(|known| !known.open.is_disjoint(looked_at)) else { return };
-        let still = unapplied(plan, tally);
-        let is_open = |key: &&S::Key| still.contains(*key) || !looked_at.contains(*key);
-        let open = known.open.iter().filter(is_open).cloned().collect();
-        self.advance_to(&plan.desired, open);
-    }
-
-    /// The fingerprints of a desired state are taken once, and nothing is done while the same parts are open.
-    fn advance_to(&mut self, desired: &Arc<S::Desired>, open: BTreeSet<S::Key>) {
+        let desired = &plan.desired;
+        let open = match focus {
+            Focus::All => unapplied(plan, tally),
+            // Elsewhere what waits is rare, and a desired state may be long: the next full pass is soon enough.
+            Focus::Keys(_) if S::FAILS != Fails::Lanes => return,
+            Focus::Keys(keys) => {
+                let known = self.advanced.as_ref().filter(|known| {
+                    Arc::ptr_eq(&known.desired, desired) && !known.open.is_disjoint(keys)
+                });
+                let Some(known) = known else { return };
+                let still = unapplied(plan, tally);
+                let is_open = |key: &&S::Key| still.contains(*key) || !keys.contains(*key);
+                known.open.iter().filter(is_open).cloned().collect()
+            }
+        };
+        // The fingerprints of a desired state are taken once, and nothing is done while the same parts are open.
         let known = self.advanced.take().filter(|known| Arc::ptr_eq(&known.desired, desired));
         let prints = match known {
             Some(known) if known.open == open => {
@@ -318,7 +310,7 @@ impl<S: Source> Book<S> {
         if self.edits.is_empty() {
             return Ok(());
         }
-        self.ledger.write(&self.place, &self.edits)?;
+        self.ledger.write(&self.ledger_key, &self.edits)?;
         self.edits.clear();
         Ok(())
     }
@@ -328,6 +320,55 @@ impl<S: Source> Book<S> {
 fn left_by<'a, O: PartialEq>(known: &'a Record<O>, next: &O) -> &'a O {
     let is_repeated = known.stage == Stage::Done || known.wrote == *next;
     known.settled.as_ref().filter(|_| is_repeated).unwrap_or(&known.wrote)
+}
+
+/// What all steps of one key together did to its object.
+enum Effect<O> {
+    /// Something was written: the object is ours, whatever became of later steps. The target may keep another value in
+    /// place of it.
+    Written {
+        settled: Option<O>,
+    },
+    /// Nobody knows whether anything was written.
+    Unknown,
+    /// It was removed and not made again.
+    Removed,
+    Nothing,
+}
+
+/// The effects on the keys that announced an intent.
+fn effects<S: Source>(
+    plan: &Plan<S>,
+    tally: &Tally<S::Object>,
+    prior: &PriorRecords<S>,
+) -> BTreeMap<S::Key, Effect<S::Object>> {
+    let mut effects = BTreeMap::new();
+    if prior.is_empty() {
+        return effects;
+    }
+    for (at, step) in plan.steps.iter().enumerate() {
+        let key = step.key(&plan.desired);
+        if !prior.contains_key(&key) {
+            continue;
+        }
+        let effect = effects.entry(key).or_insert(Effect::Nothing);
+        match tally.other(at) {
+            _ if step.action() == Action::Delete && tally.is_good(at) => *effect = Effect::Removed,
+            _ if tally.is_applied(at) => *effect = Effect::Written { settled: None },
+            Some(Outcome::Settled { held }) => {
+                *effect = Effect::Written { settled: Some(held.clone()) };
+            }
+            // What is half written is nothing that a target settled for.
+            _ if matches!(effect, Effect::Written { .. }) => {
+                *effect = Effect::Written { settled: None };
+            }
+            Some(Outcome::Unknown { .. } | Outcome::Waiting { .. }) | None => {
+                *effect = Effect::Unknown;
+            }
+            Some(_) => {}
+        }
+    }
+    effects
 }
 
 /// The desired state that a pass last advanced to.

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness};
 
-use crate::dispatch::DispatchGuard;
 use crate::focus;
 use crate::guard::{Guards, MissingSections};
+use crate::operations::DispatchGuard;
 
 /// How a pass behaves.
 #[derive(Clone, Debug)]
@@ -66,21 +66,9 @@ impl<K: Key> Default for Config<K> {
 impl<K: Key> Config<K> {
     /// Whether passes behave in the same way under both.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
-        let dispatch = match (&self.dispatch, &other.dispatch) {
-            (DispatchGuard::Absent, DispatchGuard::Absent)
-            | (DispatchGuard::Volatile, DispatchGuard::Volatile) => true,
-            (DispatchGuard::Operations(operations), DispatchGuard::Operations(other)) => {
-                operations.is(other)
-            }
-            _ => false,
-        };
-        let progress = match (&self.progress, &other.progress) {
-            (Some(progress), Some(other)) => Arc::ptr_eq(progress, other),
-            (None, None) => true,
-            _ => false,
-        };
-        dispatch
-            && progress
+        let progress = |config: &Self| config.progress.as_ref().map(|it| Arc::as_ptr(it).addr());
+        self.dispatch.is_same(&other.dispatch)
+            && progress(self) == progress(other)
             && self.guards == other.guards
             && self.missing.is_same(&other.missing)
             && self.strictness == other.strictness

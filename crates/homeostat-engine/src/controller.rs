@@ -58,14 +58,14 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
 use homeostat_core::{
-    Covers, Desired, Entry, Fails, Failure, Finding, Focus, Hint, Key, Kind, LaneConsumer, Line,
-    OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport, Source, Step as _, TaskEnd,
-    TaskResult, WaitsOn,
+    Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, Hint, Key, Kind,
+    LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport, Source,
+    Step as _, TaskEnd, TaskResult, WaitsOn,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
-use self::detached::{DetachedLanes, FinishedLane, FinishedTask, TaskReport};
+use self::detached::{DetachedLanes, FinishedLane, FinishedTask};
 use self::drift::HintedKeys;
 use self::event::{EventKind, Events};
 use self::handle::{Command, Forget, Handle, Inbox, OnStop, PassAnswer};
@@ -77,11 +77,11 @@ use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
 use self::status::{OpenCounts, Status, Watchdog};
+use crate::book::PriorRecords;
 use crate::bound::Bound;
-use crate::broken::BrokenPass;
 use crate::config::Config;
+use crate::entries::Entries;
 use crate::error::Error;
-use crate::fate::Prior;
 use crate::guard::{self, Guards, MassDelete};
 use crate::ledger::Ledger;
 use crate::pass::{PassRun, plan_focus};
@@ -155,20 +155,6 @@ struct LastPass {
     has_moved: bool,
 }
 
-/// What woke an idle loop.
-enum Woken<S: Source> {
-    /// The scheduler's deadline, or the patience of a caller, has come.
-    Deadline,
-    /// A detached lane has finished.
-    LaneFinished,
-    Command(Command<S>),
-    Hint(Result<Hint<S::Key>, Failure>),
-    /// Tasks of these keys ended, or their lanes came free.
-    DirtyKeys(BTreeSet<S::Key>),
-    /// The last handle was dropped.
-    Abandoned,
-}
-
 impl<S: Source> Loop<S> {
     /// A loop that does nothing until it is [run](Self::run).
     #[must_use]
@@ -186,6 +172,7 @@ impl<S: Source> Loop<S> {
             open: Arc::clone(&open),
             generation: Arc::default(),
             latest: Arc::new(Mutex::new(Arc::clone(&bound))),
+            ledger_key: Arc::new(bound.place.clone()),
         };
         let scope = bound.place.scope.as_str().into();
         let controller = Controller {
@@ -217,7 +204,7 @@ impl<S: Source> Loop<S> {
     pub async fn run(self) {
         let Loop { mut controller, mut inbox } = self;
         controller.reserve_lanes();
-        controller.wake(Wakeup::Start, None);
+        controller.wake(Wakeup::Command(Reason::Start), None);
         loop {
             // Ten desired states that came during a pass are one wakeup, not ten.
             while let Some(command) = inbox.ready() {
@@ -225,26 +212,30 @@ impl<S: Source> Loop<S> {
                     return;
                 }
             }
-            controller.conclude_detached(&mut inbox).await;
+            controller.conclude_detached(Some(&mut inbox)).await;
             controller.drain_hints();
             if let Some(request) = controller.next_request() {
                 // The report went out as events, and its sum is in the status.
-                let _ = controller.pass(request, &mut inbox).await;
+                let _ = controller.pass(request, Some(&mut inbox)).await;
             }
-            if controller.answer_settled(&mut inbox).await {
+            if controller.answer_settled(&mut inbox).await || controller.may_conclude() {
                 continue;
             }
             controller.publish_due();
-            match controller.wait(&mut inbox).await {
-                Woken::Deadline | Woken::LaneFinished => {}
-                Woken::Hint(hint) => controller.on_hint(hint),
-                Woken::DirtyKeys(keys) => controller.on_dirty_keys(keys),
-                Woken::Command(command) => {
-                    if controller.handle_command(command, &mut inbox).await.is_break() {
-                        return;
+            let deadline = controller.deadline();
+            tokio::select! {
+                biased;
+                has_handles = inbox.wait() => {
+                    if !has_handles {
+                        return controller.publisher.emit(EventKind::Stopped);
                     }
                 }
-                Woken::Abandoned => return controller.publisher.emit(EventKind::Stopped),
+                () = controller.detached.next() => {}
+                () = until(deadline) => {}
+                keys = controller.config.dispatch.dirty_keys() => controller.on_dirty_keys(keys),
+                hint = next_hint(&mut controller.session, controller.pace.hints) => {
+                    controller.on_hint(hint);
+                }
             }
         }
     }
@@ -271,21 +262,10 @@ impl<S: Source> Controller<S> {
         Some(request)
     }
 
-    /// Waits for whatever comes first.
-    async fn wait(&mut self, inbox: &mut Inbox<S>) -> Woken<S> {
-        if self.may_conclude() {
-            return Woken::LaneFinished;
-        }
+    /// When the scheduler, or the patience of a caller, needs another turn of the loop.
+    fn deadline(&self) -> Option<Instant> {
         let deadlines = [self.scheduler.deadline(), self.patience_ends()];
-        let deadline = deadlines.into_iter().flatten().min().map(|time| self.watchdog.at(time));
-        tokio::select! {
-            biased;
-            command = inbox.next() => command.map_or(Woken::Abandoned, Woken::Command),
-            () = self.detached.next() => Woken::LaneFinished,
-            () = until(deadline) => Woken::Deadline,
-            keys = self.config.dispatch.dirty_keys() => Woken::DirtyKeys(keys),
-            hint = next_hint(&mut self.session, self.pace.hints) => Woken::Hint(hint),
-        }
+        deadlines.into_iter().flatten().min().map(|time| self.watchdog.at(time))
     }
 
     /// `who` gave cause for the wakeup, where the target says so.
@@ -315,7 +295,7 @@ impl<S: Source> Controller<S> {
             Ok(Hint::Lost) => {
                 self.publisher.update(|status| status.counts.lost += 1);
                 self.publisher.emit(EventKind::Lost);
-                self.wake(Wakeup::Lost, None);
+                self.wake(Wakeup::Paced(Reason::Resync), None);
             }
             Err(failure) => {
                 self.publisher.emit(EventKind::Failed { failure });
@@ -354,7 +334,11 @@ impl<S: Source> Controller<S> {
 /// One pass: bounded in time, and caught if it panics.
 impl<S: Source> Controller<S> {
     /// Runs one pass, whatever becomes of it. Once a stop is asked for, it has [`handle::GRACE`] to end.
-    async fn pass(&mut self, mut request: PassRequest<S::Key>, inbox: &mut Inbox<S>) -> PassAnswer {
+    async fn pass(
+        &mut self,
+        mut request: PassRequest<S::Key>,
+        inbox: Option<&mut Inbox<S>>,
+    ) -> PassAnswer {
         self.start_pass(&request);
         let result =
             self.guarded(inbox, async |controller| controller.run_pass(&mut request).await).await;
@@ -368,22 +352,29 @@ impl<S: Source> Controller<S> {
             Focus::Keys(_) => self.watchdog.health().started(now),
         }
         // Ready work is being taken.
-        self.watchdog.ready(None);
+        self.watchdog.health().ready(None);
         self.publisher.pass_started(request, now);
     }
 
-    /// Does something that may hang or panic. Detached lanes go on meanwhile.
+    /// Does something that may hang or panic, until its deadline or, with an inbox, until a stop. Detached lanes go on
+    /// meanwhile.
     async fn guarded<T>(
         &mut self,
-        inbox: &mut Inbox<S>,
+        inbox: Option<&mut Inbox<S>>,
         work: impl AsyncFnOnce(&mut Self) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let mut detached = std::mem::take(&mut self.detached);
         let deadline = self.pace.deadline;
+        let stopped = async {
+            match inbox {
+                Some(inbox) => inbox.stopped().await,
+                None => std::future::pending().await,
+            }
+        };
         let done = tokio::select! {
             biased;
             done = bounded(deadline, work(self)) => done,
-            () = inbox.stopped() => Err(Error::Stopped),
+            () = stopped => Err(Error::Stopped),
             never = detached.drive() => match never {},
         };
         self.detached.extend(detached);
@@ -400,44 +391,62 @@ impl<S: Source> Controller<S> {
         let focus = std::mem::replace(&mut request.focus, Focus::All);
         let order = bound.order(Arc::clone(&self.desired), &config, focus).widened();
         request.focus.clone_from(&order.focus);
-        self.retry_in_focus(&order.focus);
+        if let Focus::Keys(keys) = &order.focus {
+            // A failed key that depends on one in focus is tried again with it.
+            let now = self.now();
+            for key in keys {
+                self.scheduler.start_retry(key, now);
+            }
+        }
         self.take_task_results();
         // Tasks that ended before the look are seen by it; the steps do not know of those that end later.
         config.dispatch.look(&order.focus);
         let Session { observer, writer, book } = &mut session;
         let mut plan = plan_focus(&order, observer, book.holdings()).await?;
-        self.publisher
-            .emit(EventKind::Planned { summary: homeostat_core::Explain::summary(&plan) });
-        let hinted = drift::take_hinted(&mut self.hinted, &order.focus);
+        self.publisher.emit(EventKind::Planned { summary: plan.summary() });
+        let hinted = self.hinted.extract_if(.., |key, _| order.focus.covers(key)).collect();
         self.count_drift(&plan, &order.focus, &hinted);
         let holds_removals = config.guards.holds_removals(&plan, &order.focus);
         let now = self.now();
-        let mut result = if self.pace.mode == Mode::Observe {
-            PassResult::planned(plan, holds_removals, &mut self.open_reasons, now)
+        let result = if self.pace.mode == Mode::Observe {
+            PassResult::planned(plan, &mut self.open_reasons, now)
         } else {
             let deferred = self.hold_deferred(&mut plan, request);
-            let written = written(&plan, &order.focus);
+            let written = match &order.focus {
+                Focus::All => BTreeSet::new(),
+                Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
+            };
             let (run, detached) =
                 PassRun::start(&order, writer, book, plan, LaneWait::Patience).await?;
             let report = run.conclude(&order, observer, book).await?;
-            let reasons = &mut self.open_reasons;
-            let mut result = PassResult::applied(report, deferred, holds_removals, reasons, now);
+            let mut result = PassResult::applied(report, deferred, &mut self.open_reasons, now);
             result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));
             result.feedback.written = written;
             self.detached.add(detached, self.pace.deadline);
             result
         };
-        let open = self.open.read();
-        for (key, left) in &mut result.open {
-            left.by = drift::culprit(key, &hinted, &open);
+        if order.focus == Focus::All {
+            self.holds_removals = holds_removals;
         }
-        let now = self.now();
-        self.publisher
-            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &hinted, &open));
-        drop(open);
-        // After anything else but a whole pass, reader and writer are opened again.
+        Ok(self.made(session, result, &hinted))
+    }
+
+    /// A pass is made: says who changed the keys that it leaves open, and publishes its steps. After anything else,
+    /// reader and writer are opened again.
+    fn made(
+        &mut self,
+        session: Session<S>,
+        mut result: PassResult<S>,
+        hinted: &HintedKeys<S::Key>,
+    ) -> PassResult<S> {
+        let (open, now) = (self.open.read(), self.watchdog.now());
+        let culprit = |key: &S::Key| drift::culprit(key, hinted, &open);
+        for (key, left) in &mut result.open {
+            left.by = culprit(key);
+        }
+        self.publisher.emit_steps(&*result.report, now, culprit);
         self.session = Some(session);
-        Ok(result)
+        result
     }
 
     fn open_session(&mut self) -> Result<Session<S>, Error> {
@@ -452,16 +461,6 @@ impl<S: Source> Controller<S> {
             self.publisher.emit(EventKind::Resubscribed);
         }
         Ok(session)
-    }
-
-    /// A failed key that depends on one in focus is tried again with it.
-    fn retry_in_focus(&mut self, focus: &Focus<S::Key>) {
-        if let Focus::Keys(keys) = focus {
-            let now = self.now();
-            for key in keys {
-                self.scheduler.start_retry(key, now);
-            }
-        }
     }
 
     /// Counts what drifted, and learns whether somebody keeps undoing a key.
@@ -491,14 +490,14 @@ impl<S: Source> Controller<S> {
     }
 
     /// Holds back the steps of keys that have to wait, and returns those keys.
-    fn hold_deferred(&self, plan: &mut Plan<S>, request: &PassRequest<S::Key>) -> Vec<S::Key> {
+    fn hold_deferred(&self, plan: &mut Plan<S>, request: &PassRequest<S::Key>) -> BTreeSet<S::Key> {
         // While a full pass holds removals back, a focused one must not make them one by one.
         if self.holds_removals && request.focus != Focus::All {
             guard::hold_removals(plan, "the last full pass holds all removals back");
         }
         let (scheduler, now) = (&self.scheduler, self.now());
         if scheduler.defers_none() {
-            return Vec::new();
+            return BTreeSet::new();
         }
         let held = plan
             .hold(|plan, step| scheduler.defers(&step.key(&plan.desired), request.reasons, now));
@@ -515,54 +514,14 @@ impl<S: Source> Controller<S> {
         let started = self.publisher.status().last_attempt;
         let took = started.map_or(Duration::ZERO, |started| now.since(started));
         self.watchdog.health().ended(now);
-        match result {
-            Ok(result) => Ok(self.finish_made(request, result, took)),
-            Err(error) => {
-                let retry = error.retry();
-                let feedback = PassFeedback { broken: Some(retry), ..PassFeedback::default() };
-                self.scheduler.record(request, feedback, now);
-                (self.session, self.has_lost_reader) = (None, true);
-                self.publish_broken(&error);
-                self.last_pass = LastPass { is_good: false, has_moved: retry == Retry::Now };
-                let report: SharedReport = Arc::new(BrokenPass::new(&error, S::NAME));
-                self.record_for_callers(&Covers::All, &report);
-                Err(Arc::new(error))
-            }
-        }
-    }
-
-    fn finish_made(
-        &mut self,
-        request: &PassRequest<S::Key>,
-        mut result: PassResult<S>,
-        took: Duration,
-    ) -> SharedReport {
-        let not_converging = self.scheduler.not_converging().map(|one| one.key.clone());
-        let known: BTreeSet<S::Key> = not_converging.collect();
-        self.scheduler.record(request, result.feedback.clone(), self.now());
-        let moved = result.feedback.failed.values().any(|retry| *retry == Retry::Now);
-        let has_moved = result.applied > 0 || moved;
-        self.last_pass = LastPass { is_good: result.is_recorded, has_moved };
-        if request.focus == Focus::All {
-            self.holds_removals = result.holds_removals;
-        }
-        self.open.update(&request.focus, &mut result, &mut self.open_reasons);
-        self.publisher.forget_cured(&request.focus, &self.open.read());
-        self.report_shown_tasks(&request.focus, &result);
-        self.publish_status(request, &result);
-        for one in self.scheduler.not_converging().filter(|one| !known.contains(one.key)) {
-            self.publisher.emit(EventKind::NotConverging { key: one.key.to_string() });
-        }
-        let report = result.report;
-        let (summary, converged) = (report.summary(), report.is_converged());
-        self.publisher.emit(EventKind::Completed { summary, converged, took });
-        self.record_for_callers(&covers(&request.focus, &result.feedback.held), &report);
-        self.show_tasks(&report);
-        report
-    }
-
-    fn publish_broken(&self, error: &Error) {
-        let failure = error.failure();
+        let error = match result {
+            Ok(result) => return Ok(self.finish_made(request, result, took)),
+            Err(error) => error,
+        };
+        let (retry, failure) = (error.retry(), error.failure());
+        let feedback = PassFeedback { broken: Some(retry), ..PassFeedback::default() };
+        self.scheduler.record(request, feedback, now);
+        (self.session, self.has_lost_reader) = (None, true);
         self.publisher.emit(EventKind::Failed { failure: failure.clone() });
         self.publisher.update(|status| {
             status.is_converged = false;
@@ -570,12 +529,31 @@ impl<S: Source> Controller<S> {
             status.failures = status.failures.saturating_add(1);
             status.counts.broken += 1;
         });
+        self.last_pass = LastPass { is_good: false, has_moved: retry == Retry::Now };
+        let report: SharedReport = Arc::new(Entries::of_broken_pass(&error, S::NAME));
+        self.record_for_callers(&Covers::All, &report);
+        Err(Arc::new(error))
     }
 
-    fn publish_status(&self, request: &PassRequest<S::Key>, result: &PassResult<S>) {
+    fn finish_made(
+        &mut self,
+        request: &PassRequest<S::Key>,
+        result: PassResult<S>,
+        took: Duration,
+    ) -> SharedReport {
+        let PassResult { feedback, open, applied, is_recorded, report } = result;
         let now = self.now();
-        let is_converged = self.open.read().is_empty() && result.is_recorded;
-        let open = OpenCounts::of(self.open.read().values().map(|open| open.kind));
+        let known = self.scheduler.not_converging().map(|one| one.key.clone());
+        let known: BTreeSet<S::Key> = known.collect();
+        self.scheduler.record(request, feedback.clone(), now);
+        let moved = feedback.failed.values().any(|retry| *retry == Retry::Now);
+        self.last_pass = LastPass { is_good: is_recorded, has_moved: applied > 0 || moved };
+        self.open.update(&request.focus, open, &feedback.deferred);
+        self.open_reasons.prune();
+        self.publisher.forget_cured(&request.focus, &self.open.read());
+        self.report_shown_tasks(&request.focus, &feedback);
+        let open = self.count_open();
+        let is_converged = self.open.read().is_empty() && is_recorded;
         let contended = self.scheduler.contended().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             (one.key.to_string(), culprit, one.pause)
@@ -589,9 +567,21 @@ impl<S: Source> Controller<S> {
             status.is_ready |= request.focus == Focus::All;
             (status.is_converged, status.open) = (is_converged, open);
             (status.contended, status.not_converging) = (contended, not_converging);
-            status.counts.applied += result.applied as u64;
-            status.counts.failed += result.failed as u64;
+            status.counts.applied += applied as u64;
+            status.counts.failed += (feedback.failed.len() + feedback.missed.len()) as u64;
         });
+        for one in self.scheduler.not_converging().filter(|one| !known.contains(one.key)) {
+            self.publisher.emit(EventKind::NotConverging { key: one.key.to_string() });
+        }
+        let (summary, converged) = (report.summary(), report.is_converged());
+        self.publisher.emit(EventKind::Completed { summary, converged, took });
+        self.record_for_callers(&covers(&request.focus, &feedback.deferred), &report);
+        self.show_tasks(&report);
+        report
+    }
+
+    fn count_open(&self) -> OpenCounts {
+        OpenCounts::of(self.open.read().values().map(|open| open.kind))
     }
 
     /// Publishes what time alone changes.
@@ -599,7 +589,8 @@ impl<S: Source> Controller<S> {
         let (due, is_paused) = (self.scheduler.due(), self.scheduler.is_paused());
         let next_due = due.map(|(time, _)| time);
         let next_why = due.map_or(Reasons::NONE, |(_, reason)| reason.into());
-        self.watchdog.ready(next_due);
+        // A moment that lies ahead is no work yet, and becomes so if no pass starts then.
+        self.watchdog.health().ready(next_due);
         self.publisher.update_if(|status| {
             let former = (status.next_due, status.next_why, status.is_paused);
             (status.next_due, status.next_why, status.is_paused) = (next_due, next_why, is_paused);
@@ -632,7 +623,7 @@ impl<S: Source> Controller<S> {
     }
 
     /// Verifies and records the detached lanes that have finished, in a pass of their own.
-    async fn conclude_detached(&mut self, inbox: &mut Inbox<S>) {
+    async fn conclude_detached(&mut self, inbox: Option<&mut Inbox<S>>) {
         if self.scheduler.needs_full() && self.scheduler.is_paused() {
             // No pass may come for a long time, and commands wait for the lanes.
             self.detached.drop_finished();
@@ -653,7 +644,7 @@ impl<S: Source> Controller<S> {
         finished: Vec<FinishedLane<S>>,
         request: &PassRequest<S::Key>,
     ) -> Result<PassResult<S>, Error> {
-        let (mut prior, mut ended, mut broken) = (Prior::<S>::new(), Vec::new(), None);
+        let (mut prior, mut ended, mut broken) = (PriorRecords::<S>::new(), Vec::new(), None);
         for one in finished {
             match one.ended {
                 Ok(lane) => {
@@ -677,29 +668,19 @@ impl<S: Source> Controller<S> {
         let order = bound.order(Arc::clone(&self.desired), &config, request.focus.clone());
         let run = PassRun { plan, results, prior };
         let report = run.conclude(&order, &mut session.observer, &mut session.book).await?;
-        let (holds_removals, reasons, now) =
-            (self.holds_removals, &mut self.open_reasons, self.watchdog.now());
-        let mut result = PassResult::applied(report, Vec::new(), holds_removals, reasons, now);
+        let now = self.now();
+        let mut result = PassResult::applied(report, BTreeSet::new(), &mut self.open_reasons, now);
         if let Focus::Keys(keys) = &request.focus {
             result.feedback.written.clone_from(keys);
         }
-        self.requeue_finished(&result);
-        let (open, unhinted) = (self.open.read(), HintedKeys::new());
-        self.publisher
-            .emit_steps(&*result.report, now, |key: &S::Key| drift::culprit(key, &unhinted, &open));
-        drop(open);
-        self.session = Some(session);
-        broken.map_or(Ok(result), Err)
-    }
-
-    /// Queues keys again whose task finished before the pass that sent it was concluded.
-    fn requeue_finished(&self, result: &PassResult<S>) {
-        let (scheduler, now) = (&self.scheduler, self.now());
-        let pending = result.open.iter().filter(|(_, open)| open.kind == Kind::Pending);
-        // What failed is looked at after its pause.
+        // The task of a key may have finished before the pass that sent it was concluded; what failed is looked at
+        // after its pause.
+        let is_due = |key: &S::Key| self.scheduler.defers(key, Reason::Hint.into(), now).is_none();
         let pending =
-            pending.filter(|(key, _)| scheduler.defers(key, Reason::Hint.into(), now).is_none());
+            result.open.iter().filter(|(key, open)| open.kind == Kind::Pending && is_due(key));
         self.config.dispatch.requeue_finished(pending.map(|(key, _)| key));
+        let result = self.made(session, result, &HintedKeys::new());
+        broken.map_or(Ok(result), Err)
     }
 
     /// Looks again at keys whose task ended or whose lane came free, unless the task failed: then the retry waits.
@@ -715,89 +696,74 @@ impl<S: Source> Controller<S> {
 
     /// Learns how tasks ended, and returns the keys of those that failed or whose end is not known.
     fn take_task_results(&mut self) -> BTreeSet<S::Key> {
-        let (mut failed, mut report) = (BTreeMap::new(), TaskReport::default());
-        for (key, result) in self.config.dispatch.take_results() {
-            let TaskResult { task, change, end } = result;
+        let (mut open, mut entries, now) = (Vec::new(), Vec::new(), self.now());
+        for (key, TaskResult { task, change, end }) in self.config.dispatch.take_results() {
             self.finished_tasks.remove(&key);
             let action = change.map(|(action, _)| action);
-            match (end, change) {
+            let failure = |why| Failure::new(why, Retry::Soon);
+            let (finding, failure) = match (end, change) {
                 (TaskEnd::Failed(why), _) => {
-                    let (text, failure) = (key.to_string(), Failure::new(why, Retry::Soon));
-                    report.failed.push((action, text.clone(), failure.clone()));
+                    let (text, failure) = (key.to_string(), failure(why));
                     let event =
                         EventKind::StepFailed { action, key: text, failure: failure.clone() };
                     self.publisher.emit(event);
-                    failed.insert(key, Finding::Failed { action, failure });
+                    (Finding::Failed { action, failure: failure.clone() }, failure)
                 }
-                (TaskEnd::Unknown(why), _) => {
-                    let failure = Failure::new(why.clone(), Retry::Soon);
-                    report.failed.push((action, key.to_string(), failure));
-                    failed.insert(key, Finding::Unknown { why });
-                }
+                (TaskEnd::Unknown(why), _) => (Finding::Unknown { why: why.clone() }, failure(why)),
                 (TaskEnd::Succeeded, Some((action, cause))) => {
                     let by = self.open.read().get(&key).and_then(|open| open.by.clone());
                     self.finished_tasks.insert(key, FinishedTask { action, cause, by, task });
+                    continue;
                 }
                 // One of an earlier run is in the journal; one that was given up is asked about.
-                (TaskEnd::Succeeded, None) | (TaskEnd::GivenUp(_), _) => {}
-            }
-        }
-        let keys = failed.keys().cloned().collect();
-        self.record_failed_tasks(failed);
-        if !report.failed.is_empty() {
-            let covers =
-                Covers::Keys(report.failed.iter().map(|(_, key, _)| key.clone()).collect());
-            self.record_for_callers(&covers, &(Arc::new(report) as SharedReport));
-        }
-        keys
-    }
-
-    fn record_failed_tasks(&mut self, failed: BTreeMap<S::Key, Finding>) {
-        if failed.is_empty() {
-            return;
-        }
-        let (now, count) = (self.now(), failed.len() as u64);
-        for key in failed.keys() {
+                (TaskEnd::Succeeded, None) | (TaskEnd::GivenUp(_), _) => continue,
+            };
+            let reported = Finding::Failed { action, failure };
+            entries.push(Entry::Finding { key: key.to_string(), finding: reported });
             self.scheduler.task_failed(key.clone(), now);
+            open.extend(self.open_reasons.open(&finding, now).map(|open| (key, open)));
         }
-        let reasons = &mut self.open_reasons;
-        let failed = failed.into_iter();
-        let failed = failed.filter_map(|(key, finding)| Some((key, reasons.open(&finding, now)?)));
-        self.open.add(failed);
-        let open = OpenCounts::of(self.open.read().values().map(|open| open.kind));
-        self.publisher.update(|status| {
-            (status.is_converged, status.open) = (false, open);
-            status.counts.failed += count;
-        });
+        let failed: BTreeSet<S::Key> = open.iter().map(|(key, _)| key.clone()).collect();
+        if !failed.is_empty() {
+            self.open.add(open);
+            let counts = self.count_open();
+            self.publisher.update(|status| {
+                (status.is_converged, status.open) = (false, counts);
+                status.counts.failed += failed.len() as u64;
+            });
+            let covers = Covers::Keys(failed.iter().map(ToString::to_string).collect());
+            self.record_for_callers(&covers, &(Arc::new(Entries(entries)) as SharedReport));
+        }
+        failed
     }
 
     /// Reports finished tasks as applied once a look shows their effect. If it shows otherwise, the key is tried again
     /// after a pause. A look that could not see the key says nothing against the target's word.
-    fn report_shown_tasks(&mut self, focus: &Focus<S::Key>, result: &PassResult<S>) {
+    fn report_shown_tasks(&mut self, focus: &Focus<S::Key>, feedback: &PassFeedback<S::Key>) {
         let seen: Vec<_> = self.finished_tasks.extract_if(.., |key, _| focus.covers(key)).collect();
-        let (mut report, now) = (TaskReport::default(), self.now());
+        let (mut applied, now) = (Vec::new(), self.now());
         for (key, FinishedTask { action, cause, by, task }) in seen {
             let is_shown = match self.open.read().get(&key).map(|open| open.kind) {
                 None => true,
                 // It was written again, with an unknown outcome: it did not show.
-                Some(Kind::Unknown) => !result.feedback.failed.contains_key(&key),
+                Some(Kind::Unknown) => !feedback.failed.contains_key(&key),
                 Some(_) => false,
             };
             if is_shown {
                 let key = key.to_string();
                 self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause, by });
                 let note = task.map(|task| format!("task {task}"));
-                report.applied.push((Line { action, key, before: None, after: None, note }, cause));
+                let line = Line { action, key, before: None, after: None, note };
+                applied.push(Entry::Applied(line, cause));
             } else {
                 self.scheduler.task_missed(key, now);
             }
         }
-        let count = report.applied.len() as u64;
-        if count > 0 {
-            self.publisher.update(|status| status.counts.applied += count);
+        if !applied.is_empty() {
+            self.publisher.update(|status| status.counts.applied += applied.len() as u64);
             // Only what was applied: the pass itself says which keys are open.
             let covers = Covers::Keys(BTreeSet::new());
-            self.record_for_callers(&covers, &(Arc::new(report) as SharedReport));
+            self.record_for_callers(&covers, &(Arc::new(Entries(applied)) as SharedReport));
         }
     }
 
@@ -829,7 +795,15 @@ impl<S: Source> Controller<S> {
             Command::Pause(during) => self.pause(during),
             Command::Resume => self.resume(),
             Command::Stop(policy, answer) => {
-                self.stop(policy).await;
+                match policy {
+                    OnStop::Leave => {}
+                    OnStop::Release => {
+                        if let Err(error) = self.ledger.clear(&self.bound.place) {
+                            self.publisher.emit(EventKind::Failed { failure: error.failure() });
+                        }
+                    }
+                    OnStop::Revert => self.revert().await,
+                }
                 self.publisher.emit(EventKind::Stopped);
                 let _ = answer.send(());
                 return ControlFlow::Break(());
@@ -847,8 +821,8 @@ impl<S: Source> Controller<S> {
         };
         self.next_bound = Some(NextBound { bound, generation, forget });
         let wakeup = match forget {
-            Forget::Changed => Wakeup::Desired,
-            Forget::All => Wakeup::Replaced,
+            Forget::Changed => Wakeup::Paced(Reason::Desired),
+            Forget::All => Wakeup::Command(Reason::Desired),
         };
         self.wake(wakeup, None);
     }
@@ -865,7 +839,11 @@ impl<S: Source> Controller<S> {
         (self.bound, self.session) = (bound, None);
         self.reserve_lanes();
         let (desired, now) = (&*self.desired, self.now());
-        let is_same = |key: &S::Key| declares_same(desired, &former, key);
+        let is_same = |key: &S::Key| match (desired.slot(key, None), former.slot(key, None)) {
+            (Some(slot), Some(there)) => desired.is_same(slot, &former, there),
+            (None, None) => true,
+            _ => false,
+        };
         let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
         self.scheduler.desired_changed(|key| is_rebound || !is_same(key), keeps_task, now);
         self.publisher.update(|status| {
@@ -887,13 +865,13 @@ impl<S: Source> Controller<S> {
         self.reserve_lanes();
         self.watchdog.health().resumed(self.now());
         self.publisher.emit(EventKind::Resumed);
-        self.wake(Wakeup::Operator, None);
+        self.wake(Wakeup::Command(Reason::Operator), None);
     }
 
     /// A full pass that a person asked for: it waits for nothing, not even for a pause to end.
     async fn pass_now(&mut self, inbox: &mut Inbox<S>) -> PassAnswer {
         let request = self.commanded(Focus::All);
-        self.pass(request, inbox).await
+        self.pass(request, Some(inbox)).await
     }
 
     fn commanded(&mut self, focus: Focus<S::Key>) -> PassRequest<S::Key> {
@@ -909,26 +887,24 @@ impl<S: Source> Controller<S> {
         self.take_desired();
         let focus = Focus::Keys(BTreeSet::from([key]));
         let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
-        let looked = self.guarded(inbox, async |this| this.plan_only(focus).await).await;
-        looked.map_err(|error| {
+        let looked = self.guarded(Some(inbox), async |this| {
+            let mut session = this.open_session()?;
+            let order = this.bound.order(Arc::clone(&this.desired), &this.config, focus).widened();
+            let plan = plan_focus(&order, &mut session.observer, session.book.holdings()).await?;
+            this.session = Some(session);
+            Ok(Arc::new(plan) as SharedReport)
+        });
+        looked.await.map_err(|error| {
             self.lose_reader();
             Arc::new(error)
         })
-    }
-
-    async fn plan_only(&mut self, focus: Focus<S::Key>) -> Result<SharedReport, Error> {
-        let mut session = self.open_session()?;
-        let order = self.bound.order(Arc::clone(&self.desired), &self.config, focus).widened();
-        let plan = plan_focus(&order, &mut session.observer, session.book.holdings()).await?;
-        self.session = Some(session);
-        Ok(Arc::new(plan))
     }
 
     async fn adopt(&mut self, key: S::Key, inbox: &mut Inbox<S>) -> PassAnswer {
         self.take_desired();
         let is_once = self.config.adopt.insert(key.clone());
         let request = self.commanded(Focus::Keys(BTreeSet::from([key.clone()])));
-        let answer = self.pass(request, inbox).await;
+        let answer = self.pass(request, Some(inbox)).await;
         if is_once {
             self.config.adopt.remove(&key);
         }
@@ -946,18 +922,6 @@ impl<S: Source> Controller<S> {
         forgotten.await.map_err(Arc::new)
     }
 
-    async fn stop(&mut self, policy: OnStop) {
-        match policy {
-            OnStop::Leave => {}
-            OnStop::Release => {
-                if let Err(error) = self.ledger.clear(&self.bound.place) {
-                    self.publisher.emit(EventKind::Failed { failure: error.failure() });
-                }
-            }
-            OnStop::Revert => self.revert().await,
-        }
-    }
-
     /// Runs a last pass with nothing declared, to its end, and concludes what goes on after it.
     async fn revert(&mut self) {
         self.take_desired();
@@ -967,17 +931,10 @@ impl<S: Source> Controller<S> {
         config.guards = Guards { mass_delete: MassDelete::Allow, ..config.guards };
         (self.desired, self.detached) = (nothing, DetachedLanes::default());
         self.scheduler.desired_changed(|_| true, |_| false, self.now());
-        let mut request = self.commanded(Focus::All);
-        self.start_pass(&request);
-        let result = bounded(self.pace.deadline, self.run_pass(&mut request)).await;
-        let _ = self.finish_pass(&request, result);
+        let request = self.commanded(Focus::All);
+        let _ = self.pass(request, None).await;
         self.detached.finish_all().await;
-        if self.may_conclude() {
-            let (finished, request) = self.detached.take_finished();
-            self.start_pass(&request);
-            let result = bounded(self.pace.deadline, self.conclude(finished, &request)).await;
-            let _ = self.finish_pass(&request, result);
-        }
+        self.conclude_detached(None).await;
     }
 
     /// Answers callers for whom nothing is left to wait for, and runs the full pass that others need. Returns whether
@@ -1081,14 +1038,6 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-/// The keys that a focused pass is about to write.
-fn written<S: Source>(plan: &Plan<S>, focus: &Focus<S::Key>) -> BTreeSet<S::Key> {
-    match focus {
-        Focus::All => BTreeSet::new(),
-        Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
-    }
-}
-
 /// The keys that the report of a pass is about.
 fn covers<K: Key>(focus: &Focus<K>, deferred: &BTreeSet<K>) -> Covers {
     match focus {
@@ -1097,14 +1046,5 @@ fn covers<K: Key>(focus: &Focus<K>, deferred: &BTreeSet<K>) -> Covers {
         Focus::Keys(keys) => {
             Covers::Keys(keys.difference(deferred).map(ToString::to_string).collect())
         }
-    }
-}
-
-/// Whether two desired states declare the same for a key.
-fn declares_same<D: Desired>(desired: &D, former: &D, key: &D::Key) -> bool {
-    match (desired.slot(key, None), former.slot(key, None)) {
-        (Some(slot), Some(there)) => desired.is_same(slot, former, there),
-        (None, None) => true,
-        _ => false,
     }
 }

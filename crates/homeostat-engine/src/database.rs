@@ -52,7 +52,11 @@ impl Format {
         check_length(path)?;
         let mut connection = Connection::open(path)?;
         let is_new = self.check_header(&connection)?;
-        check_health(&connection)?;
+        let verdict: String =
+            connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
+        if verdict != "ok" {
+            return Err(OpenError::Damaged(verdict));
+        }
         // Only for a file that is known to be ours: the journal mode is kept in its header.
         connection.pragma_update(None, "journal_mode", "WAL")?;
         // FULL: a commit is on the disk when it returns, as law 8 wants.
@@ -152,9 +156,4 @@ fn check_length(path: &Path) -> Result<(), OpenError> {
         }
         _ => Ok(()),
     }
-}
-
-fn check_health(connection: &Connection) -> Result<(), OpenError> {
-    let verdict: String = connection.query_row("PRAGMA quick_check(1)", [], |row| row.get(0))?;
-    if verdict == "ok" { Ok(()) } else { Err(OpenError::Damaged(verdict)) }
 }

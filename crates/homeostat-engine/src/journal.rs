@@ -6,10 +6,9 @@
 //! can tell is closed as unknown and looked at again. Until then the key's next step is refused.
 //!
 //! [`Journal`] decides which record may follow (`journal/steps.rs`) and writes in groups: records that are appended
-//! while a write waits for the disk go into the next one, so that many callers share one wait. Where they are kept is
-//! a [`Store`]: a file of the state directory ([`Journal::open`]), or memory ([`MemoryStore`]).
+//! while a write waits for the disk go into the next one, so that many callers share one wait. They are kept in a file
+//! of the state directory (`journal/sqlite.rs`).
 
-mod memory;
 mod record;
 mod sqlite;
 mod steps;
@@ -18,33 +17,24 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use futures_util::FutureExt as _;
-use homeostat_core::outcome::Later;
-pub use memory::MemoryStore;
+use record::Entry;
 pub use record::{
-    BadStepId, CommandKey, End, Entry, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
+    BadStepId, CommandKey, End, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
 };
+use sqlite::SqliteStore;
 pub use sqlite::{Following, follow};
 use steps::Steps;
 pub use steps::{Illegal, Known, OpenStep};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// Where a journal keeps its records. It is written by one journal at a time, which calls it with one batch after the
-/// other, on a thread that may block.
-pub trait Store: Send + 'static {
-    /// Makes a batch durable: all of it, or nothing. What it held before is handed to [`Journal::new`] by whoever
-    /// opened it.
-    fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>>;
-}
-
-/// What is written together.
-#[derive(Clone, Debug, Default)]
-pub struct Batch {
+/// What is written together: all of it, or nothing.
+#[derive(Debug, Default)]
+struct Batch {
     /// New records, in order.
-    pub put: Vec<Entry>,
+    put: Vec<Entry>,
     /// The numbers of records that nothing needs any more.
-    pub delete: Vec<i64>,
+    delete: Vec<i64>,
 }
 
 /// Why the journal cannot be used.
@@ -138,17 +128,12 @@ impl std::fmt::Debug for Journal {
 impl Journal {
     /// Opens or makes the journal of a state directory.
     pub fn open(directory: &Path, clock: Clock) -> Result<Self, JournalError> {
-        let (store, entries) = sqlite::SqliteStore::open(directory)?;
-        Journal::new(store, &entries, clock).map_err(|illegal| JournalError::Damaged {
-            path: directory.join("journal"),
-            reason: illegal.to_string(),
-        })
-    }
-
-    /// A journal over a store that holds these entries. Refused, if one of them cannot follow those before it.
-    pub fn new(store: impl Store, entries: &[Entry], clock: Clock) -> Result<Self, Illegal> {
+        let (store, entries) = SqliteStore::open(directory)?;
         let mut steps = Steps::default();
-        entries.iter().try_for_each(|entry| steps.add(entry))?;
+        entries.iter().try_for_each(|entry| steps.add(entry)).map_err(|illegal| {
+            let (path, reason) = (directory.join("journal"), illegal.to_string());
+            JournalError::Damaged { path, reason }
+        })?;
         let epoch = steps.newest().map_or(1, |newest| newest.epoch.saturating_add(1));
         let queue = Queue {
             steps,
@@ -162,7 +147,7 @@ impl Journal {
         let shared = Shared {
             queue: Mutex::new(queue),
             idle: Condvar::new(),
-            store: Mutex::new(Some(Box::new(store))),
+            store: Mutex::new(Some(store)),
             clock,
         };
         Ok(Journal { shared: Arc::new(shared) })
@@ -224,7 +209,18 @@ impl Journal {
     /// Queues a record; the future resolves once it is durable. The first caller starts the flush; records queued
     /// meanwhile join the next one.
     async fn append(&self, id: Option<StepId>, fact: Fact) -> Result<StepId, JournalError> {
-        let (id, written) = self.shared.enqueue(id, fact)?;
+        let shared = &self.shared;
+        let (id, written, is_flushing) = {
+            let mut queue = shared.queue();
+            let (id, written) = queue.add(id, fact, (shared.clock)())?;
+            (id, written, std::mem::replace(&mut queue.is_flushing, true))
+        };
+        if !is_flushing {
+            let flush = Flush(Arc::clone(shared));
+            if let Ok(runtime) = Handle::try_current() {
+                runtime.spawn_blocking(move || drop(flush));
+            }
+        }
         written.await.unwrap_or_else(|_| Err(closed())).map(|()| id)
     }
 }
@@ -248,7 +244,7 @@ struct Shared {
     /// Nothing is being written.
     idle: Condvar,
     /// Nothing, once the journal is closed.
-    store: Mutex<Option<Box<dyn Store>>>,
+    store: Mutex<Option<SqliteStore>>,
     clock: Clock,
 }
 
@@ -269,40 +265,17 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn store(&self) -> MutexGuard<'_, Option<Box<dyn Store>>> {
+    fn store(&self) -> MutexGuard<'_, Option<SqliteStore>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enqueue(
-        self: &Arc<Self>,
-        id: Option<StepId>,
-        fact: Fact,
-    ) -> Result<(StepId, oneshot::Receiver<Written>), Illegal> {
-        let mut queue = self.queue();
-        let (id, written) = queue.add(id, fact, (self.clock)())?;
-        let is_flushing = std::mem::replace(&mut queue.is_flushing, true);
-        drop(queue);
-        if !is_flushing {
-            let flush = Flush(Some(Arc::clone(self)));
-            match Handle::try_current() {
-                Ok(runtime) => drop(runtime.clone().spawn_blocking(move || flush.run(&runtime))),
-                Err(_) => drop(flush),
-            }
-        }
-        Ok((id, written))
-    }
-
     /// Writes one batch after the other, until nobody waits for one.
-    fn flush(&self, runtime: Option<&Handle>) {
+    fn flush(&self) {
         let mut store = self.store();
         loop {
             let next = self.queue().take();
             let Some((batch, waiting)) = next else { break };
-            let written = match (store.as_mut().map(|store| store.write(&batch)), runtime) {
-                (Some(write), Some(runtime)) => runtime.block_on(write),
-                (Some(write), None) => write.now_or_never().unwrap_or_else(|| Err(closed())),
-                (None, _) => Err(closed()),
-            };
+            let written = store.as_mut().ok_or_else(closed).and_then(|store| store.write(&batch));
             if written.is_err() {
                 self.queue().restore(batch);
             }
@@ -372,22 +345,12 @@ fn closed() -> JournalError {
     JournalError::Write { path: PathBuf::from("journal"), source }
 }
 
-/// A flush on its way to a thread that may block. A runtime that shuts down drops what it has not begun: then it is
-/// done where it is dropped, or no later one would ever be started.
-struct Flush(Option<Arc<Shared>>);
-
-impl Flush {
-    fn run(mut self, runtime: &Handle) {
-        if let Some(shared) = self.0.take() {
-            shared.flush(Some(runtime));
-        }
-    }
-}
+/// A flush on its way to a thread that may block. It happens when this is dropped: on that thread, or where a runtime
+/// that shuts down drops what it has not begun. Otherwise no later flush would ever be started.
+struct Flush(Arc<Shared>);
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        if let Some(shared) = self.0.take() {
-            shared.flush(None);
-        }
+        self.0.flush();
     }
 }

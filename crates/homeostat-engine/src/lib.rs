@@ -20,7 +20,7 @@
 //! use std::sync::Arc;
 //!
 //! use homeostat_engine::{
-//!     Alone, Bound, Config, Events, Explain as _, Hints, Loop, LoopDeps, MemoryLedger, OnStop, Ownership,
+//!     Alone, Bound, Config, Control as _, Events, Explain as _, Hints, Loop, LoopDeps, MemoryLedger, OnStop, Ownership,
 //!     Pace, LedgerKey, Planner as _, Session, Table,
 //! };
 //! use homeostat_testkit::memory::{Independent, Memory, Target};
@@ -85,13 +85,11 @@ pub use homeostat_core::*;
 
 pub mod book;
 pub mod bound;
-pub mod broken;
 pub mod config;
 pub mod controller;
 mod database;
-pub mod dispatch;
+mod entries;
 pub mod error;
-mod fate;
 mod focus;
 pub mod guard;
 pub mod journal;
@@ -108,26 +106,23 @@ mod verify;
 
 pub use book::Book;
 pub use bound::{Bound, Planner};
-pub use broken::BrokenPass;
 pub use config::{Config, Order, Progress};
 pub use controller::event::{Event, EventKind, Events, PassId};
-pub use controller::handle::{
-    Control, Ended, Handle, LoopTask, OnStop, PassAnswer, Refused as CommandRefused,
-};
+pub use controller::handle::{CommandRefused, Control, Handle, LoopTask, OnStop, PassAnswer};
 pub use controller::open::OpenEntry;
 pub use controller::pace::Mode;
 pub use controller::settle::Patience;
 pub use controller::status::{OpenCounts, Status};
 pub use controller::{Loop, LoopDeps, Pace};
-pub use dispatch::DispatchGuard;
+pub use entries::Entries;
 pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
-pub use lock::{Alone, FileLock, NetnsLock};
+pub use lock::{Alone, NetnsLock};
 pub use memory::MemoryLedger;
 pub use observer::Observer;
-pub use operations::{LaneGuard, Operations};
+pub use operations::{DispatchGuard, LaneGuard, Operations};
 pub use pass::{apply, pass, plan};
 pub use session::{Hints, Session};
 pub use sqlite::{SqliteLedger, SqlitePages};

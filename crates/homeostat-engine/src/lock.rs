@@ -1,16 +1,12 @@
 //! Ways to be the only writer of a scope. Each lock dies with its holder and names it to others.
 
-use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
 
 use homeostat_core::{Excludes, ScopeLock};
-use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, UCred, bind, connect, listen,
-    socket_with,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
 
 use crate::error::Error;
@@ -54,57 +50,19 @@ fn open(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
+/// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait, since a queue that is
+/// full of those who asked before never empties.
 fn holder_of(name: &SocketAddrUnix) -> String {
-    match listener_of(name) {
-        Ok(cred) => describe(cred.pid.as_raw_nonzero().get(), cred.uid.as_raw()),
-        Err(_) => "a process that cannot be named".to_owned(),
-    }
-}
-
-/// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait,
-/// since a queue that is full of those who asked before never empties.
-fn listener_of(name: &SocketAddrUnix) -> io::Result<UCred> {
-    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
-    connect(&socket, name)?;
-    Ok(socket_peercred(&socket)?)
-}
-
-fn describe(pid: i32, uid: u32) -> String {
+    let listener = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).and_then(|socket| {
+        connect(&socket, name)?;
+        socket_peercred(&socket)
+    });
+    let Ok(listener) = listener else { return "a process that cannot be named".to_owned() };
+    let (pid, uid) = (listener.pid.as_raw_nonzero(), listener.uid.as_raw());
     let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     match program.trim_end() {
         "" => format!("process {pid} of user {uid}"),
         program => format!("process {pid} ({program}) of user {uid}"),
-    }
-}
-
-/// The lock of a scope without a network namespace: a locked file that holds the process id.
-pub struct FileLock {
-    _file: std::fs::File,
-}
-
-impl Excludes for FileLock {}
-
-impl FileLock {
-    /// Takes the lock; makes the file if it is missing.
-    pub fn take(path: &Path) -> Result<ScopeLock, Error> {
-        use std::io::{Read as _, Write as _};
-        let mut options = std::fs::OpenOptions::new();
-        let mut file = options
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(Error::Lock)?;
-        if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
-            let mut holder = String::new();
-            file.read_to_string(&mut holder).map_err(Error::Lock)?;
-            return Err(Error::Locked { holder: holder.trim_end().to_owned() });
-        }
-        let uid = rustix::process::getuid().as_raw();
-        let own = describe(std::process::id().cast_signed(), uid);
-        file.set_len(0).and_then(|()| writeln!(file, "{own}")).map_err(Error::Lock)?;
-        Ok(ScopeLock::holding(FileLock { _file: file }))
     }
 }
 
@@ -124,17 +82,6 @@ impl Alone {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_second_holder_of_a_file_lock_is_refused_and_told_who_holds_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("lock");
-        let held = FileLock::take(&path).unwrap();
-        let Err(Error::Locked { holder }) = FileLock::take(&path) else { panic!("not refused") };
-        assert!(holder.contains(&std::process::id().to_string()), "{holder}");
-        drop(held);
-        assert!(FileLock::take(&path).is_ok());
-    }
 
     fn name(of: &str) -> String {
         format!("test-{}/{of}", std::process::id())

@@ -9,81 +9,67 @@ use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 /// Forgets everything with the process.
 #[derive(Debug, Default)]
 pub struct MemoryLedger {
-    pages: Mutex<BTreeMap<Title, Stored>>,
+    pages: Mutex<BTreeMap<LedgerKey, Stored>>,
 }
 
-/// Owner, source and scope: a place without its identity, since a scope that is made again finds
-/// the records of the former one void.
-type Title = (String, String, String);
-
-fn title(place: &LedgerKey) -> Title {
-    (place.owner.clone(), place.source.clone(), place.scope.clone())
-}
-
-/// Each entry beside the identity under which it was written.
 #[derive(Debug, Default)]
 struct Stored {
-    records: BTreeMap<String, (String, String)>,
-    desired: Option<(String, Vec<u8>)>,
+    records: BTreeMap<String, String>,
+    desired: Option<Vec<u8>>,
 }
 
 impl MemoryLedger {
-    fn pages(&self) -> MutexGuard<'_, BTreeMap<Title, Stored>> {
+    fn pages(&self) -> MutexGuard<'_, BTreeMap<LedgerKey, Stored>> {
         self.pages.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
+/// Whether both are one scope of this name or former ones of it: what the former ones recorded is void.
+fn is_same_name(one: &LedgerKey, other: &LedgerKey) -> bool {
+    (&one.owner, &one.source, &one.scope) == (&other.owner, &other.source, &other.scope)
+}
+
 impl Pages for MemoryLedger {
-    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
-        let pages = self.pages();
-        let Some(stored) = pages.get(&title(place)) else { return Ok(Page::default()) };
+    fn page(&self, at: &LedgerKey) -> Result<Page, Error> {
         let mut page = Page::default();
-        for (key, (identity, record)) in &stored.records {
-            if *identity == place.identity {
-                page.records.push((key.clone(), record.clone()));
+        for (key, stored) in self.pages().iter().filter(|(key, _)| is_same_name(key, at)) {
+            if key == at {
+                page.records = stored.records.clone().into_iter().collect();
+                page.desired.clone_from(&stored.desired);
             } else {
-                page.void.push(key.clone());
+                page.void.extend(stored.records.keys().cloned());
             }
         }
-        let desired = stored.desired.as_ref().filter(|(identity, _)| *identity == place.identity);
-        page.desired = desired.map(|(_, desired)| desired.clone());
         Ok(page)
     }
 
     fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
         let pages = self.pages();
-        let mut places: Vec<LedgerKey> = Vec::new();
-        for ((_, source, scope), stored) in pages.iter().filter(|((whose, ..), _)| whose == owner) {
-            let recorded = stored.records.values().map(|(identity, _)| identity);
-            let applied = stored.desired.iter().filter(|(_, desired)| !desired.is_empty());
-            let identities = recorded.chain(applied.map(|(identity, _)| identity));
-            places.extend(identities.map(|identity| LedgerKey {
-                owner: owner.to_owned(),
-                source: source.clone(),
-                scope: scope.clone(),
-                identity: identity.clone(),
-            }));
-        }
-        places.sort();
-        places.dedup();
-        Ok(places)
+        let used = pages.iter().filter(|(key, stored)| {
+            let is_applied = stored.desired.as_ref().is_some_and(|desired| !desired.is_empty());
+            key.owner == owner && (is_applied || !stored.records.is_empty())
+        });
+        Ok(used.map(|(key, _)| key.clone()).collect())
     }
 }
 
 impl Ledger for MemoryLedger {
-    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, at: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         let mut pages = self.pages();
-        let stored = pages.entry(title(place)).or_default();
-        let identity = || place.identity.clone();
         for edit in edits {
+            for (_, former) in pages.iter_mut().filter(|(key, _)| is_same_name(key, at)) {
+                match edit {
+                    Edit::Put { key, .. } | Edit::Drop { key } => _ = former.records.remove(key),
+                    Edit::DesiredState(_) => former.desired = None,
+                }
+            }
+            let stored = pages.entry(at.clone()).or_default();
             match edit {
                 Edit::Put { key, record } => {
-                    stored.records.insert(key.clone(), (identity(), record.clone()));
+                    stored.records.insert(key.clone(), record.clone());
                 }
-                Edit::Drop { key } => {
-                    stored.records.remove(key);
-                }
-                Edit::DesiredState(desired) => stored.desired = Some((identity(), desired.clone())),
+                Edit::Drop { .. } => {}
+                Edit::DesiredState(desired) => stored.desired = Some(desired.clone()),
             }
         }
         Ok(())

@@ -10,9 +10,6 @@ use crate::error::Error;
 /// How often a look that the target tore is begun again before it counts as failed.
 const LOOKS: usize = 5;
 
-/// What one look learned, and how it differs from the desired state.
-type Found<S> = (<S as Source>::Moment, Changes<<S as Source>::Key, <S as Source>::Object>);
-
 /// An open reader. Focused looks are refused before the first full one (law 5).
 pub struct Observer<S: Source> {
     reader: S::Reader,
@@ -44,21 +41,30 @@ impl<S: Source> Observer<S> {
         self.reader.hint().await
     }
 
-    /// Looks at the target and compares it with the desired state.
+    /// Looks at the target, and tells what was learned and how it differs from the desired state.
     pub(crate) async fn diff(
         &mut self,
         order: &Order<'_, S>,
         holdings: &Holdings<S::Key, S::Object>,
-    ) -> Result<Found<S>, Error> {
+    ) -> Result<(S::Moment, Changes<S::Key, S::Object>), Error> {
         if !self.synced && order.focus != Focus::All {
             return Err(Error::NotSynced);
         }
+        let (focus, records) = (&order.focus, &holdings.records);
+        let view = View { focus, desired: &order.desired, records };
         let mut tries = 1;
         loop {
-            match self.look(order, holdings).await {
-                Ok(found) => {
+            let rights = Rights {
+                ownership: order.ownership,
+                records,
+                adopt: &order.config.adopt,
+                on_release: order.config.on_release,
+            };
+            let mut diff = Diff::new(&*order.desired, focus, rights);
+            match self.reader.observe(&view, &mut |seen| diff.see(seen)).await {
+                Ok(moment) => {
                     self.synced = true;
-                    return Ok(found);
+                    return Ok((moment, diff.finish()));
                 }
                 // The target moved under the look: what was told so far is forgotten with its diff.
                 Err(failure) if failure.retry == Retry::Now && tries < LOOKS => tries += 1,
@@ -68,23 +74,5 @@ impl<S: Source> Observer<S> {
                 }
             }
         }
-    }
-
-    async fn look(
-        &mut self,
-        order: &Order<'_, S>,
-        holdings: &Holdings<S::Key, S::Object>,
-    ) -> Result<Found<S>, Failure> {
-        let records = &holdings.records;
-        let rights = Rights {
-            ownership: order.ownership,
-            records,
-            adopt: &order.config.adopt,
-            on_release: order.config.on_release,
-        };
-        let mut diff = Diff::new(&*order.desired, &order.focus, rights);
-        let view = View { focus: &order.focus, desired: &order.desired, records };
-        let moment = self.reader.observe(&view, &mut |seen| diff.see(seen)).await?;
-        Ok((moment, diff.finish()))
     }
 }

@@ -62,11 +62,6 @@ impl<K: Key> LaneGuard<K> {
     pub fn key(&self) -> &K {
         &self.key
     }
-
-    /// The lane goes on without the guard.
-    fn hand_on(mut self) {
-        self.shared = None;
-    }
 }
 
 impl<K: Key> Drop for LaneGuard<K> {
@@ -76,15 +71,6 @@ impl<K: Key> Drop for LaneGuard<K> {
             shared.happened(&self.key, Event::Released(open));
         }
     }
-}
-
-/// A task that the target accepted.
-pub(crate) struct Accepted {
-    pub(crate) step: StepId,
-    pub(crate) node: String,
-    pub(crate) task: String,
-    /// What it does, and why.
-    pub(crate) change: Option<(Action, Cause)>,
 }
 
 impl<K: Key> Operations<K> {
@@ -143,30 +129,28 @@ impl<K: Key> Operations<K> {
         let Some(open) = self.journal().open_step(&self.subject(lane.key())) else {
             return Ok(None);
         };
-        if open.intent.repeat == Repeat::Harmless {
-            let end = TaskEnd::Unknown(UNHEARD.to_owned());
-            self.shared.end(open.id, &end, Value::Null).await?;
-            return Ok(Some(end));
-        }
-        let write = Unended { step: open.id, node: open.intent.node.clone() };
-        let since = self.shared.now();
-        let doubt = self.shared.change(|set, now| {
-            set.happened(lane.key(), Event::AnswerLost(write.clone()), now);
-            set.held_doubt(lane.key()).cloned()
-        });
-        let doubt = doubt.unwrap_or(Doubt { step: write.step, node: write.node, since });
-        let end = self.find_end(&open, &doubt, tasks).await?;
+        let end = match open.intent.repeat {
+            Repeat::Harmless => TaskEnd::Unknown(UNHEARD.to_owned()),
+            Repeat::Hurts => self.find_end(lane.key(), &open, tasks).await?,
+        };
         self.shared.end(open.id, &end, Value::Null).await?;
         Ok(Some(end))
     }
 
     async fn find_end(
         &self,
+        key: &K,
         open: &OpenStep,
-        doubt: &Doubt<StepId>,
         tasks: &dyn Tasks,
     ) -> Result<TaskEnd, Failure> {
-        for tries in 0.. {
+        let (step, node) = (open.id, open.intent.node.clone());
+        let doubt = self.shared.change(|set, now| {
+            let lost = Event::AnswerLost(Unended { step, node: node.clone() });
+            set.happened(key, lost, now);
+            set.held_doubt(key).cloned().unwrap_or(Doubt { step, node, since: now })
+        });
+        let mut tries = 0;
+        loop {
             let asked = self.shared.now();
             match tasks.recover(open.begun()).await? {
                 Recovery::Ended(end) => return Ok(end),
@@ -179,11 +163,11 @@ impl<K: Key> Operations<K> {
                 }
                 Recovery::NotFound { .. } => {
                     let at = doubt.next_question(tries, self.shared.now(), tasks.doubt_lasts());
-                    self.shared.sleep_until(at).await;
+                    tokio::time::sleep_until(self.shared.epoch + at.since_epoch()).await;
                 }
             }
+            tries += 1;
         }
-        Ok(TaskEnd::Unknown(UNHEARD.to_owned()))
     }
 
     /// How many keys have something running or waiting; the others leave no trace.
@@ -195,12 +179,8 @@ impl<K: Key> Operations<K> {
     /// Waits until a pass should look at keys again, because their task ended or their lane came free, and tells
     /// them. Cancel-safe.
     pub async fn dirty_keys(&self) -> BTreeSet<K> {
-        self.shared
-            .wait_for(|set| {
-                let dirty = set.take_dirty();
-                (!dirty.is_empty()).then_some(dirty)
-            })
-            .await
+        let dirty = |set: &mut Set<K>| Some(set.take_dirty()).filter(|dirty| !dirty.is_empty());
+        self.shared.wait_for(dirty).await
     }
 
     /// The tasks that the target works on, by key.
@@ -215,104 +195,163 @@ impl<K: Key> Operations<K> {
     }
 }
 
-/// What the loop and its passes call, by [`DispatchGuard`](crate::DispatchGuard).
+/// What the run of a pass calls for its lanes.
 impl<K: Key> Operations<K> {
-    /// Says who waits for lanes and results. For a loop that makes passes, the writes that an earlier process left
-    /// open take their places on their nodes at once.
-    pub(crate) fn set_consumer(&self, consumer: LaneConsumer) {
-        self.shared.change(|set, now| set.set_consumer(consumer, now));
-        if consumer == LaneConsumer::Active {
-            // Those that may be sent again hold no place: the first pass closes them.
-            let _ = self.shared.find_open();
-        }
-    }
-
-    /// Another writer will come, which may reach whom the former one could not ask.
-    pub(crate) fn detach(&self) {
-        let questions = {
-            let mut state = self.shared.state();
-            state.tasks = None;
-            std::mem::take(&mut state.questions)
-        };
-        questions.iter().for_each(AbortHandle::abort);
-        self.shared.change(OperationSet::detach);
-    }
-
-    /// Whether both are the same one.
-    pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.shared, &other.shared)
-    }
-
-    /// A look at these keys begins: it sees why they are dirty.
-    pub(crate) fn look(&self, focus: &Focus<K>) {
-        self.shared.change(|set, _| set.look(focus));
-    }
-
-    /// A pass begins to write: asks the target about every step of this source that has no end and that nobody is at
-    /// work on. Tells their keys: what was planned for them does not know of the answer.
-    pub(crate) async fn begin_pass(&self, tasks: Option<Arc<dyn Tasks>>) -> BTreeSet<K> {
-        if let Some(tasks) = tasks {
-            let doubt_lasts = tasks.doubt_lasts();
-            self.shared.state().tasks = Some(tasks);
-            self.shared.change(|set, now| set.attach(doubt_lasts, now));
-        }
-        for harmless in self.shared.find_open() {
-            // What this pass has seen tells whether it is needed again.
-            self.end(harmless, &TaskEnd::Unknown(UNHEARD.to_owned())).await;
-        }
-        self.shared.change(OperationSet::begin_pass)
-    }
-
-    /// Waits until the target has said something about each of these keys, or cannot be asked.
-    pub(crate) async fn answered(&self, keys: &BTreeSet<K>) {
-        self.shared.wait_for(|set| (!set.awaits_answers(keys)).then_some(())).await;
-    }
-
-    /// A pass over these keys has ended: lanes that were kept for it and that it did not need are free again.
-    pub(crate) fn end_pass(&self, focus: &Focus<K>) {
-        self.shared.change(|set, now| set.end_pass(|key| focus.covers(key), now));
-    }
-
-    /// Frees the lanes of keys that no pass will come for soon.
-    pub(crate) fn free_reserved(&self, keys: &BTreeSet<K>) {
-        self.shared.change(|set, now| set.free_reserved(|key| keys.contains(key), now));
-    }
-
     /// A pass takes a key's lane, and does not wait.
     pub(crate) fn take(&self, key: &K, node: &str) -> Result<LaneGuard<K>, WaitsOn> {
         self.shared.change(|set, now| set.take(key, node, now))?;
         Ok(LaneGuard::new(key.clone(), &self.shared))
     }
 
-    /// Follows a task to its end. The lane is freed then, and the key is dirty.
-    pub(crate) fn follow(&self, lane: LaneGuard<K>, accepted: Accepted) {
-        let Accepted { step, node, task, change } = accepted;
-        let key = lane.key().clone();
-        let write = Unended { step, node };
+    /// The target accepted a write as a task, which is followed to its end. The lane is freed then, and the key is
+    /// dirty.
+    pub(crate) fn follow(
+        &self,
+        mut lane: LaneGuard<K>,
+        write: Unended<StepId>,
+        task: String,
+        change: Option<(Action, Cause)>,
+    ) {
+        // The lane goes on without the guard.
+        lane.shared = None;
+        let (key, step) = (lane.key.clone(), write.step);
         self.shared.happened(&key, Event::Accepted { write, task: task.clone(), change });
-        lane.hand_on();
         self.shared.follow(key, step, task);
-    }
-
-    /// Whether the target works on something, may do so, or has ended something that no loop knows of yet.
-    pub(crate) fn has_tasks(&self) -> bool {
-        self.shared.state().set.has_tasks()
-    }
-
-    /// How tasks ended since this was asked last.
-    pub(crate) fn take_results(&self) -> BTreeMap<K, TaskResult> {
-        self.shared.state().set.take_results()
-    }
-
-    /// Queues keys again whose task finished before the pass that sent it was concluded.
-    pub(crate) fn requeue_finished<'a>(&self, keys: impl Iterator<Item = &'a K>) {
-        self.shared.change(|set, _| set.requeue_finished(keys));
     }
 
     /// Writes down how a step ended that was done at once.
     pub(crate) async fn end(&self, step: StepId, end: &TaskEnd) {
         // What cannot be written is kept in memory, and written as soon as there is room.
         let _ = self.shared.end(step, end, Value::Null).await;
+    }
+}
+
+/// What keeps writes that must not be sent twice from being so. Loop, passes and runs of steps call it whatever their
+/// source; one without such writes has none of it.
+#[derive(Clone, Debug, Default)]
+pub enum DispatchGuard<K: Key> {
+    /// Nothing: such writes are refused.
+    #[default]
+    Absent,
+    /// Nothing, and the caller says that a second dispatch after a crash would do no harm.
+    Volatile,
+    /// Lanes and a journal.
+    Operations(Operations<K>),
+}
+
+impl<K: Key> DispatchGuard<K> {
+    pub(crate) fn operations(&self) -> Option<&Operations<K>> {
+        match self {
+            DispatchGuard::Operations(operations) => Some(operations),
+            DispatchGuard::Absent | DispatchGuard::Volatile => None,
+        }
+    }
+
+    fn shared(&self) -> Option<&Arc<Shared<K>>> {
+        self.operations().map(|operations| &operations.shared)
+    }
+
+    fn change<T>(&self, what: impl FnOnce(&mut Set<K>, Time) -> T) -> Option<T> {
+        self.shared().map(|shared| shared.change(what))
+    }
+
+    /// Whether both are the same one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self.shared(), other.shared()) {
+            (Some(shared), Some(other)) => Arc::ptr_eq(shared, other),
+            _ => std::mem::discriminant(self) == std::mem::discriminant(other),
+        }
+    }
+
+    /// A loop begins, is paused, goes on, or ends: says who waits for lanes and results. For a loop that makes passes,
+    /// the writes that an earlier process left open take their places on their nodes at once.
+    pub(crate) fn set_consumer(&self, consumer: LaneConsumer) {
+        let Some(shared) = self.shared() else { return };
+        shared.change(|set, now| set.set_consumer(consumer, now));
+        if consumer == LaneConsumer::Active {
+            // Those that may be sent again hold no place: the first pass closes them.
+            let _ = shared.find_open();
+        }
+    }
+
+    /// The loop goes on with another guard, and with another writer, which may reach whom the former one could not
+    /// ask. What is in doubt keeps its places, unless it is somebody else's from here on.
+    pub(crate) fn replaced_by(&self, next: &Self) {
+        let Some(shared) = self.shared().filter(|_| self.is_same(next)) else {
+            return self.set_consumer(LaneConsumer::None);
+        };
+        let questions = {
+            let mut state = shared.state();
+            state.tasks = None;
+            std::mem::take(&mut state.questions)
+        };
+        questions.iter().for_each(AbortHandle::abort);
+        shared.change(OperationSet::detach);
+    }
+
+    /// As in [`Operations::dirty_keys`]; for ever, where there are none.
+    pub(crate) async fn dirty_keys(&self) -> BTreeSet<K> {
+        match self.operations() {
+            Some(operations) => operations.dirty_keys().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// How tasks ended since this was asked last.
+    pub(crate) fn take_results(&self) -> BTreeMap<K, TaskResult> {
+        self.shared().map(|shared| shared.state().set.take_results()).unwrap_or_default()
+    }
+
+    /// Whether the target works on something, may do so, or has ended something that no loop knows of yet.
+    pub(crate) fn has_tasks(&self) -> bool {
+        self.shared().is_some_and(|shared| shared.state().set.has_tasks())
+    }
+
+    /// Frees the lanes of keys that no pass will come for soon.
+    pub(crate) fn free_reserved(&self, keys: &BTreeSet<K>) {
+        self.change(|set, now| set.free_reserved(|key| keys.contains(key), now));
+    }
+
+    /// Queues keys again whose task finished before the pass that sent it was concluded.
+    pub(crate) fn requeue_finished<'a>(&self, keys: impl Iterator<Item = &'a K>) {
+        self.change(|set, _| set.requeue_finished(keys));
+    }
+
+    /// A pass begins to look at these keys, and sees why they are dirty. What ends from here on, its steps do not know
+    /// of.
+    pub(crate) fn look(&self, focus: &Focus<K>) {
+        self.change(|set, _| set.look(focus));
+    }
+
+    /// A pass begins to write: asks the target about every step of this source that has no end and that nobody is at
+    /// work on. Tells their keys, which the pass must not write to: what was planned for them does not know of the
+    /// answer.
+    pub(crate) async fn begin_pass(&self, tasks: Option<Arc<dyn Tasks>>) -> BTreeSet<K> {
+        let Some(operations) = self.operations() else { return BTreeSet::new() };
+        let shared = &operations.shared;
+        if let Some(tasks) = tasks {
+            let doubt_lasts = tasks.doubt_lasts();
+            shared.state().tasks = Some(tasks);
+            shared.change(|set, now| set.attach(doubt_lasts, now));
+        }
+        for harmless in shared.find_open() {
+            // What this pass has seen tells whether it is needed again.
+            operations.end(harmless, &TaskEnd::Unknown(UNHEARD.to_owned())).await;
+        }
+        shared.change(OperationSet::begin_pass)
+    }
+
+    /// Waits until the target has said something about each of these keys, or cannot be asked.
+    pub(crate) async fn answered(&self, keys: &BTreeSet<K>) {
+        if let Some(shared) = self.shared() {
+            shared.wait_for(|set| (!set.awaits_answers(keys)).then_some(())).await;
+        }
+    }
+
+    /// A pass over these keys has written what it could: lanes that were kept for it and that it did not need are free
+    /// again.
+    pub(crate) fn end_pass(&self, focus: &Focus<K>) {
+        self.change(|set, now| set.end_pass(|key| focus.covers(key), now));
     }
 }
 
@@ -373,13 +412,9 @@ impl<K: Key> Shared<K> {
         Time::from_epoch(self.epoch.elapsed())
     }
 
-    async fn sleep_until(&self, time: Time) {
-        tokio::time::sleep_until(self.epoch + time.since_epoch()).await;
-    }
-
     fn subject(&self, key: &K) -> Subject {
-        let Shared { source, scope, .. } = self;
-        Subject { source: source.clone(), scope: scope.clone(), key: key.to_string() }
+        let (source, scope) = (self.source.clone(), self.scope.clone());
+        Subject { source, scope, key: key.to_string() }
     }
 
     /// Every change of the machine: does what follows from it, and wakes whoever waits.
@@ -393,8 +428,8 @@ impl<K: Key> Shared<K> {
             match effect {
                 Effect::Grant { key, waiter } => {
                     let sent = waiter.send(LaneGuard::new(key.clone(), self));
-                    if let Err(lane) = sent {
-                        lane.hand_on();
+                    if let Err(mut lane) = sent {
+                        lane.shared = None;
                         self.happened(&key, Event::Returned);
                     }
                 }
@@ -485,15 +520,18 @@ impl<K: Key> Shared<K> {
         let (shared, at) = (Arc::downgrade(self), self.epoch + at.since_epoch());
         let asking = self.spawn(async move {
             tokio::time::sleep_until(at).await;
-            let Some((asked, open, answer)) =
-                shared.upgrade().and_then(|shared| shared.question(&key, step, question))
-            else {
+            let Some((open, asked, answer)) = shared.upgrade().and_then(|shared| {
+                let open = shared.open_in_doubt(&key, step, question)?;
+                let tasks = shared.state().tasks.clone()?;
+                let answer = tasks.recover(open.begun());
+                Some((open, shared.now(), answer))
+            }) else {
                 return;
             };
             let panicked = |_| Err(Failure::new("asking about it panicked", Retry::Soon));
             let answer = AssertUnwindSafe(answer).catch_unwind().await.unwrap_or_else(panicked);
             if let Some(shared) = shared.upgrade() {
-                shared.answered(&key, &open, (question, asked), answer).await;
+                shared.on_answer(&key, &open, question, asked, answer).await;
             }
         });
         let questions = &mut self.state().questions;
@@ -501,39 +539,33 @@ impl<K: Key> Shared<K> {
         questions.push(asking);
     }
 
-    /// The question, if it is still worth asking.
-    #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
-    fn question(
-        self: &Arc<Self>,
-        key: &K,
-        step: StepId,
-        question: u64,
-    ) -> Option<(Time, OpenStep, Later<'static, Result<Recovery, Failure>>)> {
-        let tasks = {
-            let state = self.state();
-            state.tasks.clone().filter(|_| state.set.is_asked(key, question))?
-        };
+    /// The open step that a question is about, if it is still worth asking.
+    fn open_in_doubt(self: &Arc<Self>, key: &K, step: StepId, question: u64) -> Option<OpenStep> {
+        if !self.state().set.is_asked(key, question) {
+            return None;
+        }
         let open = self.journal.open_step(&self.subject(key)).filter(|open| open.id == step);
-        let Some(open) = open else {
+        if open.is_none() {
             // Somebody else has written down how it ended.
             self.happened(key, Event::Resolved(step, TaskEnd::Unknown(UNHEARD.to_owned())));
-            return None;
-        };
-        let answer = tasks.recover(open.begun());
-        Some((self.now(), open, answer))
+        }
+        open
     }
 
-    async fn answered(
+    async fn on_answer(
         self: &Arc<Self>,
         key: &K,
         open: &OpenStep,
-        (question, asked): (u64, Time),
+        question: u64,
+        asked: Time,
         answer: Result<Recovery, Failure>,
     ) {
+        // A question that found nothing says so as of when it was asked.
+        let ask_again = |asked| self.change(|set, now| set.unanswered(key, question, asked, now));
         let end = match answer {
             Ok(Recovery::Running { task, node }) => {
                 if self.dispatched(open, &task).await.is_err() {
-                    self.change(|set, now| set.unanswered(key, question, None, now));
+                    ask_again(None);
                     return;
                 }
                 let write = Unended { step: open.id, node };
@@ -542,15 +574,12 @@ impl<K: Key> Shared<K> {
                 }
                 return;
             }
-            Ok(Recovery::NotFound { why }) => {
-                let found = self.change(|set, now| set.unanswered(key, question, Some(asked), now));
-                if !found.is_over {
-                    return;
-                }
+            Ok(Recovery::NotFound { why }) if ask_again(Some(asked)).is_over => {
                 TaskEnd::Unknown(why)
             }
+            Ok(Recovery::NotFound { .. }) => return,
             Err(_) | Ok(Recovery::Ended(TaskEnd::GivenUp(_))) => {
-                self.change(|set, now| set.unanswered(key, question, None, now));
+                ask_again(None);
                 return;
             }
             Ok(Recovery::Ended(end)) => end,
@@ -564,8 +593,7 @@ impl<K: Key> Shared<K> {
         if open.task.is_some() {
             return Ok(());
         }
-        let written = self.journal.dispatched(open.id, task).await;
-        written.map_err(|error| unwritten(&error))
+        self.journal.dispatched(open.id, task).await.map_err(|error| unwritten(&error))
     }
 
     /// Writes down how a step ended; one that was given up has no end. A journal that cannot be written keeps the end
@@ -584,14 +612,15 @@ impl<K: Key> Shared<K> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{MemoryStore, Millis};
+    use crate::journal::Millis;
 
     #[tokio::test]
     async fn a_key_that_has_moved_gets_a_place_on_the_node_where_it_is() {
-        let journal = Journal::new(MemoryStore::default(), &[], Arc::new(|| Millis(0))).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let journal = Journal::open(directory.path(), Arc::new(|| Millis(0))).unwrap();
         let limits = Limits { total: 9, per_node: 1 };
         let operations = Operations::new(Arc::new(journal), ("source", "scope"), limits);
-        operations.set_consumer(LaneConsumer::Active);
+        DispatchGuard::Operations(operations.clone()).set_consumer(LaneConsumer::Active);
         let take = |key: &str, node: &str| operations.take(&key.to_owned(), node);
         let (first, other) = (take("a", "one").unwrap(), take("b", "two").unwrap());
         assert!(take("c", "one").is_err(), "a is at work there");

@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Fails, Finding, Focus, Holdings, Outcome, Plan, Report, Source};
+use homeostat_core::{Finding, Holdings, Outcome, Plan, Report, Source};
 
-use crate::book::Book;
+use crate::book::{Book, PriorRecords};
 use crate::config::{Config, Order};
 use crate::error::Error;
-use crate::fate::Prior;
 use crate::observer::Observer;
 use crate::run::{DetachedLane, LaneWait, StepResults, WriterHandle, run};
-use crate::verify::{Shown, doubts};
+use crate::verify::{Shown, correct, disturbed, second_look};
 
 /// Observes, diffs and plans. It has no writer, so it cannot write.
 pub async fn plan<S: Source>(
@@ -65,7 +64,7 @@ pub(crate) struct PassRun<S: Source> {
     pub(crate) plan: Plan<S>,
     pub(crate) results: StepResults<S::Object>,
     /// The records that stood before the steps were announced.
-    pub(crate) prior: Prior<S>,
+    pub(crate) prior: PriorRecords<S>,
 }
 
 impl<S: Source> PassRun<S> {
@@ -98,12 +97,7 @@ impl<S: Source> PassRun<S> {
         book.learn(shown)?;
         let PassRun { plan, results: StepResults { tally, unwritten, .. }, .. } = self;
         book.forget(&plan, &tally);
-        match &order.focus {
-            Focus::All => book.advance(&plan, &tally),
-            Focus::Keys(keys) if S::FAILS == Fails::Lanes => book.catch_up(&plan, &tally, keys),
-            // Elsewhere what waits is rare, and a desired state may be long: the next full pass is soon enough.
-            Focus::Keys(_) => {}
-        }
+        book.advance(&plan, &tally, &order.focus);
         let recorded = book.close();
         let report = Report::new(plan, tally);
         Ok(match (recorded, unwritten) {
@@ -122,14 +116,15 @@ impl<S: Source> PassRun<S> {
         holdings: &Holdings<S::Key, S::Object>,
     ) -> Shown<S::Key> {
         let PassRun { plan, results, .. } = self;
-        let Some(doubts) = doubts(plan, results) else { return Shown::default() };
-        match observer.diff(&order.about(doubts.focus.clone()), holdings).await {
-            Ok((_, left)) => doubts.put_right(plan, results, &left),
+        let disturbed = disturbed(plan, &results.tally);
+        let Some(focus) = second_look(plan, results, &disturbed) else { return Shown::default() };
+        match observer.diff(&order.about(focus), holdings).await {
+            Ok((_, left)) => correct(plan, results, &disturbed, &left),
             Err(error) => {
                 let why = format!("written, but it could not be looked at again: {error}");
-                for key in doubts.into_disturbed() {
-                    plan.findings.push((key, Finding::Unknown { why: why.clone() }));
-                }
+                let unknown = disturbed.into_iter();
+                let unknown = unknown.map(|key| (key, Finding::Unknown { why: why.clone() }));
+                plan.findings.extend(unknown);
                 for at in results.unverified.iter().cloned().flatten() {
                     if results.tally.is_applied(at) {
                         results.tally.revise(at, Outcome::Unknown { why: why.clone() });

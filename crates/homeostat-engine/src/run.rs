@@ -3,16 +3,15 @@
 mod sink;
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::Future;
 use std::ops::{Deref, Range};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use homeostat_core::operation::Unended;
 use homeostat_core::outcome::Later;
 use homeostat_core::{
     Batch, Fails, Failure, Outcome, Plan, Schedule, Source, Step, Strictness, Tally, TaskEnd,
@@ -21,10 +20,9 @@ use homeostat_core::{
 use tokio::time::timeout;
 
 use self::sink::Sink;
-use crate::config::{Config, Progress};
-use crate::dispatch::DispatchGuard;
-use crate::fate::Prior;
-use crate::operations::{Accepted, LaneGuard, Operations};
+use crate::book::PriorRecords;
+use crate::config::Config;
+use crate::operations::{LaneGuard, Operations};
 
 /// How long a pass of a loop waits for its lanes.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -63,9 +61,7 @@ pub(crate) struct DetachedLane<'a, S: Source> {
     /// Nobody else writes to this key meanwhile.
     pub(crate) key: S::Key,
     /// The record that stood before its steps were announced.
-    pub(crate) prior: Prior<S>,
-    /// Its position among the lanes of its pass.
-    nth: usize,
+    pub(crate) prior: PriorRecords<S>,
     lane: Later<'a, EndedLane<S>>,
 }
 
@@ -75,7 +71,6 @@ pub(crate) struct EndedLane<S: Source> {
     pub(crate) results: StepResults<S::Object>,
     /// Nobody writes to the key until this is dropped.
     pub(crate) lane: Option<LaneGuard<S::Key>>,
-    nth: usize,
 }
 
 /// Runs every step that may run. Steps of lanes that are detached leave the plan, and their keys are pending in it.
@@ -110,19 +105,19 @@ async fn run_batches<S: Source>(
     doubted: &BTreeSet<S::Key>,
 ) -> StepResults<S::Object> {
     let sink = Sink::new(plan, &config.dispatch, config.progress.as_deref());
-    let lane = |steps| Lane { plan, writer, doubted, sink: &sink, steps };
+    let run_lane = |steps| run_lane(plan, writer, doubted, &sink, steps);
     let mut schedule = Schedule::<S>::new(config.strictness);
     while let Some(batch) = schedule.next(plan) {
         match batch {
             Batch::Wait { steps, on } => sink.leave(steps, on),
-            Batch::Run(steps) if S::FAILS == Fails::Lanes => _ = lane(steps).run().await,
+            Batch::Run(steps) if S::FAILS == Fails::Lanes => _ = run_lane(steps).await,
             Batch::Run(steps) => {
                 writer.apply(work(plan, steps.clone()), &sink).await;
                 sink.close(steps);
             }
             Batch::Lanes(lanes) => {
                 for steps in lanes {
-                    lane(steps).run().await;
+                    run_lane(steps).await;
                 }
             }
         }
@@ -166,7 +161,9 @@ async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
     for DetachedLane { key, .. } in &detached {
         plan.wait(key.clone(), WaitsOn::Answer);
     }
-    ended.sort_by_key(|ended| ended.nth);
+    ended.sort_by_cached_key(|EndedLane { plan, .. }| {
+        plan.steps.first().map(|step| step.key(&plan.desired))
+    });
     (join(plan, ended), detached)
 }
 
@@ -182,30 +179,21 @@ fn split_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
     };
     // Taken out from the last to the first, so that the numbers of the others stay true.
     let parts: Vec<Plan<S>> = ranges.into_iter().rev().map(|steps| plan.part(steps)).collect();
-    let parts = parts.into_iter().rev().enumerate();
-    let lanes = parts.filter_map(|(nth, part)| {
-        let key = part.steps.first()?.key(&part.desired);
+    let lanes = parts.into_iter().rev().filter_map(|plan| {
+        let key = plan.steps.first()?.key(&plan.desired);
         let doubted = doubted.get(&key).cloned().into_iter().collect();
-        let (dispatch, progress) = (config.dispatch.clone(), config.progress.clone());
-        let lane = Box::pin(run_owned(part, writer.clone(), doubted, dispatch, progress));
-        Some(DetachedLane { key, prior: Prior::<S>::new(), nth, lane })
+        let (writer, dispatch) = (writer.clone(), config.dispatch.clone());
+        let progress = config.progress.clone();
+        let lane = Box::pin(async move {
+            let sink = Sink::new(&plan, &dispatch, progress.as_deref());
+            let steps = 0..plan.steps.len();
+            let lane = run_lane(&plan, &*writer, &doubted, &sink, steps).await;
+            let results = sink.into_results();
+            EndedLane { plan, results, lane }
+        });
+        Some(DetachedLane { key, prior: PriorRecords::<S>::new(), lane })
     });
     lanes.collect()
-}
-
-async fn run_owned<'a, S: Source, W: WriterHandle<'a, S>>(
-    plan: Plan<S>,
-    writer: W,
-    doubted: BTreeSet<S::Key>,
-    dispatch: DispatchGuard<S::Key>,
-    progress: Option<Arc<dyn Progress>>,
-) -> EndedLane<S> {
-    let sink = Sink::new(&plan, &dispatch, progress.as_deref());
-    let steps = 0..plan.steps.len();
-    let lane = Lane { plan: &plan, writer: &*writer, doubted: &doubted, sink: &sink, steps };
-    let lane = lane.run().await;
-    let results = sink.into_results();
-    EndedLane { plan, results, lane, nth: 0 }
 }
 
 /// Puts steps and outcomes of ended lanes together, behind the steps that the plan has.
@@ -214,19 +202,13 @@ pub(crate) fn join<S: Source>(
     ended: Vec<EndedLane<S>>,
 ) -> StepResults<S::Object> {
     let steps = ended.iter().map(|ended| ended.plan.steps.len()).sum();
-    let mut results = StepResults { tally: Tally::new(steps), unverified: vec![], unwritten: None };
+    let mut results = StepResults::new(steps);
     for EndedLane { plan: part, results: outcomes, .. } in ended {
         let from = plan.steps.len();
         plan.steps.extend(part.steps);
         results.extend(from..plan.steps.len(), outcomes);
     }
     results
-}
-
-impl<S: Source> fmt::Debug for DetachedLane<'_, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DetachedLane").field("key", &self.key).finish_non_exhaustive()
-    }
 }
 
 // Nothing in it is pinned but what is behind a pointer.
@@ -236,74 +218,60 @@ impl<S: Source> Future for DetachedLane<'_, S> {
     type Output = EndedLane<S>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<EndedLane<S>> {
-        let nth = self.nth;
-        self.lane.as_mut().poll(context).map(|ended| EndedLane { nth, ..ended })
+        self.lane.as_mut().poll(context)
     }
 }
 
-/// One key's steps, one after the other; a bad one stops the rest.
-struct Lane<'a, S: Source> {
-    plan: &'a Plan<S>,
-    writer: &'a S::Writer,
-    /// Keys of which it was not known, when they were planned for, what became of an earlier step.
-    doubted: &'a BTreeSet<S::Key>,
-    sink: &'a Sink<'a, S>,
+/// Runs the steps of one key, one after the other, if its lane is free; a bad one stops the rest. What is not run is
+/// left for another pass. Returns the lane if the target works on nothing in it.
+///
+/// `doubted` are keys of which it was not known, when they were planned for, what became of an earlier step.
+async fn run_lane<S: Source>(
+    plan: &Plan<S>,
+    writer: &S::Writer,
+    doubted: &BTreeSet<S::Key>,
+    sink: &Sink<'_, S>,
     steps: Range<usize>,
-}
-
-impl<S: Source> Lane<'_, S> {
-    /// Runs the steps if the key's lane is free; else they are left for another pass. Returns the lane if the target
-    /// works on nothing in it.
-    async fn run(self) -> Option<LaneGuard<S::Key>> {
-        let first = self.plan.steps.get(self.steps.start)?;
-        let Some(operations) = self.sink.dispatch().operations() else {
-            return self.run_steps(None).await;
-        };
-        let key = first.key(&self.plan.desired);
-        let taken = if self.doubted.contains(&key) {
-            Err(WaitsOn::Doubt)
-        } else {
-            operations.take(&key, &first.node(&self.plan.desired))
-        };
-        match taken {
-            Ok(lane) => self.run_steps(Some(lane)).await,
-            Err(on) => {
-                self.sink.leave(self.steps, on);
-                None
+) -> Option<LaneGuard<S::Key>> {
+    let first = plan.steps.get(steps.start)?;
+    let (key, node) = (first.key(&plan.desired), first.node(&plan.desired));
+    let operations = sink.dispatch().operations();
+    let taken = match operations {
+        None => Ok(None),
+        Some(_) if doubted.contains(&key) => Err(WaitsOn::Doubt),
+        Some(operations) => operations.take(&key, &node).map(Some),
+    };
+    let lane = match taken {
+        Ok(lane) => lane,
+        Err(on) => {
+            sink.leave(steps, on);
+            return None;
+        }
+    };
+    for at in steps.clone() {
+        writer.apply(work(plan, at..at + 1), sink).await;
+        sink.close(at..at + 1);
+        let rest = at + 1..steps.end;
+        if let Some(task) = sink.task(at) {
+            sink.leave(rest, WaitsOn::Task(task.clone()));
+            if let (Some(operations), Some(lane)) = (operations, lane)
+                && let (Some(id), Some(step)) = (sink.begun(at), plan.steps.get(at))
+            {
+                let change = Some((step.action(), plan.cause(step)));
+                let write = Unended { step: id, node: step.node(&plan.desired) };
+                operations.follow(lane, write, task, change);
             }
+            return None;
+        }
+        if let Some(operations) = operations {
+            record_end(operations, sink, at).await;
+        }
+        if !sink.is_good(at) {
+            sink.leave(rest, WaitsOn::EarlierStep(key.to_string()));
+            break;
         }
     }
-
-    async fn run_steps(self, lane: Option<LaneGuard<S::Key>>) -> Option<LaneGuard<S::Key>> {
-        let Lane { plan, writer, sink, steps, .. } = self;
-        let operations = sink.dispatch().operations();
-        for at in steps.clone() {
-            writer.apply(work(plan, at..at + 1), sink).await;
-            sink.close(at..at + 1);
-            let rest = at + 1..steps.end;
-            if let Some(task) = sink.task(at) {
-                sink.leave(rest, WaitsOn::Task(task.clone()));
-                let step = plan.steps.get(at);
-                if let (Some(operations), Some(lane)) = (operations, lane)
-                    && let (Some(id), Some(step)) = (sink.begun(at), step)
-                {
-                    let change = Some((step.action(), plan.cause(step)));
-                    let node = step.node(&plan.desired);
-                    operations.follow(lane, Accepted { step: id, node, task, change });
-                }
-                return None;
-            }
-            if let Some(operations) = operations {
-                record_end(operations, sink, at).await;
-            }
-            if !sink.is_good(at) {
-                let key = plan.steps.get(at).map(|step| step.key(&plan.desired).to_string());
-                sink.leave(rest, WaitsOn::EarlierStep(key.unwrap_or_default()));
-                break;
-            }
-        }
-        lane
-    }
+    lane
 }
 
 /// Records how a step ended that was done at once. One whose answer was lost stays open: the target is asked what
@@ -326,6 +294,10 @@ fn work<S: Source>(plan: &Plan<S>, steps: Range<usize>) -> Work<'_, S> {
 }
 
 impl<O: Clone> StepResults<O> {
+    fn new(steps: usize) -> Self {
+        StepResults { tally: Tally::new(steps), unverified: Vec::new(), unwritten: None }
+    }
+
     /// Takes over the outcomes of steps that stand at `at` in the whole plan.
     fn extend(&mut self, at: Range<usize>, part: StepResults<O>) {
         for (nth, step) in at.clone().enumerate() {

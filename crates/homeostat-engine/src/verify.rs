@@ -13,14 +13,6 @@ use crate::run::StepResults;
 /// Beyond this many keys one full look is cheaper than many single ones.
 const SINGLE_LOOKS: usize = 1000;
 
-/// What has to be looked at again.
-pub(crate) struct Doubts<K> {
-    /// Where to look.
-    pub(crate) focus: Focus<K>,
-    /// Keys that the target may have changed along with our steps.
-    disturbed: BTreeSet<K>,
-}
-
 /// What the second look showed beside the outcomes.
 pub(crate) struct Shown<K> {
     /// Keys that were written and are not there.
@@ -37,27 +29,24 @@ impl<K> Default for Shown<K> {
     }
 }
 
-/// Which keys need a second look, if any.
-pub(crate) fn doubts<S: Source>(
+/// Where to look again, if anywhere.
+pub(crate) fn second_look<S: Source>(
     plan: &Plan<S>,
     results: &StepResults<S::Object>,
-) -> Option<Doubts<S::Key>> {
-    let disturbed = disturbed(plan, &results.tally);
-    let count: usize = results.unverified.iter().map(ExactSizeIterator::len).sum();
-    if count == 0 && disturbed.is_empty() {
-        return None;
+    disturbed: &BTreeSet<S::Key>,
+) -> Option<Focus<S::Key>> {
+    match results.unverified.iter().map(ExactSizeIterator::len).sum() {
+        0 if disturbed.is_empty() => None,
+        0..=SINGLE_LOOKS => {
+            let written = results.keys(plan).map(|(key, _)| key);
+            Some(Focus::Keys(written.chain(disturbed.iter().cloned()).collect()))
+        }
+        _ => Some(Focus::All),
     }
-    let focus = if count > SINGLE_LOOKS {
-        Focus::All
-    } else {
-        Focus::Keys(
-            results.keys(plan).map(|(key, _)| key).chain(disturbed.iter().cloned()).collect(),
-        )
-    };
-    Some(Doubts { focus, disturbed })
 }
 
-fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S::Key> {
+/// The keys that the target may have changed along with our steps.
+pub(crate) fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S::Key> {
     let mut keys = BTreeSet::new();
     for (at, step) in plan.steps.iter().enumerate() {
         if tally.is_good(at) {
@@ -69,51 +58,43 @@ fn disturbed<S: Source>(plan: &Plan<S>, tally: &Tally<S::Object>) -> BTreeSet<S:
     keys
 }
 
-impl<K: Ord + Clone> Doubts<K> {
-    /// The keys that the target may have changed along with our steps.
-    pub(crate) fn into_disturbed(self) -> BTreeSet<K> {
-        self.disturbed
+/// Compares the second look with what the steps claimed, and corrects the claims.
+pub(crate) fn correct<S: Source>(
+    plan: &mut Plan<S>,
+    results: &mut StepResults<S::Object>,
+    disturbed: &BTreeSet<S::Key>,
+    left: &Changes<S::Key, S::Object>,
+) -> Shown<S::Key> {
+    let desired = Arc::clone(&plan.desired);
+    let mut objections = objections(&*desired, left);
+    let through = applied_after_all(plan, results, &objections);
+    drop_explained(plan, &results.tally, &mut objections);
+    let identities = left.identities.clone();
+    if objections.is_empty() {
+        return Shown { absent: Vec::new(), through, identities };
     }
-
-    /// Compares the second look with what the steps claimed, and puts the claims right.
-    pub(crate) fn put_right<S: Source<Key = K>>(
-        self,
-        plan: &mut Plan<S>,
-        results: &mut StepResults<S::Object>,
-        left: &Changes<K, S::Object>,
-    ) -> Shown<K> {
-        let mut objections = objections(&*plan.desired, left);
-        let desired = Arc::clone(&plan.desired);
-        let through = believe_the_lost(plan, results, &objections);
-        drop_explained(plan, &results.tally, &mut objections);
-        if objections.is_empty() {
-            return Shown { through, identities: left.identities.clone(), ..Shown::default() };
+    // Only now, and only for the few keys that matter, are steps looked up by key.
+    let steps = results.keys(plan).filter(|(key, _)| objections.contains_key(key));
+    let steps: BTreeMap<S::Key, usize> = steps.collect();
+    let absent = left.list.creates().iter().map(|slot| desired.key(*slot));
+    let absent = absent.filter(|key| steps.contains_key(key)).collect();
+    for (key, at) in steps {
+        let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
+        match objections.remove(&key) {
+            // Ours is gone, and somebody else was quick to take its place.
+            Some(Objection::Conflict(_)) if removes => {}
+            Some(objection) => results.tally.revise(at, objection.outcome(&*desired)),
+            None => {}
         }
-        // Only now, and only for the few keys that matter, are steps looked up by key.
-        let mut steps: BTreeMap<K, usize> = BTreeMap::new();
-        for (key, at) in results.keys(plan).filter(|(key, _)| objections.contains_key(key)) {
-            steps.insert(key, at);
-        }
-        let absent = left.list.creates().iter().map(|slot| plan.desired.key(*slot));
-        let absent = absent.filter(|key| steps.contains_key(key)).collect();
-        for (key, at) in steps {
-            let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
-            match objections.remove(&key) {
-                // Ours is gone, and somebody else was quick to take its place.
-                Some(Objection::Conflict(_)) if removes => {}
-                Some(objection) => results.tally.revise(at, objection.outcome(&*desired)),
-                None => {}
-            }
-        }
-        for key in objections.into_keys().filter(|key| self.disturbed.contains(key)) {
-            plan.wait(key, WaitsOn::NextPass);
-        }
-        Shown { absent, through, identities: left.identities.clone() }
     }
+    for key in objections.into_keys().filter(|key| disturbed.contains(key)) {
+        plan.wait(key, WaitsOn::NextPass);
+    }
+    Shown { absent, through, identities }
 }
 
 /// A step whose answer was lost, and whose key is as declared, went through.
-fn believe_the_lost<S: Source>(
+fn applied_after_all<S: Source>(
     plan: &Plan<S>,
     results: &mut StepResults<S::Object>,
     objections: &Objections<'_, S::Key, S::Object>,

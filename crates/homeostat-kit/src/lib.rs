@@ -22,7 +22,7 @@
 //! use std::sync::{Arc, Mutex};
 //!
 //! use homeostat_engine::{
-//!     Alone, Events, Failure, Loop, LoopDeps, MemoryLedger, OnStop, Owner, Pace,
+//!     Alone, Control as _, Events, Failure, Loop, LoopDeps, MemoryLedger, OnStop, Owner, Pace,
 //! };
 //! use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written, place};
 //! use homeostat_kit::strategy::{Marker, Strategy};

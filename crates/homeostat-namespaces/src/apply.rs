@@ -12,28 +12,24 @@ use crate::observe::failure;
 use crate::source::Namespaces;
 use crate::step::{Ground, Step};
 
-/// The hands of the source.
+/// Makes and removes names in `/run/netns`.
 pub struct Writer {
-    source: Namespaces,
+    pub(crate) source: Namespaces,
 }
 
 impl Writer {
-    pub(crate) fn new(source: Namespaces) -> Self {
-        Writer { source }
-    }
-
-    /// What nobody has agreed to lose must not go by our hand, so the last look comes right before.
+    /// Looks inside once more, right before: what nobody has agreed to lose must not be lost.
     fn delete(&self, key: &Key, before: &Namespace, agreed: &[Taken]) -> Result<(), Failure> {
         let netns = match Netns::named(key.name()) {
             Err(Error::NoSuchName { .. }) => return Ok(()),
             opened => opened.map_err(|error| failure(&error))?,
         };
         let identity = Identity::of(&netns).map_err(|error| failure(&error))?;
-        if before.identity.is_some_and(|before| before != identity) {
+        if before.identity.as_ref().is_some_and(|before| *before != identity) {
             let error = "somebody made another namespace of this name meanwhile";
             return Err(Failure::new(error, Retry::Now));
         }
-        let foreign = inside::foreign(&netns, self.source.signs(key))?;
+        let foreign = inside::foreign(&netns, &self.source, key)?;
         if let Some(taken) = inside::news(&foreign, agreed) {
             let error = format!("`{}` came into it meanwhile", taken.key);
             return Err(Failure::new(error, Retry::Now));

@@ -12,21 +12,28 @@ use homeostat_core::{Failure, Owner, Retry, Taken};
 use homeostat_netlink::{Batch, Connection, Dumped, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
-use crate::source::Signs;
+use crate::key::Key;
+use crate::source::Namespaces;
 
 /// More than this is not worth the memory.
 const ENOUGH: usize = 20;
 
-/// Everything that would be lost to somebody else.
-pub(crate) fn foreign(netns: &Netns, signs: Signs<'_>) -> Result<Vec<Taken>, Failure> {
-    let mark = signs.mark;
-    let mut connection =
-        Connection::open_in(netns, Family::Route).map_err(|error| unseen(&error))?;
-    let links = links::links(&mut connection, mark).map_err(|error| unseen(&error))?;
-    let mut found = links.foreign();
+/// Everything inside of the namespace `key` that would be lost to somebody else.
+pub(crate) fn foreign(
+    netns: &Netns,
+    source: &Namespaces,
+    key: &Key,
+) -> Result<Vec<Taken>, Failure> {
+    let mut found = Vec::new();
+    let listed = Connection::open_in(netns, Family::Route).and_then(|mut connection| {
+        let links = links::links(&mut connection, &source.mark)?;
+        found.extend(links.foreign());
+        network::foreign(&mut connection, &links, &source.mark)
+    });
+    let network = listed.map_err(|error| unseen(&error))?;
     found.extend(tasks::inside(netns)?);
-    found.extend(network::foreign(&mut connection, &links, mark).map_err(|error| unseen(&error))?);
-    found.extend(tables::tables(netns, signs).map_err(|error| unseen(&error))?);
+    found.extend(network);
+    found.extend(tables::foreign(netns, source, key).map_err(|error| unseen(&error))?);
     found.truncate(ENOUGH);
     Ok(found)
 }
@@ -46,28 +53,22 @@ fn taken(key: String, owner: Owner) -> Option<Taken> {
     is_foreign.then_some(Taken { key, owner })
 }
 
-/// What is listed.
-struct List<'a> {
-    kind: u16,
-    fixed: &'a [u8],
-    /// How many findings are kept.
-    most: usize,
-}
-
-/// What `each` finds in a list.
+/// What `each` finds in a list of this kind, at most so many.
 fn dump<T>(
     connection: &mut Connection,
-    list: &List<'_>,
-    each: &mut dyn FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+    kind: u16,
+    fixed: &[u8],
+    most: usize,
+    mut each: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
 ) -> Result<Vec<T>, Error> {
     let mut request = Batch::new();
-    let mut message = request.message(list.kind, 0);
-    message.fixed(list.fixed);
+    let mut message = request.message(kind, 0);
+    message.fixed(fixed);
     message.finish()?;
     let (mut found, mut bad) = (Vec::new(), None);
     connection.dump(&mut request, &mut |dumped| match dumped {
         Dumped::Restart => found.clear(),
-        Dumped::Object(_) if found.len() >= list.most => {}
+        Dumped::Object(_) if found.len() >= most => {}
         Dumped::Object(message) => match each(&message) {
             Ok(one) => found.extend(one),
             Err(error) => bad = Some(error),

@@ -1,7 +1,5 @@
 //! What a namespace is to us, and the desired state: a sorted list of names.
 
-use std::collections::BTreeMap;
-
 use homeostat_core::{Agreement, Desired, Slot};
 use homeostat_netns::Identity;
 use serde::{Deserialize, Serialize};
@@ -9,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::key::Key;
 
 /// A namespace. All are alike as far as a desired state goes; which one it is, only its identity tells.
-#[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Namespace {
     /// Which one was seen; a desired state is for any.
     #[serde(skip)]
@@ -25,8 +23,8 @@ impl PartialEq for Namespace {
 /// The namespaces that should exist.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
-    names: BTreeMap<Key, Means>,
-    keys: Vec<Key>,
+    /// Sorted, each name once.
+    names: Vec<(Key, Means)>,
 }
 
 /// How much a name is declared.
@@ -39,34 +37,35 @@ pub(crate) enum Means {
 }
 
 impl DesiredState {
-    /// A declare these; one that is named twice is declared once.
+    /// These namespaces; one that is named twice is declared once.
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Self {
-        DesiredState::default().and(keys.into_iter().map(|key| (key, Means::Make)))
+        DesiredState::default().and(keys, Means::Make)
     }
 
-    /// Also desired states that these, if we made them, are not removed.
+    /// The same, and these namespaces are not removed if we made them.
     #[must_use]
     pub fn keeping(self, keys: impl IntoIterator<Item = Key>) -> Self {
-        self.and(keys.into_iter().map(|key| (key, Means::Keep)))
+        self.and(keys, Means::Keep)
     }
 
-    fn and(mut self, more: impl Iterator<Item = (Key, Means)>) -> Self {
-        for (key, means) in more {
-            self.names.entry(key).or_insert(means);
-        }
-        self.keys = self.names.keys().cloned().collect();
+    /// What is declared first of a name counts.
+    fn and(mut self, keys: impl IntoIterator<Item = Key>, means: Means) -> Self {
+        self.names.extend(keys.into_iter().map(|key| (key, means)));
+        self.names.sort_by(|(a, _), (b, _)| a.cmp(b));
+        self.names.dedup_by(|(later, _), (first, _)| later == first);
         self
     }
 
     /// The names, in order.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &Key> {
-        self.keys.iter()
+        self.names.iter().map(|(key, _)| key)
     }
 
     /// How much a namespace is declared, if at all.
     pub(crate) fn means(&self, key: &Key) -> Option<Means> {
-        self.names.get(key).copied()
+        let slot = self.slot(key, None)?;
+        self.names.get(slot.index()).map(|(_, means)| *means)
     }
 }
 
@@ -75,11 +74,11 @@ impl Desired for DesiredState {
     type Object = Namespace;
 
     fn len(&self) -> usize {
-        self.keys.len()
+        self.names.len()
     }
 
     fn slot(&self, key: &Key, _near: Option<Slot>) -> Option<Slot> {
-        self.keys.binary_search(key).ok().map(Slot::at)
+        self.names.binary_search_by(|(name, _)| name.cmp(key)).ok().map(Slot::at)
     }
 
     #[expect(
@@ -87,7 +86,7 @@ impl Desired for DesiredState {
         reason = "core asks only for slots that this desired state gave out"
     )]
     fn key(&self, slot: Slot) -> Key {
-        self.keys[slot.index()].clone()
+        self.names[slot.index()].0.clone()
     }
 
     fn object(&self, _slot: Slot) -> Namespace {
@@ -103,7 +102,7 @@ impl Desired for DesiredState {
     }
 
     fn identity(&self, seen: &Namespace) -> Option<String> {
-        seen.identity.map(|identity| identity.to_string())
+        seen.identity.as_ref().map(ToString::to_string)
     }
 }
 

@@ -13,9 +13,10 @@ use crate::plan;
 use crate::step::Step;
 
 /// The named network namespaces of the caller's `/run/netns`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namespaces {
     pub(crate) mark: Mark,
+    /// No set is empty.
     tables: BTreeMap<Key, BTreeSet<OwnTable>>,
 }
 
@@ -39,26 +40,16 @@ impl Namespaces {
     /// Knows which unmarked tables inside of a namespace are ours.
     #[must_use]
     pub fn owning(mut self, namespace: Key, tables: impl IntoIterator<Item = OwnTable>) -> Self {
-        self.tables.entry(namespace).or_default().extend(tables);
+        let mut tables = tables.into_iter().peekable();
+        if tables.peek().is_some() {
+            self.tables.entry(namespace).or_default().extend(tables);
+        }
         self
     }
 
-    /// By what things inside of a namespace are known for ours.
-    pub(crate) fn signs(&self, namespace: &Key) -> Signs<'_> {
-        Signs { mark: &self.mark, tables: self.tables.get(namespace) }
-    }
-}
-
-/// What tells ours from others'.
-#[derive(Clone, Copy)]
-pub(crate) struct Signs<'a> {
-    pub(crate) mark: &'a Mark,
-    tables: Option<&'a BTreeSet<OwnTable>>,
-}
-
-impl Signs<'_> {
-    pub(crate) fn is_own(&self, table: &OwnTable) -> bool {
-        self.tables.is_some_and(|tables| tables.contains(table))
+    /// Whether an unmarked table inside of a namespace is ours.
+    pub(crate) fn owns(&self, namespace: &Key, table: &OwnTable) -> bool {
+        self.tables.get(namespace).is_some_and(|tables| tables.contains(table))
     }
 }
 
@@ -76,20 +67,15 @@ impl Source for Namespaces {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::new(self.clone()))
+        Ok(Reader { source: self.clone() })
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        // A namespace without such tables is as one that is not listed.
-        let tables = |source: &Self| {
-            let listed = source.tables.iter().filter(|(_, tables)| !tables.is_empty());
-            listed.map(|(key, tables)| (key.clone(), tables.clone())).collect::<Vec<_>>()
-        };
-        self.mark == other.mark && tables(self) == tables(other)
+        self == other
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
-        Ok(Writer::new(self.clone()))
+        Ok(Writer { source: self.clone() })
     }
 
     fn plan(

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use crate::{Name, Pid, Place, Switch};
+use crate::{Name, Place, Switch};
 
 /// A failed step. [`Error::help`] says what to do about it.
 #[derive(Debug, thiserror::Error)]
@@ -14,15 +14,13 @@ pub enum Error {
     BadName { name: String, why: &'static str },
     #[error("{0:?} is not a process id")]
     BadPid(String),
-    #[error("{0:?} does not identify a boot or a network namespace")]
-    BadIdentity(String),
 
     #[error("there is no network namespace named \"{name}\"")]
     NoSuchName { name: Name, known: Vec<Name> },
     #[error("there is no network namespace at {path:?}")]
     NoSuchPath { path: PathBuf },
     #[error("there is no process {pid}")]
-    NoSuchProcess { pid: Pid },
+    NoSuchProcess { pid: u32 },
     #[error("\"{place}\" is not a network namespace")]
     NotNetns { place: Place },
     #[error("cannot open the network namespace \"{place}\"")]

@@ -19,11 +19,11 @@ mod sys;
 
 pub use error::Error;
 pub use hosts::forget_hosts;
-pub use identity::{BootId, Cookie, Identity};
+pub use identity::{Cookie, Identity};
 pub use name::Name;
 pub use named::{create, create_over_leftover, is_leftover, names, remove, remove_leftover};
 pub use netns::Netns;
-pub use place::{Pid, Place};
+pub use place::Place;
 pub use sandbox::{Sandbox, Switch};
 
 /// What this crate's calls return.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 use crate::{Error, Result};
 
@@ -53,14 +52,6 @@ fn fault(name: &str) -> Option<&'static str> {
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl FromStr for Name {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        Self::new(text)
     }
 }
 

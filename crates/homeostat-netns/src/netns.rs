@@ -16,7 +16,7 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::named::names;
 use crate::sys::{self, Detach};
-use crate::{Cookie, Error, Name, Pid, Place, Result};
+use crate::{Cookie, Error, Name, Place, Result};
 
 /// The magic of the file system that namespaces live on: "nsfs".
 const NSFS_MAGIC: u64 = 0x6e73_6673;
@@ -41,11 +41,6 @@ impl Netns {
     /// The namespace that the file at `path` is.
     pub fn at(path: impl AsRef<Path>) -> Result<Self> {
         Self::open(&Place::At(path.as_ref().into()))
-    }
-
-    /// The namespace of a process (of its main thread).
-    pub fn of_pid(pid: Pid) -> Result<Self> {
-        Self::open(&Place::OfPid(pid))
     }
 
     /// Pins the namespace at `place`; what is there must be a network namespace.
@@ -85,7 +80,7 @@ impl Netns {
 
     /// What identifies the namespace until the next boot (Linux 5.14).
     pub fn cookie(&self) -> Result<Cookie> {
-        self.run(own_cookie)?.map(Cookie::from).map_err(|source| Error::Cookie { source })
+        self.run(own_cookie)?.map(Cookie).map_err(|source| Error::Cookie { source })
     }
 
     /// Whether both are one namespace. Sound because both are pinned: an inode in use is not reused.
@@ -199,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_said_by_its_kind() {
-        let gone = Netns::of_pid(Pid::from(u32::MAX)).unwrap_err();
+        let gone = Netns::open(&Place::OfPid(u32::MAX)).unwrap_err();
         assert!(matches!(gone, Error::NoSuchProcess { .. }), "{gone}");
         assert!(gone.help().unwrap().contains("/run/netns/4294967295"), "{:?}", gone.help());
         let missing = Netns::at("/proc/self/ns/blue").unwrap_err();
@@ -208,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_processs_namespace_is_found_by_its_pid() {
-        let by_pid = Netns::of_pid(Pid::from(std::process::id())).unwrap();
+        let by_pid = Netns::open(&Place::OfPid(std::process::id())).unwrap();
         assert!(by_pid.same_as(&Netns::current().unwrap()).unwrap());
     }
 }

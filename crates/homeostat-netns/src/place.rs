@@ -6,22 +6,6 @@ use std::str::FromStr;
 
 use crate::{Error, Name, Result};
 
-/// A process id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Pid(u32);
-
-impl From<u32> for Pid {
-    fn from(pid: u32) -> Self {
-        Self(pid)
-    }
-}
-
-impl fmt::Display for Pid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
 /// Where a network namespace is to be found. Parsing opens nothing.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -30,8 +14,8 @@ pub enum Place {
     Named(Name),
     /// A file that is a network namespace.
     At(PathBuf),
-    /// The namespace of a process.
-    OfPid(Pid),
+    /// The namespace of the process with this id (of its main thread).
+    OfPid(u32),
 }
 
 impl Place {
@@ -57,7 +41,7 @@ impl FromStr for Place {
         if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
             return Name::new(text).map(Self::Named);
         }
-        text.parse().map(|pid| Self::OfPid(Pid(pid))).map_err(|_| Error::BadPid(text.into()))
+        text.parse().map(Self::OfPid).map_err(|_| Error::BadPid(text.into()))
     }
 }
 

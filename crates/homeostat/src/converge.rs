@@ -7,7 +7,7 @@ use futures_util::future::join_all;
 use homeostat_engine::PassAnswer;
 use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
-    BrokenPass, Control, Covers, Entry, Explain as _, Finding, Kind, Mode, PassReport, PassSeries,
+    Control, Covers, Entries, Entry, Explain as _, Finding, Kind, Mode, PassReport, PassSeries,
     Patience, SharedReport,
 };
 
@@ -33,7 +33,7 @@ impl Converging {
     pub(crate) fn record(&mut self, told: PassAnswer) {
         let report: SharedReport = match told {
             Ok(report) => report,
-            Err(error) => Arc::new(BrokenPass::new(&error, &self.control.place().source)),
+            Err(error) => Arc::new(Entries::of_broken_pass(&error, &self.control.place().source)),
         };
         self.passes.push(PassReport { covers: Covers::All, report });
     }

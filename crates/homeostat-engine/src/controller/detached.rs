@@ -8,20 +8,18 @@ use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Reason;
-use homeostat_core::{
-    Action, Cause, Entry, Explain, Failure, Finding, Focus, Kind, Line, Source, Summary,
-};
+use homeostat_core::{Action, Cause, Focus, Source};
 
 use super::bounded;
 use super::scheduler::PassRequest;
+use crate::book::PriorRecords;
 use crate::error::Error;
-use crate::fate::Prior;
 use crate::run::{DetachedLane, EndedLane};
 
 /// A detached lane that has ended, or broke.
 pub(super) struct FinishedLane<S: Source> {
     key: S::Key,
-    pub(super) prior: Prior<S>,
+    pub(super) prior: PriorRecords<S>,
     pub(super) ended: Result<EndedLane<S>, Error>,
 }
 
@@ -102,40 +100,4 @@ pub(super) struct FinishedTask {
     pub(super) by: Option<Arc<str>>,
     /// The target's name for it.
     pub(super) task: Option<String>,
-}
-
-/// How tasks ended after the passes that sent them, as a report.
-#[derive(Clone, Debug, Default)]
-pub(super) struct TaskReport {
-    /// Done, and seen to be done.
-    pub(super) applied: Vec<(Line, Cause)>,
-    pub(super) failed: Vec<(Option<Action>, String, Failure)>,
-}
-
-impl Explain for TaskReport {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        match kind {
-            Kind::Applied => {
-                self.applied
-                    .iter()
-                    .for_each(|(line, cause)| tell(Entry::Applied(line.clone(), *cause)));
-            }
-            Kind::Failed => self.failed.iter().for_each(|(action, key, failure)| {
-                let (key, failure) = (key.clone(), failure.clone());
-                let finding = Finding::Failed { action: *action, failure };
-                tell(Entry::Finding { key, finding });
-            }),
-            _ => {}
-        }
-    }
-
-    fn summary(&self) -> Summary {
-        let mut summary = Summary::default();
-        self.applied.iter().for_each(|(line, _)| summary.count(line.action));
-        summary
-    }
-
-    fn is_converged(&self) -> bool {
-        self.failed.is_empty()
-    }
 }

@@ -10,17 +10,6 @@ use super::open::OpenKey;
 /// The keys that hints named since the last pass over them, with who changed them, where the target says so.
 pub(super) type HintedKeys<K> = BTreeMap<K, Option<Arc<str>>>;
 
-/// Takes out the keys that a pass over `focus` looks at.
-pub(super) fn take_hinted<K: Ord + Clone>(
-    hinted: &mut HintedKeys<K>,
-    focus: &Focus<K>,
-) -> HintedKeys<K> {
-    match focus {
-        Focus::All => std::mem::take(hinted),
-        Focus::Keys(keys) => hinted.extract_if(.., |key, _| keys.contains(key)).collect(),
-    }
-}
-
 /// Who changed a key: as hints said before this pass, or before the first pass that left the key open.
 pub(super) fn culprit<K: Key>(
     key: &K,

@@ -1,5 +1,5 @@
-//! How others use a running loop: [`Handle`] where the source is known, [`Control`] where it is erased so that one
-//! program can hold many kinds.
+//! How others use a running loop: by its [`Handle`]. [`Control`] is what a handle can do whatever its source is, so that
+//! one program can hold many kinds.
 
 use std::any::Any;
 use std::collections::VecDeque;
@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Time;
 use homeostat_core::{PassReport, SharedReport, Source};
@@ -66,6 +67,7 @@ pub struct Handle<S: Source> {
     /// The number of the desired state that was put last.
     pub(super) generation: Arc<AtomicU64>,
     pub(super) latest: Arc<Mutex<Arc<Bound<S>>>>,
+    pub(super) ledger_key: Arc<LedgerKey>,
 }
 
 impl<S: Source> Clone for Handle<S> {
@@ -73,14 +75,10 @@ impl<S: Source> Clone for Handle<S> {
         let (commands, status) = (self.commands.clone(), self.status.clone());
         let (watchdog, open) = (Arc::clone(&self.watchdog), Arc::clone(&self.open));
         let (generation, latest) = (Arc::clone(&self.generation), Arc::clone(&self.latest));
-        Handle { commands, status, watchdog, open, generation, latest }
+        let ledger_key = Arc::clone(&self.ledger_key);
+        Handle { commands, status, watchdog, open, generation, latest, ledger_key }
     }
 }
-
-/// The loop has ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the loop has ended")]
-pub struct Ended;
 
 impl<S: Source> Handle<S> {
     /// Gives the loop another desired state, with the way in which passes behave under it, and tells whether
@@ -89,17 +87,17 @@ impl<S: Source> Handle<S> {
     ///
     /// The same again neither wakes the loop nor ends a backoff. A changed desired state begins the backoff of the
     /// keys anew whose declaration changed; the others that fail are tried once, and keep their count.
-    pub fn put(&self, bound: Bound<S>) -> Result<bool, Ended> {
+    pub fn put(&self, bound: Bound<S>) -> Result<bool, CommandRefused> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         if latest.is_same(&bound) {
-            return if self.commands.is_closed() { Err(Ended) } else { Ok(false) };
+            return if self.commands.is_closed() { Err(CommandRefused::Ended) } else { Ok(false) };
         }
         self.take(&mut latest, bound, Forget::Changed).map(|()| true)
     }
 
     /// The same for somebody who asks for it, and may have mended the cause of a failure: everything is
     /// opened again and tried again, also if nothing changed, and does not wait for the pace of new desired states.
-    pub fn replace(&self, bound: Bound<S>) -> Result<(), Ended> {
+    pub fn replace(&self, bound: Bound<S>) -> Result<(), CommandRefused> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
         self.take(&mut latest, bound, Forget::All)
     }
@@ -110,81 +108,21 @@ impl<S: Source> Handle<S> {
         latest: &mut Arc<Bound<S>>,
         bound: Bound<S>,
         forget: Forget,
-    ) -> Result<(), Ended> {
+    ) -> Result<(), CommandRefused> {
         let bound = Arc::new(bound);
         *latest = Arc::clone(&bound);
         self.generation.fetch_add(1, Ordering::Relaxed);
         self.send(Command::Put(bound, forget))
     }
 
-    /// Runs a full pass now, and waits for its report.
-    pub async fn pass(&self) -> Result<PassAnswer, Ended> {
-        self.ask(Command::Pass).await
-    }
-
-    /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
-    /// the reports of the passes made meanwhile, in order.
-    pub async fn settle(&self, patience: Patience) -> Result<Vec<PassReport>, Ended> {
-        self.ask(|answer| Command::Settle(patience, answer)).await
-    }
-
-    /// Looks at one key, and tells how it stands. Writes nothing.
-    pub async fn look(&self, key: S::Key) -> Result<PassAnswer, Ended> {
-        self.ask(|answer| Command::Look(key, answer)).await
-    }
-
-    /// Takes once what is on a declared key now, from whoever has it.
-    pub async fn adopt(&self, key: S::Key) -> Result<PassAnswer, Ended> {
-        self.ask(|answer| Command::Adopt(key, answer)).await
-    }
-
-    /// Drops what the ledger knows of a key, and tells whether it knew anything. The target is not
-    /// touched.
-    pub async fn forget(&self, key: S::Key) -> Result<Result<bool, Arc<Error>>, Ended> {
-        self.ask(|answer| Command::Forget(key, answer)).await
-    }
-
-    /// Holds passes off, for some time or until [`resume`](Self::resume).
-    pub fn pause(&self, during: Option<Duration>) -> Result<(), Ended> {
-        self.send(Command::Pause(during))
-    }
-
-    /// Lets passes go on, beginning with a full one.
-    pub fn resume(&self) -> Result<(), Ended> {
-        self.send(Command::Resume)
-    }
-
-    /// Ends the loop, and waits until it has ended.
-    pub async fn stop(&self, policy: OnStop) {
-        // A loop that has ended is stopped.
-        let _ = self.ask(|answer| Command::Stop(policy, answer)).await;
-    }
-
-    /// The status of this moment; whether the loop is stuck is computed now.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        Status { stall: self.watchdog.stalled(), ..self.newest(&self.status.borrow()) }
-    }
-
-    /// The first keys after `after` that are not as declared, at most `limit`, in the order of keys. It does not wait
-    /// for a running pass.
-    #[must_use]
-    pub fn open_keys(&self, after: Option<&S::Key>, limit: usize) -> Vec<OpenEntry> {
-        self.open.page(after, limit)
-    }
-
-    /// Waits until the status changes.
-    pub async fn changed(&self) -> Result<(), Ended> {
-        let mut status = self.status.clone();
-        status.borrow_and_update();
-        status.changed().await.map_err(|_| Ended)
-    }
-
     /// Waits for a status.
-    pub async fn wait_for(&self, mut so: impl FnMut(&Status) -> bool) -> Result<Status, Ended> {
+    pub async fn wait_for(
+        &self,
+        mut so: impl FnMut(&Status) -> bool,
+    ) -> Result<Status, CommandRefused> {
         let mut status = self.status.clone();
         let found = status.wait_for(|status| so(&self.newest(status))).await;
-        found.map(|status| self.newest(&status)).map_err(|_| Ended)
+        found.map(|status| self.newest(&status)).map_err(|_| CommandRefused::Ended)
     }
 
     /// A status of an older desired state says nothing about whether the newest one is converged.
@@ -193,27 +131,41 @@ impl<S: Source> Handle<S> {
         Status { is_converged: status.is_converged && is_newest, ..status.clone() }
     }
 
-    fn send(&self, command: Command<S>) -> Result<(), Ended> {
-        self.commands.send(command).map_err(|_| Ended)
+    fn send(&self, command: Command<S>) -> Result<(), CommandRefused> {
+        self.commands.send(command).map_err(|_| CommandRefused::Ended)
     }
 
-    async fn ask<T>(
-        &self,
-        command: impl FnOnce(oneshot::Sender<T>) -> Command<S>,
-    ) -> Result<T, Ended> {
-        let (answer, answered) = oneshot::channel();
-        self.send(command(answer))?;
-        answered.await.map_err(|_| Ended)
+    /// Sends a command once the future is polled, and waits for its answer.
+    fn ask<'a, T: Send + 'a>(
+        &'a self,
+        command: impl FnOnce(oneshot::Sender<T>) -> Command<S> + Send + 'a,
+    ) -> Later<'a, Result<T, CommandRefused>> {
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            self.send(command(answer))?;
+            answered.await.map_err(|_| CommandRefused::Ended)
+        })
+    }
+
+    fn ask_about<'a, T: Send + 'a>(
+        &'a self,
+        key: &str,
+        command: impl FnOnce(S::Key, oneshot::Sender<T>) -> Command<S> + Send + 'a,
+    ) -> Later<'a, Result<T, CommandRefused>> {
+        match parse::<S>(key) {
+            Ok(key) => self.ask(move |answer| command(key, answer)),
+            Err(refused) => Box::pin(std::future::ready(Err(refused))),
+        }
     }
 }
 
-/// Why a command about a key came to nothing.
+/// Why a command came to nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
-pub enum Refused {
-    /// The loop has ended.
-    #[error(transparent)]
-    Ended(#[from] Ended),
+pub enum CommandRefused {
+    /// Nobody is left to carry it out.
+    #[error("the loop has ended")]
+    Ended,
     /// The text is no key of this source.
     #[error("`{0}` is no key of this source")]
     NotAKey(String),
@@ -227,34 +179,39 @@ pub trait Control: Send + Sync {
     /// Where the ledger files the source.
     fn place(&self) -> &LedgerKey;
     /// Gives the loop another desired state, as in [`Handle::put`]. It must be bound to the same source.
-    fn put(&self, planner: Box<dyn Planner>) -> Result<bool, Refused>;
+    fn put(&self, planner: Box<dyn Planner>) -> Result<bool, CommandRefused>;
     /// Gives the loop a desired state for somebody who asks for it, as in [`Handle::replace`].
-    fn replace(&self, planner: Box<dyn Planner>) -> Result<(), Refused>;
+    fn replace(&self, planner: Box<dyn Planner>) -> Result<(), CommandRefused>;
     /// Runs a full pass now, and waits for its report.
-    fn pass(&self) -> Later<'_, Result<PassAnswer, Refused>>;
+    fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
     /// the reports of the passes made meanwhile, in order.
-    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, Refused>>;
+    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, CommandRefused>>;
     /// Looks at one key, and tells how it stands. Writes nothing.
-    fn look<'a>(&'a self, key: &'a str) -> Later<'a, Result<PassAnswer, Refused>>;
+    fn look(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Takes once what is on a declared key now, from whoever has it.
-    fn adopt<'a>(&'a self, key: &'a str) -> Later<'a, Result<PassAnswer, Refused>>;
-    /// Drops what the ledger knows of a key, and tells whether it knew anything.
-    fn forget<'a>(&'a self, key: &'a str) -> Later<'a, Result<Result<bool, Arc<Error>>, Refused>>;
-    /// Holds passes off, for some time or until resumed.
-    fn pause(&self, during: Option<Duration>) -> Result<(), Refused>;
+    fn adopt(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
+    /// Drops what the ledger knows of a key, and tells whether it knew anything. The target is not touched.
+    fn forget(&self, key: &str) -> Later<'_, Result<Result<bool, Arc<Error>>, CommandRefused>>;
+    /// Holds passes off, for some time or until [resumed](Self::resume).
+    fn pause(&self, during: Option<Duration>) -> Result<(), CommandRefused>;
     /// Lets passes go on, beginning with a full one.
-    fn resume(&self) -> Result<(), Refused>;
+    fn resume(&self) -> Result<(), CommandRefused>;
     /// Ends the loop, and waits until it has ended.
     fn stop(&self, policy: OnStop) -> Later<'_, ()>;
-    /// The status of this moment.
+    /// The status of this moment; whether the loop is stuck is computed now.
     fn status(&self) -> Status;
-    /// The first keys after `after` that are not as declared, as in [`Handle::open_keys`].
-    fn open_keys(&self, after: Option<&str>, limit: usize) -> Result<Vec<OpenEntry>, Refused>;
+    /// The first keys after `after` that are not as declared, at most `limit`, in the order of keys. It does not wait
+    /// for a running pass.
+    fn open_keys(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<OpenEntry>, CommandRefused>;
     /// When a moment of the status is, or was.
     fn at(&self, time: Time) -> Instant;
     /// Waits until the status changes.
-    fn changed(&self) -> Later<'_, Result<(), Refused>>;
+    fn changed(&self) -> Later<'_, Result<(), CommandRefused>>;
 }
 
 /// An erased loop, and the handle to it.
@@ -265,91 +222,93 @@ pub struct LoopTask {
     pub run: Later<'static, ()>,
 }
 
-struct Controlled<S: Source> {
-    place: LedgerKey,
-    handle: Handle<S>,
-}
-
 impl<S: Source> Bound<S> {
     /// Becomes a loop.
     #[must_use]
     pub fn into_loop(self, deps: LoopDeps, pace: Pace) -> LoopTask {
-        let ledger_key = self.place.clone();
         let (looped, handle) = Loop::new(self, deps, pace);
-        let control: Arc<dyn Control> = Arc::new(Controlled { place: ledger_key, handle });
-        LoopTask { control, run: Box::pin(looped.run()) }
+        LoopTask { control: Arc::new(handle), run: Box::pin(looped.run()) }
     }
 }
 
-fn bound<S: Source>(planner: Box<dyn Planner>) -> Result<Bound<S>, Refused> {
+fn downcast<S: Source>(planner: Box<dyn Planner>) -> Result<Bound<S>, CommandRefused> {
     let any: Box<dyn Any> = planner.into_any();
-    any.downcast::<Bound<S>>().map(|bound| *bound).map_err(|_| Refused::AnotherSource)
+    any.downcast::<Bound<S>>().map(|bound| *bound).map_err(|_| CommandRefused::AnotherSource)
 }
 
-fn key<S: Source>(text: &str) -> Result<S::Key, Refused> {
-    text.parse().map_err(|_| Refused::NotAKey(text.to_owned()))
+fn parse<S: Source>(key: &str) -> Result<S::Key, CommandRefused> {
+    key.parse().map_err(|_| CommandRefused::NotAKey(key.to_owned()))
 }
 
-impl<S: Source> Control for Controlled<S> {
+impl<S: Source> Control for Handle<S> {
     fn place(&self) -> &LedgerKey {
-        &self.place
+        &self.ledger_key
     }
 
-    fn put(&self, planner: Box<dyn Planner>) -> Result<bool, Refused> {
-        Ok(self.handle.put(bound(planner)?)?)
+    fn put(&self, planner: Box<dyn Planner>) -> Result<bool, CommandRefused> {
+        self.put(downcast(planner)?)
     }
 
-    fn replace(&self, planner: Box<dyn Planner>) -> Result<(), Refused> {
-        Ok(self.handle.replace(bound(planner)?)?)
+    fn replace(&self, planner: Box<dyn Planner>) -> Result<(), CommandRefused> {
+        self.replace(downcast(planner)?)
     }
 
-    fn pass(&self) -> Later<'_, Result<PassAnswer, Refused>> {
-        Box::pin(async { Ok(self.handle.pass().await?) })
+    fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>> {
+        self.ask(Command::Pass)
     }
 
-    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, Refused>> {
-        Box::pin(async move { Ok(self.handle.settle(patience).await?) })
+    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, CommandRefused>> {
+        self.ask(move |answer| Command::Settle(patience, answer))
     }
 
-    fn look<'a>(&'a self, text: &'a str) -> Later<'a, Result<PassAnswer, Refused>> {
-        Box::pin(async move { Ok(self.handle.look(key::<S>(text)?).await?) })
+    fn look(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>> {
+        self.ask_about(key, Command::Look)
     }
 
-    fn adopt<'a>(&'a self, text: &'a str) -> Later<'a, Result<PassAnswer, Refused>> {
-        Box::pin(async move { Ok(self.handle.adopt(key::<S>(text)?).await?) })
+    fn adopt(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>> {
+        self.ask_about(key, Command::Adopt)
     }
 
-    fn forget<'a>(&'a self, text: &'a str) -> Later<'a, Result<Result<bool, Arc<Error>>, Refused>> {
-        Box::pin(async move { Ok(self.handle.forget(key::<S>(text)?).await?) })
+    fn forget(&self, key: &str) -> Later<'_, Result<Result<bool, Arc<Error>>, CommandRefused>> {
+        self.ask_about(key, Command::Forget)
     }
 
-    fn pause(&self, during: Option<Duration>) -> Result<(), Refused> {
-        Ok(self.handle.pause(during)?)
+    fn pause(&self, during: Option<Duration>) -> Result<(), CommandRefused> {
+        self.send(Command::Pause(during))
     }
 
-    fn resume(&self) -> Result<(), Refused> {
-        Ok(self.handle.resume()?)
+    fn resume(&self) -> Result<(), CommandRefused> {
+        self.send(Command::Resume)
     }
 
     fn stop(&self, policy: OnStop) -> Later<'_, ()> {
-        Box::pin(self.handle.stop(policy))
+        // A loop that has ended is stopped.
+        Box::pin(self.ask(move |answer| Command::Stop(policy, answer)).map(drop))
     }
 
     fn status(&self) -> Status {
-        self.handle.status()
+        Status { stall: self.watchdog.stalled(), ..self.newest(&self.status.borrow()) }
     }
 
-    fn open_keys(&self, after: Option<&str>, limit: usize) -> Result<Vec<OpenEntry>, Refused> {
-        let after = after.map(key::<S>).transpose()?;
-        Ok(self.handle.open_keys(after.as_ref(), limit))
+    fn open_keys(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<OpenEntry>, CommandRefused> {
+        let after = after.map(parse::<S>).transpose()?;
+        Ok(self.open.page(after.as_ref(), limit))
     }
 
     fn at(&self, time: Time) -> Instant {
-        self.handle.watchdog.at(time)
+        self.watchdog.at(time)
     }
 
-    fn changed(&self) -> Later<'_, Result<(), Refused>> {
-        Box::pin(async { Ok(self.handle.changed().await?) })
+    fn changed(&self) -> Later<'_, Result<(), CommandRefused>> {
+        Box::pin(async {
+            let mut status = self.status.clone();
+            status.borrow_and_update();
+            status.changed().await.map_err(|_| CommandRefused::Ended)
+        })
     }
 }
 
@@ -368,12 +327,12 @@ impl<S: Source> Inbox<S> {
         Inbox { commands, waiting: VecDeque::new() }
     }
 
-    /// The next command; nothing once the last handle was dropped. Cancel-safe.
-    pub(super) async fn next(&mut self) -> Option<Command<S>> {
-        match self.ready() {
-            Some(command) => Some(command),
-            None => self.commands.recv().await,
+    /// Waits until a command has come. False once the last handle was dropped. Cancel-safe.
+    pub(super) async fn wait(&mut self) -> bool {
+        if self.waiting.is_empty() {
+            self.waiting.extend(self.commands.recv().await);
         }
+        !self.waiting.is_empty()
     }
 
     /// The next command that has come already.

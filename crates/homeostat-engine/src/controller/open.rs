@@ -1,14 +1,12 @@
 //! The keys of a loop that are not as declared: why, since when, and what to do. Only the loop writes; its handles
 //! read pages, also while a pass runs.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use homeostat_core::pacing::Time;
 use homeostat_core::{Finding, Focus, Key, Kind};
-
-use super::pass_result::PassResult;
 
 /// How many different reasons are kept. Open keys share them: there may be a million.
 const MOST_REASONS: usize = 10_000;
@@ -92,7 +90,7 @@ impl OpenReasons {
     }
 
     /// Drops the reasons that no open key has any more, if there are many.
-    fn prune(&mut self) {
+    pub(super) fn prune(&mut self) {
         if self.known.len() >= MOST_REASONS / 2 {
             self.known.retain(|reason| Arc::strong_count(reason) > 1);
         }
@@ -129,19 +127,18 @@ impl<K: Key> OpenKeys<K> {
         entries.collect()
     }
 
-    /// Keys that a pass over `focus` looked at are open as its result says, since the first pass that found them so.
-    /// All others, and those that the pass deferred, are as they were.
-    pub(super) fn update<S: homeostat_core::Source<Key = K>>(
+    /// Keys that a pass over `focus` looked at are open as it found them, since the first pass that found them so. All
+    /// others, and those that the pass deferred, are as they were.
+    pub(super) fn update(
         &self,
         focus: &Focus<K>,
-        result: &mut PassResult<S>,
-        reasons: &mut OpenReasons,
+        found: Vec<(K, OpenKey)>,
+        deferred: &BTreeSet<K>,
     ) {
-        let (found, held) = (std::mem::take(&mut result.open), &result.feedback.held);
         let before = self.read();
         let found = found.into_iter().map(|(key, open)| {
             let open = match before.get(&key) {
-                Some(known) if held.contains(&key) => known.clone(),
+                Some(known) if deferred.contains(&key) => known.clone(),
                 Some(known) => OpenKey { since: known.since, ..open },
                 None => open,
             };
@@ -160,7 +157,6 @@ impl<K: Key> OpenKeys<K> {
                 None
             }),
         };
-        reasons.prune();
     }
 
     /// Keys are open that no pass looked at.

@@ -1,5 +1,6 @@
 //! The result of a pass, in what the loop needs of it.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::pacing::Time;
@@ -16,40 +17,30 @@ pub(super) struct PassResult<S: Source> {
     /// The keys that the pass left not as declared.
     pub(super) open: Vec<(S::Key, OpenKey)>,
     pub(super) applied: usize,
-    /// Steps that failed, or do not show.
-    pub(super) failed: usize,
     pub(super) is_recorded: bool,
-    pub(super) holds_removals: bool,
     pub(super) report: SharedReport,
 }
 
 impl<S: Source> PassResult<S> {
     /// A pass that only planned.
-    pub(super) fn planned(
-        plan: Plan<S>,
-        holds_removals: bool,
-        reasons: &mut OpenReasons,
-        now: Time,
-    ) -> Self {
+    pub(super) fn planned(plan: Plan<S>, reasons: &mut OpenReasons, now: Time) -> Self {
         let steps = plan.steps.iter();
         let mut open: Vec<_> =
             steps.map(|step| (step.key(&plan.desired), reasons.drifted(now))).collect();
         open.extend(open_in(&plan, reasons, now));
         let (feedback, report) = (PassFeedback::default(), Arc::new(plan));
-        let (applied, failed, is_recorded) = (0, 0, true);
-        PassResult { feedback, open, applied, failed, is_recorded, holds_removals, report }
+        PassResult { feedback, open, applied: 0, is_recorded: true, report }
     }
 
     /// `deferred` are keys that the scheduler left alone.
     pub(super) fn applied(
         report: Report<S>,
-        deferred: Vec<S::Key>,
-        holds_removals: bool,
+        deferred: BTreeSet<S::Key>,
         reasons: &mut OpenReasons,
         now: Time,
     ) -> Self {
-        let (mut feedback, mut open) = (PassFeedback::default(), Vec::new());
-        feedback.held.extend(deferred);
+        let mut feedback = PassFeedback { deferred, ..PassFeedback::default() };
+        let mut open = Vec::new();
         for (key, finding) in report.step_findings() {
             let Some(open_key) = reasons.open(&finding, now) else { continue };
             open.push((key.clone(), open_key));
@@ -73,11 +64,9 @@ impl<S: Source> PassResult<S> {
         open.extend(open_in(report.plan(), reasons, now));
         PassResult {
             applied: report.summary().total(),
-            failed: feedback.failed.len() + feedback.missed.len(),
             feedback,
             open,
             is_recorded: report.is_recorded(),
-            holds_removals,
             report: Arc::new(report),
         }
     }

@@ -91,7 +91,10 @@ impl Publisher {
         if !self.has_listeners() {
             return;
         }
-        self.reported.expire(now);
+        if self.reported.expires.is_none_or(|expires| expires <= now) {
+            let expires = Some(now.after(REPEAT_AFTER));
+            self.reported = ReportedFailures { last: HashMap::new(), expires };
+        }
         let (mut steps, mut failures, mut left_out) = (0, 0, 0);
         for kind in [Kind::Applied, Kind::Failed, Kind::Conflict, Kind::Pending] {
             report.explain(kind, &mut |entry| {
@@ -117,7 +120,19 @@ impl Publisher {
 
     /// A pass over `focus` has ended, and only `open` is not as declared: other failures are over.
     pub(super) fn forget_cured<K: Key, V>(&mut self, focus: &Focus<K>, open: &BTreeMap<K, V>) {
-        self.reported.retain(focus, open);
+        let last = &mut self.reported.last;
+        match focus {
+            _ if last.is_empty() => {}
+            Focus::All => {
+                let still: HashSet<u64> = open.keys().map(Fingerprint::of_text).collect();
+                last.retain(|key, _| still.contains(key));
+            }
+            Focus::Keys(keys) => {
+                for key in keys.iter().filter(|key| !open.contains_key(key)) {
+                    last.remove(&Fingerprint::of_text(key));
+                }
+            }
+        }
     }
 }
 
@@ -165,30 +180,6 @@ impl ReportedFailures {
             _ => return true,
         };
         self.last.insert(Fingerprint::of_text(key), text) != Some(text)
-    }
-
-    fn expire(&mut self, now: Time) {
-        if self.expires.is_none_or(|expires| expires <= now) {
-            self.last.clear();
-            self.expires = Some(now.after(REPEAT_AFTER));
-        }
-    }
-
-    fn retain<K: Key, V>(&mut self, focus: &Focus<K>, open: &BTreeMap<K, V>) {
-        if self.last.is_empty() {
-            return;
-        }
-        match focus {
-            Focus::All => {
-                let still: HashSet<u64> = open.keys().map(Fingerprint::of_text).collect();
-                self.last.retain(|key, _| still.contains(key));
-            }
-            Focus::Keys(keys) => {
-                for key in keys.iter().filter(|key| !open.contains_key(key)) {
-                    self.last.remove(&Fingerprint::of_text(key));
-                }
-            }
-        }
     }
 }
 

@@ -21,18 +21,12 @@ pub(super) const UNNAMED: &str = "somebody";
 /// Everything that starts a pass. It carries keys for the look and reasons for the log, never state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Wakeup<K> {
-    /// The loop has just begun.
-    Start,
-    /// The desired state changed.
-    Desired,
-    /// A desired state was put that must not wait for the pace of others.
-    Replaced,
+    /// A full pass that waits for nothing: the loop has begun, a person asked for it.
+    Command(Reason),
+    /// A full pass at the pace of such passes: the desired state changed, hints were lost.
+    Paced(Reason),
     /// The target said that these keys may have changed.
     Hint(Vec<K>),
-    /// Hints were lost.
-    Lost,
-    /// A person asked for it.
-    Operator,
 }
 
 impl<K> Wakeup<K> {
@@ -40,11 +34,8 @@ impl<K> Wakeup<K> {
     #[must_use]
     pub(super) fn reason(&self) -> Reason {
         match self {
-            Wakeup::Start => Reason::Start,
-            Wakeup::Desired | Wakeup::Replaced => Reason::Desired,
+            Wakeup::Command(reason) | Wakeup::Paced(reason) => *reason,
             Wakeup::Hint(_) => Reason::Hint,
-            Wakeup::Lost => Reason::Resync,
-            Wakeup::Operator => Reason::Operator,
         }
     }
 
@@ -84,8 +75,8 @@ pub(super) struct PassFeedback<K> {
     pub(super) missed: BTreeMap<K, u64>,
     /// Written to, or tried to be.
     pub(super) written: BTreeSet<K>,
-    /// Left alone in this pass; they stand as before.
-    pub(super) held: BTreeSet<K>,
+    /// Left alone in this pass; they are as before.
+    pub(super) deferred: BTreeSet<K>,
     /// The target works on them, or will: whether that fails is not known yet.
     pub(super) waiting: BTreeSet<K>,
     /// When a pass that could not be made at all is worth another try.
@@ -95,8 +86,8 @@ pub(super) struct PassFeedback<K> {
 impl<K> Default for PassFeedback<K> {
     fn default() -> Self {
         let (failed, missed) = (BTreeMap::new(), BTreeMap::new());
-        let (written, held, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        PassFeedback { failed, missed, written, held, waiting, broken: None }
+        let (written, deferred, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
+        PassFeedback { failed, missed, written, deferred, waiting, broken: None }
     }
 }
 
@@ -147,12 +138,16 @@ impl<K: Key> Scheduler<K> {
 
     pub(super) fn wake(&mut self, wakeup: Wakeup<K>, now: Time) {
         match wakeup {
-            Wakeup::Hint(keys) => keys.into_iter().for_each(|key| self.hint(key, now)),
-            // Before the first full pass nothing but a command can start one.
-            paced @ (Wakeup::Desired | Wakeup::Lost) if self.full.is_synced() => {
-                self.full.on_paced(paced.reason(), now);
+            Wakeup::Hint(keys) if self.full.is_synced() => {
+                for key in keys {
+                    self.keys.on_hint(key, now);
+                }
             }
-            other => self.full.on_command(other.reason(), now),
+            // The first full pass looks at it; if that fails, its retry does.
+            Wakeup::Hint(_) => self.full.on_paced(Reason::Hint, now),
+            Wakeup::Paced(reason) if self.full.is_synced() => self.full.on_paced(reason, now),
+            // Before the first full pass nothing but a command can start one.
+            Wakeup::Paced(reason) | Wakeup::Command(reason) => self.full.on_command(reason, now),
         }
     }
 
@@ -176,15 +171,6 @@ impl<K: Key> Scheduler<K> {
         let contended: Vec<K> = contended.cloned().collect();
         for key in &contended {
             self.contention.forget(key);
-        }
-    }
-
-    fn hint(&mut self, key: K, now: Time) {
-        if self.full.is_synced() {
-            self.keys.on_hint(key, now);
-        } else {
-            // The first full pass looks at it; if that fails, its retry does.
-            self.full.on_paced(Reason::Hint, now);
         }
     }
 
@@ -223,7 +209,9 @@ impl<K: Key> Scheduler<K> {
         if self.resync.is_due(now) {
             self.full.on_command(Reason::Resync, now);
         }
-        if !self.source.take_due(now).is_empty() || self.subscription.is_due(now) {
+        if !self.source.take_due(now).is_empty()
+            || self.subscription.due.is_some_and(|due| due <= now)
+        {
             self.full.on_command(Reason::Retry, now);
         }
         let full = self.next_full(now);
@@ -234,7 +222,7 @@ impl<K: Key> Scheduler<K> {
         let fired = self.full.fire(now)?;
         self.keys.absorb_all(now);
         self.resync.started(now);
-        self.subscription.reopened();
+        self.subscription.due = None;
         let _ = self.take_retries(now);
         // Hints may have been missed.
         let missed = if self.needs_full { Reason::Resync.into() } else { Reasons::NONE };
@@ -307,7 +295,7 @@ impl<K: Key> Scheduler<K> {
             Some((self.resync.deadline(), Reason::Resync)),
             self.full.deadline().map(|time| (time, Reason::Hint)),
             retry(self.source.deadline()),
-            retry(self.subscription.deadline()),
+            retry(self.subscription.due),
         ];
         let keys = [
             self.keys.deadline().map(|time| (time, Reason::Hint)),
@@ -347,18 +335,16 @@ impl<K: Key> Scheduler<K> {
         if request.focus == Focus::All {
             self.full.finished();
         }
-        match feedback.broken {
-            Some(retry) => {
-                self.needs_full = true;
-                self.source.failed((), at_least_soon(retry), now);
-            }
-            None => self.record_made(request, feedback, now),
+        let PassFeedback { failed, missed, deferred, waiting, written, broken } = feedback;
+        if let Some(retry) = broken {
+            self.needs_full = true;
+            // A source that cannot be looked at is looked at again, whatever it says: only a new desired state could
+            // change a step that is malformed, but a look has no desired state.
+            let retry = if retry == Retry::Now { Retry::Now } else { Retry::Soon };
+            self.source.failed((), retry, now);
+            return;
         }
-    }
-
-    fn record_made(&mut self, request: &PassRequest<K>, feedback: PassFeedback<K>, now: Time) {
-        let PassFeedback { failed, missed, held, waiting, written, .. } = feedback;
-        let stands = |key: &K| held.contains(key) || waiting.contains(key);
+        let stands = |key: &K| deferred.contains(key) || waiting.contains(key);
         let fails = |key: &K| failed.contains_key(key) || stands(key);
         let misses = |key: &K| missed.contains_key(key) || stands(key);
         match &request.focus {
@@ -421,15 +407,6 @@ impl<K: Key> Scheduler<K> {
     }
 }
 
-/// A source that cannot be looked at is looked at again, whatever it says: only a new desired state could
-/// change a step that is malformed, but a look has no desired state.
-fn at_least_soon(retry: Retry) -> Retry {
-    match retry {
-        Retry::Now => Retry::Now,
-        Retry::Soon | Retry::OnChange | Retry::Never => Retry::Soon,
-    }
-}
-
 /// When a subscription that died is opened again.
 ///
 /// 1. After its first death at once, after each further one after a longer pause.
@@ -439,6 +416,7 @@ pub(super) struct ResubscribeBackoff {
     pauses: Pauses,
     count: u32,
     last: Time,
+    /// When another one is opened, if one is needed.
     due: Option<Time>,
 }
 
@@ -457,20 +435,6 @@ impl ResubscribeBackoff {
             before => now.after(self.pauses.nth(before)),
         });
         (self.count, self.last) = (self.count.saturating_add(1), now);
-    }
-
-    /// When another one is opened, if one is needed.
-    pub(super) fn deadline(&self) -> Option<Time> {
-        self.due
-    }
-
-    pub(super) fn is_due(&self, now: Time) -> bool {
-        self.due.is_some_and(|due| due <= now)
-    }
-
-    /// Another one is opened.
-    pub(super) fn reopened(&mut self) {
-        self.due = None;
     }
 }
 
@@ -495,7 +459,7 @@ mod tests {
             seed: 1,
         };
         let mut scheduler = Scheduler::new(&pace);
-        scheduler.wake(Wakeup::Start, at(0));
+        scheduler.wake(Wakeup::Command(Reason::Start), at(0));
         let request = scheduler.next(at(0), 1).unwrap();
         let failed = [("a".to_owned(), retry)].into();
         scheduler.record(&request, PassFeedback { failed, ..PassFeedback::default() }, at(0));
@@ -509,7 +473,7 @@ mod tests {
         scheduler.needs_full = true;
         assert_eq!(scheduler.next(at(200), 1), None, "neither the retry nor the hint");
         assert!(scheduler.deadline() > Some(at(20_000)), "and it does not spin for them");
-        scheduler.wake(Wakeup::Operator, at(200));
+        scheduler.wake(Wakeup::Command(Reason::Operator), at(200));
         let request = scheduler.next(at(200), 1).unwrap();
         assert!(request.focus == Focus::All && request.reasons.contains(Reason::Resync));
     }
@@ -531,14 +495,12 @@ mod tests {
         let mut waits = Vec::new();
         for _ in 0..6 {
             backoff.died(now);
-            let due = backoff.deadline().unwrap();
+            let due = backoff.due.take().unwrap();
             waits.push(due.since(now).as_secs());
-            assert!(backoff.is_due(due));
-            backoff.reopened();
             now = due;
         }
-        assert_eq!((waits.as_slice(), backoff.deadline()), ([0, 1, 2, 4, 4, 4].as_slice(), None));
+        assert_eq!(waits, [0, 1, 2, 4, 4, 4]);
         backoff.died(at(1_000_000));
-        assert_eq!(backoff.deadline(), Some(at(1_000_000)), "it lived for long");
+        assert_eq!(backoff.due, Some(at(1_000_000)), "it lived for long");
     }
 }

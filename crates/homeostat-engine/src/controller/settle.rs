@@ -115,8 +115,8 @@ impl Settling {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::detached::TaskReport;
     use super::*;
+    use crate::entries::Entries;
 
     const OUTLOOK: Outlook = Outlook {
         is_final: false,
@@ -147,10 +147,8 @@ mod tests {
         let mut settling = settling(true);
         for _ in 0..2 {
             assert_eq!(settling.need(moved, at(0)), Need::Pass);
-            settling.record(PassReport {
-                covers: Covers::All,
-                report: Arc::new(TaskReport::default()),
-            });
+            settling
+                .record(PassReport { covers: Covers::All, report: Arc::new(Entries::default()) });
         }
         assert_eq!(settling.need(moved, at(0)), Need::Nothing);
     }

@@ -165,11 +165,6 @@ impl Watchdog {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// When work is due. A moment that lies ahead is no work yet, and becomes so if no pass starts then.
-    pub(super) fn ready(&self, due: Option<Time>) {
-        self.health().ready(due);
-    }
-
     pub(super) fn stalled(&self) -> Option<Stall> {
         self.health().stalled(self.now())
     }

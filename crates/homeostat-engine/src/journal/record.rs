@@ -174,13 +174,12 @@ pub struct Record {
     pub fact: Fact,
 }
 
-/// A record as a store keeps it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Entry {
-    /// Its place in the order of all records. Numbers grow, and none is used twice.
-    pub number: i64,
-    /// The record.
-    pub record: Record,
+/// A record as the file keeps it.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Its position in the order of all records. Numbers grow, and none is used twice.
+    pub(super) number: i64,
+    pub(super) record: Record,
     /// Of an intent: the target's name for the last work on the key before it.
-    pub previous_task: Option<String>,
+    pub(super) previous_task: Option<String>,
 }

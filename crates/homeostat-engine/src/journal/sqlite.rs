@@ -6,13 +6,12 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use homeostat_core::outcome::Later;
 use rusqlite::{Connection, ErrorCode, Row, ffi, params};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::record::{Entry, Record};
-use super::{Batch, JournalError, Store};
+use super::{Batch, JournalError};
 use crate::database::{Format, OpenError, immediate};
 
 const FORMAT: Format = Format {
@@ -40,8 +39,17 @@ impl SqliteStore {
         let made = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         made.map_err(|error| failed(&path, error))?;
         let connection = FORMAT.open(&path).map_err(|error| open_error(&path, error))?;
-        let entries = read(&connection, 0, &path)?;
+        let mut entries = Vec::new();
+        for_each(&connection, 0, &path, |entry| entries.push(entry))?;
         Ok((SqliteStore { path, connection, _lock: lock }, entries))
+    }
+
+    /// Makes a batch durable: all of it, or nothing.
+    pub(super) fn write(&mut self, batch: &Batch) -> Result<(), JournalError> {
+        self.commit(batch).map_err(|error| {
+            let source = Arc::new(system_error(error));
+            JournalError::Write { path: self.path.clone(), source }
+        })
     }
 
     fn commit(&mut self, batch: &Batch) -> Result<(), rusqlite::Error> {
@@ -61,17 +69,6 @@ impl SqliteStore {
             }
         }
         transaction.commit()
-    }
-}
-
-impl Store for SqliteStore {
-    fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>> {
-        Box::pin(async {
-            self.commit(batch).map_err(|error| {
-                let source = Arc::new(words_of_the_system(error));
-                JournalError::Write { path: self.path.clone(), source }
-            })
-        })
     }
 }
 
@@ -148,12 +145,6 @@ fn inode(path: &Path) -> io::Result<Option<u64>> {
     }
 }
 
-fn read(connection: &Connection, after: i64, path: &Path) -> Result<Vec<Entry>, JournalError> {
-    let mut entries = Vec::new();
-    for_each(connection, after, path, |entry| entries.push(entry))?;
-    Ok(entries)
-}
-
 /// Reads the records after a number, in order, until one is damaged.
 fn for_each(
     connection: &Connection,
@@ -173,11 +164,9 @@ fn for_each(
 }
 
 fn entry(row: &Row<'_>) -> Result<Entry, String> {
-    let columns = |row: &Row<'_>| -> Result<_, rusqlite::Error> {
-        Ok((row.get(0)?, row.get::<_, String>(1)?, row.get(2)?, row.get::<_, u32>(3)?))
-    };
+    let columns = || Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
     let (number, text, previous_task, sum): (i64, String, Option<String>, u32) =
-        columns(row).map_err(|error| error.to_string())?;
+        columns().map_err(|error: rusqlite::Error| error.to_string())?;
     if checksum(number, &text, previous_task.as_deref()) != sum {
         return Err(format!("the checksum of record {number} does not fit"));
     }
@@ -207,7 +196,7 @@ fn open_error(path: &Path, error: OpenError) -> JournalError {
     match error {
         OpenError::Failed(error) => {
             let error = match error.downcast::<rusqlite::Error>() {
-                Ok(error) => words_of_the_system(*error),
+                Ok(error) => system_error(*error),
                 Err(error) => error.downcast().map_or_else(io::Error::other, |error| *error),
             };
             failed(path, error)
@@ -231,7 +220,7 @@ fn is_of_an_earlier_version(path: &Path) -> bool {
 }
 
 /// `SQLite` tells a full disk from other failures, but not in the words of the system.
-fn words_of_the_system(error: rusqlite::Error) -> io::Error {
+fn system_error(error: rusqlite::Error) -> io::Error {
     let is_full = error.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE
     });

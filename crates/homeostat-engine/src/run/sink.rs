@@ -7,14 +7,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use homeostat_core::outcome::Later;
 use homeostat_core::{
     Action, Agreement, Desired, Dispatch, Failure, Outcome, Outcomes, Plan, Retry, Source, Step,
-    Tally, WaitsOn,
+    WaitsOn,
 };
 
 use super::{StepResults, push_joined};
 use crate::config::Progress;
-use crate::dispatch::DispatchGuard;
 use crate::journal::{Intent, Repeat, StepId};
-use crate::operations::{Operations, unwritten};
+use crate::operations::{DispatchGuard, Operations, unwritten};
 
 /// Takes outcomes as they happen.
 pub(super) struct Sink<'a, S: Source> {
@@ -25,13 +24,10 @@ pub(super) struct Sink<'a, S: Source> {
 }
 
 struct State<O> {
-    tally: Tally<O>,
-    unverified: Vec<Range<usize>>,
+    results: StepResults<O>,
     bad: Vec<usize>,
     /// The steps that the journal knows.
     begun: BTreeMap<usize, StepId>,
-    /// Why a step that may be sent again could not be written down.
-    unwritten: Option<Failure>,
 }
 
 impl<'a, S: Source> Sink<'a, S> {
@@ -40,13 +36,8 @@ impl<'a, S: Source> Sink<'a, S> {
         dispatch: &'a DispatchGuard<S::Key>,
         progress: Option<&'a dyn Progress>,
     ) -> Self {
-        let state = State {
-            tally: Tally::new(plan.steps.len()),
-            unverified: Vec::new(),
-            bad: Vec::new(),
-            begun: BTreeMap::new(),
-            unwritten: None,
-        };
+        let results = StepResults::new(plan.steps.len());
+        let state = State { results, bad: Vec::new(), begun: BTreeMap::new() };
         Sink { plan, dispatch, progress, state: Mutex::new(state) }
     }
 
@@ -55,9 +46,7 @@ impl<'a, S: Source> Sink<'a, S> {
     }
 
     pub(super) fn into_results(self) -> StepResults<S::Object> {
-        let state = self.state.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let State { tally, unverified, unwritten, .. } = state;
-        StepResults { tally, unverified, unwritten }
+        self.state.into_inner().unwrap_or_else(PoisonError::into_inner).results
     }
 
     fn state(&self) -> MutexGuard<'_, State<S::Object>> {
@@ -76,7 +65,7 @@ impl<'a, S: Source> Sink<'a, S> {
     /// A step that nobody answered for blocks what needs it, as any other unknown one.
     pub(super) fn close(&self, steps: Range<usize>) {
         let state = self.state();
-        let open: Vec<_> = steps.filter(|step| state.tally.is_open(*step)).collect();
+        let open: Vec<_> = steps.filter(|step| state.results.tally.is_open(*step)).collect();
         drop(state);
         for step in open {
             self.put(step..step + 1, Outcome::unanswered(S::NAME));
@@ -84,17 +73,17 @@ impl<'a, S: Source> Sink<'a, S> {
     }
 
     pub(super) fn is_good(&self, at: usize) -> bool {
-        self.state().tally.is_good(at)
+        self.state().results.tally.is_good(at)
     }
 
     /// The outcome of a step that was not simply applied.
     pub(super) fn outcome(&self, at: usize) -> Option<Outcome<S::Object>> {
-        self.state().tally.other(at).cloned()
+        self.state().results.tally.other(at).cloned()
     }
 
     /// The work that the target does for a step.
     pub(super) fn task(&self, at: usize) -> Option<String> {
-        match self.state().tally.other(at) {
+        match self.state().results.tally.other(at) {
             Some(Outcome::Waiting { task }) => Some(task.clone()),
             _ => None,
         }
@@ -134,27 +123,18 @@ impl<'a, S: Source> Sink<'a, S> {
         Ok(())
     }
 
-    async fn record_harmless(&self, operations: &Operations<S::Key>, at: usize) {
-        if let Err(failure) = self.begin(operations, at, Repeat::Harmless).await {
-            self.state().unwritten = Some(failure);
+    /// The operations that a write goes through. One that must not be sent twice is not sent without a journal, unless
+    /// that was said.
+    fn guard(&self) -> Result<Option<&'a Operations<S::Key>>, Failure> {
+        match self.dispatch {
+            DispatchGuard::Absent => {
+                let error = "no journal is kept, and this write must not be sent twice";
+                Err(Failure::new(error, Retry::Never))
+            }
+            DispatchGuard::Volatile => Ok(None),
+            DispatchGuard::Operations(operations) => Ok(Some(operations)),
         }
     }
-
-    async fn record_task(
-        &self,
-        operations: &Operations<S::Key>,
-        at: usize,
-        task: &str,
-    ) -> Result<(), Failure> {
-        let Some(id) = self.begun(at) else { return Ok(()) };
-        let noted = operations.journal().dispatched(id, task).await;
-        noted.map_err(|error| unwritten(&error))
-    }
-}
-
-/// A write that must not be sent twice is not sent without a journal, unless that was said.
-fn unguarded() -> Failure {
-    Failure::new("no journal is kept, and this write must not be sent twice", Retry::Never)
 }
 
 impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
@@ -167,44 +147,45 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
             Outcome::Applied { now } => {
                 let verified = steps.len() == 1 && self.is_verified(steps.start, now.as_ref());
                 if !verified {
-                    push_joined(&mut state.unverified, steps.clone());
+                    push_joined(&mut state.results.unverified, steps.clone());
                 }
             }
             Outcome::Settled { .. } => {}
             // Written or not: the second look may tell.
             Outcome::Unknown { .. } => {
-                push_joined(&mut state.unverified, steps.clone());
+                push_joined(&mut state.results.unverified, steps.clone());
                 state.bad.extend(steps.clone());
             }
             _ => state.bad.extend(steps.clone()),
         }
-        state.tally.put(steps, &outcome);
+        state.results.tally.put(steps, &outcome);
     }
 
     fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>> {
-        match self.dispatch {
-            DispatchGuard::Absent => Box::pin(std::future::ready(Err(unguarded()))),
-            DispatchGuard::Volatile => Box::pin(std::future::ready(Ok(()))),
-            DispatchGuard::Operations(operations) => {
-                Box::pin(self.begin(operations, step, Repeat::Hurts))
+        Box::pin(async move {
+            match self.guard()? {
+                Some(operations) => self.begin(operations, step, Repeat::Hurts).await,
+                None => Ok(()),
             }
-        }
+        })
     }
 
     fn note(&self, step: usize) -> Later<'_, ()> {
-        match self.dispatch.operations() {
-            None => Box::pin(std::future::ready(())),
-            Some(operations) => Box::pin(self.record_harmless(operations, step)),
-        }
+        Box::pin(async move {
+            let Some(operations) = self.dispatch.operations() else { return };
+            if let Err(failure) = self.begin(operations, step, Repeat::Harmless).await {
+                self.state().results.unwritten = Some(failure);
+            }
+        })
     }
 
     fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>> {
-        match self.dispatch {
-            DispatchGuard::Absent => Box::pin(std::future::ready(Err(unguarded()))),
-            DispatchGuard::Volatile => Box::pin(std::future::ready(Ok(()))),
-            DispatchGuard::Operations(operations) => {
-                Box::pin(self.record_task(operations, step, task))
-            }
-        }
+        Box::pin(async move {
+            let (Some(operations), Some(id)) = (self.guard()?, self.begun(step)) else {
+                return Ok(());
+            };
+            let written = operations.journal().dispatched(id, task).await;
+            written.map_err(|error| unwritten(&error))
+        })
     }
 }

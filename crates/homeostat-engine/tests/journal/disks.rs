@@ -2,12 +2,13 @@
 //! the way out.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 
 use homeostat_engine::journal::{End, Journal, JournalError, Known, follow};
 use tempfile::TempDir;
 
-use crate::{FAR, intent, mount, named, open, succeeded, try_open};
+use crate::{FAR, in_flight, intent, mount, named, open, subject, succeeded, try_open};
 
 /// Fills the disk step by step, until the journal gives up.
 async fn fill(directory: &Path) -> (Journal, JournalError) {
@@ -61,6 +62,40 @@ fn a_journal_that_cannot_be_written_refuses_every_step_until_there_is_room() {
     mount::with_small_disk(directory.path(), "256k", || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(fill_and_make_room(directory.path()));
+    });
+}
+
+async fn fail_and_go_on(directory: &Path) {
+    let journal = open(directory);
+    let ends = journal.begin(named("guest 1", "k", FAR)).await.unwrap();
+    let runs = journal.begin(intent("guest 2", "start")).await.unwrap();
+    let ballast = directory.join("ballast");
+    let mut file = fs::File::create(&ballast).unwrap();
+    while file.write_all(&[0; 4096]).is_ok() {}
+    for failed in [
+        journal.dispatched(runs, "UPID:b").await,
+        journal.end(ends, succeeded()).await,
+        journal.begin(intent("guest 3", "start")).await.map(|_| ()),
+    ] {
+        assert!(matches!(failed, Err(JournalError::Write { .. })), "{failed:?}");
+    }
+    assert_eq!(in_flight(&journal), ["1-2 start guest 2: UPID:b"]);
+    drop(file);
+    fs::remove_file(ballast).unwrap();
+    let third = journal.begin(intent("guest 3", "start")).await.unwrap();
+    let before = (in_flight(&journal), journal.known("k"));
+    drop(journal);
+    let journal = open(directory);
+    assert_eq!((in_flight(&journal), journal.known("k")), before);
+    assert_eq!(journal.open_step(&subject("guest 3")).unwrap().id, third);
+}
+
+#[test]
+fn a_record_that_could_not_be_written_goes_with_the_next_one_and_an_intent_never_was() {
+    let directory = TempDir::new().unwrap();
+    mount::with_small_disk(directory.path(), "256k", || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(fail_and_go_on(directory.path()));
     });
 }
 

@@ -23,8 +23,8 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use homeostat_engine::journal::{
-    Clock, CommandKey, End, Intent, Journal, JournalError, Known, MemoryStore, Millis, OpenStep,
-    Repeat, StepId, Subject,
+    CommandKey, End, Intent, Journal, JournalError, Known, Millis, OpenStep, Repeat, StepId,
+    Subject,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -205,32 +205,6 @@ async fn only_its_owner_reads_a_journal() {
         let mode = fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
-}
-
-/// On every store the same.
-#[tokio::test]
-async fn a_record_that_could_not_be_written_goes_with_the_next_one_and_an_intent_never_was() {
-    let store = MemoryStore::default();
-    let clock = || -> Clock { Arc::new(|| Millis(1000)) };
-    let journal = Journal::new(store.clone(), &[], clock()).unwrap();
-    let ends = journal.begin(named("guest 1", "k", FAR)).await.unwrap();
-    let runs = journal.begin(intent("guest 2", "start")).await.unwrap();
-    store.set_full(true);
-    for failed in [
-        journal.dispatched(runs, "UPID:b").await,
-        journal.end(ends, succeeded()).await,
-        journal.begin(intent("guest 3", "start")).await.map(|_| ()),
-    ] {
-        assert!(matches!(failed, Err(JournalError::Write { .. })), "{failed:?}");
-    }
-    assert_eq!(in_flight(&journal), ["1-2 start guest 2: UPID:b"]);
-    store.set_full(false);
-    let third = journal.begin(intent("guest 3", "start")).await.unwrap();
-    let before = (in_flight(&journal), journal.known("k"));
-    drop(journal);
-    let journal = Journal::new(store.clone(), &store.entries(), clock()).unwrap();
-    assert_eq!((in_flight(&journal), journal.known("k")), before);
-    assert_eq!(journal.open_step(&subject("guest 3")).unwrap().id, third);
 }
 
 #[test]

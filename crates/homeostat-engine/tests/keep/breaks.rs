@@ -1,6 +1,6 @@
 //! Passes that hang or panic, and subscriptions that die.
 
-use homeostat_engine::{Ended, EventKind, OnStop};
+use homeostat_engine::{CommandRefused, Control as _, EventKind, OnStop};
 use homeostat_testkit::memory::{Act, HintFault};
 use tokio::task::JoinHandle;
 
@@ -99,7 +99,7 @@ async fn a_subscription_that_keeps_dying_does_not_run_hot_and_passes_go_on() {
 }
 
 /// Somebody waits for a pass.
-fn ask(stage: &Stage) -> JoinHandle<Result<bool, Ended>> {
+fn ask(stage: &Stage) -> JoinHandle<Result<bool, CommandRefused>> {
     let handle = stage.handle.clone();
     tokio::spawn(async move { handle.pass().await.map(|told| told.is_ok()) })
 }
@@ -131,7 +131,7 @@ async fn a_stop_during_a_pass_ends_in_time_and_nothing_is_written_after_it() {
 async fn a_look_that_hangs_ends_with_the_deadline_or_the_stop() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Observe));
-    let (told, took) = taking(stage.handle.look("a".to_owned())).await;
+    let (told, took) = taking(stage.handle.look("a")).await;
     assert!(told.unwrap().is_err() && took <= MINUTE);
     let ((), took) = taking(stage.handle.stop(OnStop::Leave)).await;
     assert!(took < SECOND, "{took:?}");
@@ -141,7 +141,7 @@ async fn a_look_that_hangs_ends_with_the_deadline_or_the_stop() {
 async fn a_look_may_panic() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.panics = Some(Act::Observe));
-    assert!(stage.handle.look("a".to_owned()).await.unwrap().is_err());
+    assert!(stage.handle.look("a").await.unwrap().is_err());
     stage.faults(|faults| faults.panics = None);
     stage.target.remove("a");
     later(SECOND).await;

@@ -1,6 +1,6 @@
 //! What fails is tried again, and when.
 
-use homeostat_engine::{EventKind, Kind, Retry};
+use homeostat_engine::{Control as _, EventKind, Kind, Retry};
 use homeostat_testkit::memory::Mark;
 
 use crate::stage::{MINUTE, MS, SECOND, Stage, bound, later, pace};
@@ -207,34 +207,34 @@ async fn open_keys_say_why_and_since_when_through_any_number_of_passes() {
         faults.refused.extend(["a".to_owned(), "c".to_owned()]);
         faults.refused_with = Some("no such device".to_owned());
     });
-    assert!(stage.handle.open_keys(None, 10).is_empty());
+    assert!(stage.handle.open_keys(None, 10).unwrap().is_empty());
     stage.target.remove("a");
     later(SECOND).await;
-    let first = stage.handle.open_keys(None, 10);
+    let first = stage.handle.open_keys(None, 10).unwrap();
     assert_eq!(
         (first.len(), first[0].kind, &*first[0].reason),
         (1, Kind::Failed, "no such device")
     );
     later(10 * MINUTE).await;
-    assert_eq!(stage.handle.open_keys(None, 10), first, "it is still so, since then");
+    assert_eq!(stage.handle.open_keys(None, 10).unwrap(), first, "it is still so, since then");
     stage.faults(|faults| faults.refused_with = Some("busy".to_owned()));
     stage.target.remove("b");
     stage.target.add("b", "9", Mark::Foreign);
     stage.target.remove("c");
     later(10 * MINUTE).await;
-    let open = stage.handle.open_keys(None, 10);
+    let open = stage.handle.open_keys(None, 10).unwrap();
     let kinds: Vec<_> = open.iter().map(|one| (one.key.as_str(), one.kind)).collect();
     assert_eq!(kinds, [("a", Kind::Failed), ("b", Kind::Conflict), ("c", Kind::Failed)]);
     assert_eq!((&*open[0].reason, open[0].since), ("busy", first[0].since), "another reason");
     assert!(open[1].owner.is_some() && open[1].since > first[0].since, "{:?}", open[1]);
-    assert_eq!(stage.handle.open_keys(None, 2), open[..2], "a page");
-    assert_eq!(stage.handle.open_keys(Some(&"b".to_owned()), 2), open[2..], "and the next");
+    assert_eq!(stage.handle.open_keys(None, 2).unwrap(), open[..2], "a page");
+    assert_eq!(stage.handle.open_keys(Some("b"), 2).unwrap(), open[2..], "and the next");
     stage.faults(|faults| faults.refused.clear());
     later(5 * MINUTE).await;
-    assert_eq!(stage.handle.open_keys(None, 10), open[1..2], "the others are healed");
+    assert_eq!(stage.handle.open_keys(None, 10).unwrap(), open[1..2], "the others are healed");
     stage.target.remove("b");
     stage.converged().await;
-    assert!(stage.handle.open_keys(None, 10).is_empty());
+    assert!(stage.handle.open_keys(None, 10).unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -289,7 +289,7 @@ async fn a_target_that_cannot_be_seen_backs_off_is_never_converged_and_recovers(
 async fn a_look_that_fails_is_not_a_pass_that_worked() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.blind = true);
-    assert!(stage.handle.look("a".to_owned()).await.unwrap().is_err());
+    assert!(stage.handle.look("a").await.unwrap().is_err());
     later(SECOND).await;
     assert!(!stage.handle.status().is_converged);
     stage.faults(|faults| faults.blind = false);

@@ -1,6 +1,6 @@
 //! Keys that somebody keeps undoing, and writes that never show.
 
-use homeostat_engine::Kind;
+use homeostat_engine::{Control as _, Kind};
 use std::time::Duration;
 
 use homeostat_engine::EventKind;

@@ -1,6 +1,6 @@
 //! Guards hold in focused passes, too.
 
-use homeostat_engine::{Bound, Kind, MassDelete, MissingSections, OnStop};
+use homeostat_engine::{Bound, Control as _, Kind, MassDelete, MissingSections, OnStop};
 use homeostat_testkit::memory::{Mark, Target};
 
 use crate::stage::{SECOND, Source, Stage, bound, later, pace};
@@ -30,7 +30,7 @@ async fn what_a_full_pass_holds_back_focused_passes_hold_back() {
     later(10 * SECOND).await;
     assert_eq!(stage.values().len(), 20, "not one by one either");
     assert!(stage.handle.status().counts.focused > 0);
-    let told = stage.handle.look("k11".to_owned()).await.unwrap().unwrap();
+    let told = stage.handle.look("k11").await.unwrap().unwrap();
     assert!(!told.is_converged());
 }
 

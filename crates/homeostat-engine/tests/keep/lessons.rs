@@ -1,7 +1,7 @@
 //! What other controllers learned the hard way.
 
-use homeostat_engine::Kind;
 use homeostat_engine::OnStop;
+use homeostat_engine::{Control as _, Kind};
 use homeostat_testkit::memory::Act;
 
 use crate::stage::{MINUTE, MS, SECOND, Stage, later, pace, taking};

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Covers, Explain as _, Kind, PassReport, PassSeries, Patience, Retry};
+use homeostat_engine::{
+    Control as _, Covers, Explain as _, Kind, PassReport, PassSeries, Patience, Retry,
+};
 use homeostat_testkit::memory::Mark;
 
 use crate::stage::{DesiredState, MINUTE, MS, SECOND, Stage, later, pace, taking};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Event, EventKind, Events, Handle, Ledger, LedgerKey, Loop, LoopDeps,
-    MemoryLedger, OnStop, Ownership, Pace, Status, Table,
+    Alone, Bound, Config, Control as _, Event, EventKind, Events, Handle, Ledger, LedgerKey, Loop,
+    LoopDeps, MemoryLedger, OnStop, Ownership, Pace, Status, Table,
 };
 use homeostat_testkit::memory::{Echoes, Faults, Independent, Memory, Target};
 use tokio::sync::broadcast;

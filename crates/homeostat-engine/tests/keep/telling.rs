@@ -1,8 +1,8 @@
 //! Status and events.
 
-use homeostat_engine::EventKind;
 use homeostat_engine::Kind;
 use homeostat_engine::pacing::Reason;
+use homeostat_engine::{Control as _, EventKind};
 use homeostat_testkit::memory::Mark;
 use tokio::sync::broadcast::error::TryRecvError;
 

@@ -1,6 +1,6 @@
 //! What a running loop can be told.
 
-use homeostat_engine::{OnStop, Pages};
+use homeostat_engine::{Control as _, OnStop, Pages};
 use homeostat_testkit::memory::{Act, Mark, Target};
 
 use crate::stage::{MINUTE, MS, SECOND, Stage, bound, later, pace, place, taking, values_bound};
@@ -115,7 +115,7 @@ async fn what_is_taken_once_is_taken_once() {
         stage.target.add("a", "9", Mark::Foreign);
         later(SECOND).await;
         assert_eq!(stage.values(), ["a=9"], "a conflict");
-        let told = stage.handle.adopt("a".to_owned()).await.unwrap().unwrap();
+        let told = stage.handle.adopt("a").await.unwrap().unwrap();
         assert!(told.is_converged());
         assert_eq!(stage.values(), ["a=1"]);
     }
@@ -127,9 +127,9 @@ async fn adopting_and_looking_work_before_the_first_pass_succeeded() {
     stage.target.add("a", "9", Mark::Foreign);
     stage.handle.wait_for(|status| status.counts.broken > 3).await.unwrap();
     stage.faults(|faults| faults.blind = false);
-    let told = stage.handle.look("a".to_owned()).await.unwrap().unwrap();
+    let told = stage.handle.look("a").await.unwrap().unwrap();
     assert!(!told.is_converged());
-    let told = stage.handle.adopt("a".to_owned()).await.unwrap().unwrap();
+    let told = stage.handle.adopt("a").await.unwrap().unwrap();
     assert!(told.is_converged());
     assert_eq!(stage.values(), ["a=1"]);
 }

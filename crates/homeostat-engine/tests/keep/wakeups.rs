@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{EventKind, Kind, Mode, Pace};
+use homeostat_engine::{Control as _, EventKind, Kind, Mode, Pace};
 use homeostat_testkit::memory::{Act, Echoes, HintFault, Mark, Target};
 use tokio::time::Instant;
 
@@ -271,7 +271,7 @@ async fn a_loop_that_observes_writes_nothing_and_says_what_drifted() {
         (status.open.count(Kind::Change), status.open.count(Kind::Conflict), status.is_converged),
         (1, 1, false)
     );
-    let told = stage.handle.adopt("x".to_owned()).await.unwrap().unwrap();
+    let told = stage.handle.adopt("x").await.unwrap().unwrap();
     assert!(!told.is_converged(), "also for a key that may be taken");
     later(MINUTE).await;
     let status = stage.handle.status();

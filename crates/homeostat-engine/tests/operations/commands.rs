@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use homeostat_engine::Limits;
 use homeostat_engine::journal::{Intent, Repeat};
+use homeostat_engine::{Control as _, Limits};
 
 use crate::server::{Id, Server};
 use crate::stage::{MINUTE, Process, WIDE, operations, state_directory};

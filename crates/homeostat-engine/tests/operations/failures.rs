@@ -1,6 +1,6 @@
 //! Tasks that fail as soon as they begin: tried again, but not again and again.
 
-use homeostat_engine::Kind;
+use homeostat_engine::{Control as _, Kind};
 use std::time::Duration;
 
 use homeostat_engine::Pace;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use homeostat_engine::journal::{End, Fact, Intent, Record, Repeat, follow};
-use homeostat_engine::{Limits, OnStop};
+use homeostat_engine::{Control as _, Limits, OnStop};
 
 use crate::server::{Fault, Id, Server};
 use crate::stage::{MINUTE, Process, WIDE, begun, let_pass, operations, state_directory};

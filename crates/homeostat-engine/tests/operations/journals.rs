@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use homeostat_engine::journal::{Intent, Repeat, Subject};
-use homeostat_engine::{Entry, Finding, Kind};
+use homeostat_engine::{Control as _, Entry, Finding, Kind};
 use tempfile::TempDir;
 
 use crate::mount::with_small_disk;

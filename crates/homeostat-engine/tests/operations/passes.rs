@@ -1,6 +1,6 @@
 //! Passes that do not wait, limits, lost answers, and falls.
 
-use homeostat_engine::Kind;
+use homeostat_engine::{Control as _, Kind};
 use std::time::Duration;
 
 use homeostat_engine::Limits;

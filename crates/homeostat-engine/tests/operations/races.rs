@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{DispatchGuard, Kind, Limits, Mode, OnStop, Pace, Table};
+use homeostat_engine::{Control as _, DispatchGuard, Kind, Limits, Mode, OnStop, Pace, Table};
 
 use crate::server::{Guests, Id, Moment, Server};
 use crate::stage::{MINUTE, Process, WIDE, bound, let_pass, state_directory};

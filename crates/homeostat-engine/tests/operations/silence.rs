@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Entry, Finding, Kind, Limits, OnStop, Pages as _, WaitsOn};
+use homeostat_engine::{Control as _, Entry, Finding, Kind, Limits, OnStop, Pages as _, WaitsOn};
 use tokio::time::Instant;
 
 use crate::server::{Fault, Id, Server};

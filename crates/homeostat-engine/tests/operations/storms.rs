@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Journal, Limits, Pages as _};
+use homeostat_engine::{Control as _, Journal, Limits, Pages as _};
 use tokio::task::JoinSet;
 
 use crate::crashes::Dice;
@@ -54,8 +54,8 @@ impl Storm {
             let asked = async {
                 match verb {
                     0 => _ = handle.pass().await,
-                    1 => _ = handle.look(key).await,
-                    _ => _ = handle.adopt(key).await,
+                    1 => _ = handle.look(&key.to_string()).await,
+                    _ => _ = handle.adopt(&key.to_string()).await,
                 }
             };
             let _ = tokio::time::timeout(waits, asked).await;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{OnStop, Ownership, Retry};
+use homeostat_engine::{Control as _, OnStop, Ownership, Retry};
 use homeostat_testkit::memory::{Act, Echoes, HintFault, Mark};
 
 use crate::dice::Dice;

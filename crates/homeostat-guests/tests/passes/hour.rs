@@ -9,7 +9,7 @@ mod trouble;
 
 use std::time::Duration;
 
-use homeostat_engine::Limits;
+use homeostat_engine::{Control as _, Limits};
 
 use self::judge::{Judge, assert_is_kept};
 use self::stage::{Process, Stage, let_pass};

@@ -8,7 +8,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Connection, Error, Malformed, Message};
 
-use super::{List, dump, taken};
+use super::{dump, taken};
 use crate::mark::Mark;
 
 /// What the kernel puts into every namespace while the module of a tunnel is loaded, with its kind.
@@ -50,8 +50,7 @@ impl Links {
 
 /// Lists them.
 pub(super) fn links(connection: &mut Connection, mark: &Mark) -> Result<Links, Error> {
-    let list = List { kind: RTM_GETLINK, fixed: &[0; 16], most: usize::MAX };
-    let all = dump(connection, &list, &mut |message| link(message, mark))?;
+    let all = dump(connection, RTM_GETLINK, &[0; 16], usize::MAX, |message| link(message, mark))?;
     Ok(Links(all.into_iter().collect()))
 }
 

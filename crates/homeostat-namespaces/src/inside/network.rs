@@ -10,7 +10,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attrs, Connection, Error, Malformed, Message};
 
 use super::links::Links;
-use super::{ENOUGH, List, dump, taken};
+use super::{ENOUGH, dump, taken};
 use crate::mark::{Mark, Protocol};
 
 type Finding = Result<Option<Taken>, Malformed>;
@@ -23,8 +23,7 @@ pub(super) fn foreign(
 ) -> Result<Vec<Taken>, Error> {
     let mut found = Vec::new();
     let mut look = |kind: u16, fixed: &[u8], each: &dyn Fn(&Message<'_>) -> Finding| {
-        let list = List { kind, fixed, most: ENOUGH };
-        found.extend(dump(connection, &list, &mut |message| each(message))?);
+        found.extend(dump(connection, kind, fixed, ENOUGH, each)?);
         Ok::<(), Error>(())
     };
     look(RTM_GETADDR, &[0; 8], &|message| address(message, links, mark))?;

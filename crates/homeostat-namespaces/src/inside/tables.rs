@@ -5,8 +5,9 @@ use homeostat_core::{Owner, Taken};
 use homeostat_netlink::{Connection, Errno, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
-use super::{ENOUGH, List, dump, taken};
-use crate::source::{OwnTable, Signs};
+use super::{ENOUGH, dump, taken};
+use crate::key::Key;
+use crate::source::{Namespaces, OwnTable};
 
 /// `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE`.
 const GET_TABLE: u16 = 0x0a01;
@@ -20,10 +21,9 @@ const COMMENT: u8 = 0;
 const MISSING: [Errno; 4] = [Errno::PROTONOSUPPORT, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOENT];
 
 /// Lists them; a kernel without nftables has none.
-pub(super) fn tables(netns: &Netns, signs: Signs<'_>) -> Result<Vec<Taken>, Error> {
+pub(super) fn foreign(netns: &Netns, source: &Namespaces, key: &Key) -> Result<Vec<Taken>, Error> {
     let listed = Connection::open_in(netns, Family::Netfilter).and_then(|mut connection| {
-        let list = List { kind: GET_TABLE, fixed: &[0; 4], most: ENOUGH };
-        dump(&mut connection, &list, &mut |message| table(message, signs))
+        dump(&mut connection, GET_TABLE, &[0; 4], ENOUGH, |message| table(message, source, key))
     });
     match listed {
         Err(error) if error.errno().is_some_and(|errno| MISSING.contains(&errno)) => Ok(vec![]),
@@ -31,7 +31,11 @@ pub(super) fn tables(netns: &Netns, signs: Signs<'_>) -> Result<Vec<Taken>, Erro
     }
 }
 
-fn table(message: &Message<'_>, signs: Signs<'_>) -> Result<Option<Taken>, Malformed> {
+fn table(
+    message: &Message<'_>,
+    source: &Namespaces,
+    key: &Key,
+) -> Result<Option<Taken>, Malformed> {
     let ([family, ..], attrs) = message.split::<4>()?;
     let userdata = attrs.clone().first(NFTA_TABLE_USERDATA)?.and_then(|attr| comment(attr.value));
     let handle =
@@ -39,8 +43,8 @@ fn table(message: &Message<'_>, signs: Signs<'_>) -> Result<Option<Taken>, Malfo
     let handle = handle.map_or(0, u64::from_be_bytes);
     let name = attrs.first(NFTA_TABLE_NAME)?.map_or(Ok(""), |name| name.str())?;
     let table = OwnTable { name: format!("table {} {name}", family_name(*family)), handle };
-    let is_marked = userdata.is_some_and(|comment| signs.mark.is_on_table(comment));
-    let is_ours = is_marked || signs.is_own(&table);
+    let is_marked = userdata.is_some_and(|comment| source.mark.is_on_table(comment));
+    let is_ours = is_marked || source.owns(key, &table);
     Ok(taken(table.name, if is_ours { Owner::Ours } else { Owner::foreign("somebody else") }))
 }
 

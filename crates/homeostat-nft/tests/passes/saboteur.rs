@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
+    Alone, Bound, Config, Control as _, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger,
+    Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{EventKind, Kind, Mode, Pace};
+use homeostat_engine::{Control as _, EventKind, Kind, Mode, Pace};
 use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 use homeostat_testkit::without_hints::{Subscription, WithoutHints};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Event, EventKind, Events, Handle, LedgerKey, Loop, LoopDeps,
-    MemoryLedger, Ownership, Pace, Source, Status,
+    Alone, Bound, Config, Control as _, Event, EventKind, Events, Handle, LedgerKey, Loop,
+    LoopDeps, MemoryLedger, Ownership, Pace, Source, Status,
 };
 use homeostat_rtnl::{DesiredState, Rtnl};
 use homeostat_testkit::namespace::Namespace;

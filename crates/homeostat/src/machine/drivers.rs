@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use homeostat_engine::{BrokenPass, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
+use homeostat_engine::{Entries, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
 use tokio::task::JoinSet;
 
 use super::{Bound, Machine, told_of_waiting};
@@ -84,7 +84,7 @@ impl Drivers<'_> {
             let Some(lock) = one.lock.take() else {
                 let place = one.planner.place().clone();
                 let what = one.plan(&*self.ledger).await;
-                let broken = |error| Box::new(BrokenPass::new(&error, &place.source)) as _;
+                let broken = |error| Box::new(Entries::of_broken_pass(&error, &place.source)) as _;
                 let report = what.unwrap_or_else(broken);
                 reports.push(Some(SourceReport { ledger_key: place, report }));
                 continue;

@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
-use homeostat_netns::Netns;
+use homeostat_netns::{Netns, Place};
 use snapbox::str;
 
 use crate::program::{Holder, output};
@@ -46,7 +46,7 @@ fn a_namespace_is_reached_by_process() {
     let world = World::with(DESIRED);
     let holder = Holder::start("--net", "");
     world.run(&format!("apply --yes --netns {} host.toml", holder.pid())).exits(0);
-    let blue = Netns::of_pid(holder.pid().into()).unwrap();
+    let blue = Netns::open(&Place::OfPid(holder.pid())).unwrap();
     assert_eq!(blue.run(|| world.knob(KEY)).unwrap(), "5");
     assert_eq!(world.knob(KEY), DEFAULT);
 }
@@ -55,7 +55,7 @@ fn a_namespace_is_reached_by_process() {
 fn a_name_of_digits_in_the_document_is_never_a_process() {
     let world = World::new().with_own_names();
     let holder = Holder::start("--net", "");
-    let (pid, inside) = (holder.pid(), Netns::of_pid(holder.pid().into()).unwrap());
+    let (pid, inside) = (holder.pid(), Netns::open(&Place::OfPid(holder.pid())).unwrap());
     let desired = format!("[namespaces.{pid}.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
     world.write("host.toml", desired);
     let ran = world.run("apply --yes host.toml").exits(1);
@@ -71,7 +71,7 @@ fn a_name_of_digits_in_the_document_is_never_a_process() {
 fn what_was_done_in_a_process_is_never_looked_for_under_a_name() {
     let world = World::with(DESIRED).with_own_names();
     let holder = Holder::start("--net", "");
-    let (pid, inside) = (holder.pid(), Netns::of_pid(holder.pid().into()).unwrap());
+    let (pid, inside) = (holder.pid(), Netns::open(&Place::OfPid(holder.pid())).unwrap());
     world.ip(&format!("netns add {pid}"));
     world.run(&format!("apply --yes --netns {pid} host.toml")).exits(0);
     world.write("host.toml", "[sysctl]\n");

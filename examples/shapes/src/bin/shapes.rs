@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use homeostat_engine::{
-    Alone, Bound, Entry, Event, EventKind, Events, Explain as _, Hints, Kind, Ledger, Loop,
-    LoopDeps, MemoryLedger, OnStop, Pace, Session, SqliteLedger,
+    Alone, Bound, Control as _, Entry, Event, EventKind, Events, Explain as _, Hints, Kind, Ledger,
+    Loop, LoopDeps, MemoryLedger, OnStop, Pace, Session, SqliteLedger,
 };
 use homeostat_kit::provider::{Every, File, Latest};
 use homeostat_kit::simple::{Adapted, place};

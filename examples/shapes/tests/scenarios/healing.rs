@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::Status;
+use homeostat_engine::{Control as _, Status};
 use homeostat_shapes::service::Stored;
 use homeostat_shapes::source::MARK;
 

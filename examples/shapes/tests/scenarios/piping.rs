@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use homeostat_engine::pacing::{Reason, Reasons};
-use homeostat_engine::{Event, EventKind, Events, Handle, Loop, LoopDeps, Pace};
+use homeostat_engine::{Control as _, Event, EventKind, Events, Handle, Loop, LoopDeps, Pace};
 use homeostat_kit::provider::{Latest, Sender, Static, channel};
 use homeostat_kit::simple::{Adapted, place};
 use homeostat_shapes::document::Document;

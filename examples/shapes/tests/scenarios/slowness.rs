@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use homeostat_engine::Control as _;
 use homeostat_kit::simple::Limit;
 
 use crate::stage::{DOOR, Stage, TWO, in_time, marker, until};
