@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::command::{Command, Done};
 use super::turn::Turn;
 use crate::cli::Global;
-use crate::client::{Client, place};
+use crate::client::{Client, socket_path};
 use crate::commands::block_on;
 use crate::context::Context;
 use crate::failure::Helped;
@@ -62,7 +62,7 @@ pub(crate) enum GuestVerb {
 
 /// Starts or stops a guest, and waits for the end of it.
 pub(crate) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
-    let answer = match Client::try_connect(&place(&global)) {
+    let answer = match Client::try_connect(&socket_path(&global)) {
         Some(client) => client.ask(request(args))?,
         None => without_daemon(args, global)?,
     };
