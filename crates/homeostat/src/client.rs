@@ -20,7 +20,7 @@ pub(crate) struct Client {
 }
 
 /// Where the daemon of the owner listens that the command line names.
-pub(crate) fn place(global: &Global) -> PathBuf {
+pub(crate) fn socket_path(global: &Global) -> PathBuf {
     let owner = global.owner.as_ref().map_or(DEFAULT_OWNER, OwnerName::as_str);
     socket(global.state_dir.as_deref(), owner)
 }

@@ -9,7 +9,7 @@ use homeostat_document::Period;
 use serde_json::Value;
 
 use crate::cli::{AdoptArgs, Color, FormArgs, Global, KeyArgs, PauseArgs, ScopeArgs};
-use crate::client::{Client, is_converged, place, text};
+use crate::client::{Client, is_converged, socket_path, text};
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::output::text::Detail;
@@ -65,7 +65,7 @@ pub(super) fn forget(args: KeyArgs, global: &Global) -> Result<ExitCode> {
 }
 
 fn speak(global: &Global, request: Request) -> Result<Value> {
-    Client::connect(&place(global))?.ask(request)
+    Client::connect(&socket_path(global))?.ask(request)
 }
 
 /// Asks for passes, and prints their report.

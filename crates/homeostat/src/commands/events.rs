@@ -7,7 +7,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 use crate::cli::{EventsArgs, Global};
-use crate::client::{Client, place};
+use crate::client::{Client, socket_path};
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::Request;
@@ -17,7 +17,7 @@ const LEADING: [&str; 7] = ["format_version", "time", "level", "source", "scope"
 
 /// Prints the events, oldest first.
 pub(super) fn run(args: &EventsArgs, global: &Global) -> Result<ExitCode> {
-    let mut client = Client::connect(&place(global))?;
+    let mut client = Client::connect(&socket_path(global))?;
     client.send(Request::Events { follow: args.follow })?;
     let mut stdout = std::io::stdout().lock();
     while let Some(event) = client.next()? {

@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::cli::{Global, StatusArgs};
-use crate::client::{Client, is_converged, place, read};
+use crate::client::{Client, is_converged, read, socket_path};
 use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
@@ -31,10 +31,10 @@ pub(super) fn run(args: &StatusArgs, global: &Global) -> Result<ExitCode> {
     let mut answer = match &args.key {
         Some(key) => {
             let about = About { key: key.clone(), scope: args.scope.clone() };
-            Client::connect(&place(global))?.ask(Request::Key(about))?
+            Client::connect(&socket_path(global))?.ask(Request::Key(about))?
         }
         None if args.wait => wait(args.timeout.get(), global)?,
-        None => Client::connect(&place(global))?.ask(Request::Status { wait_ms: None })?,
+        None => Client::connect(&socket_path(global))?.ask(Request::Status { wait_ms: None })?,
     };
     let converged = is_converged(&answer);
     match (args.json, &args.key) {
@@ -67,7 +67,7 @@ fn wait(timeout: Duration, global: &Global) -> Result<Value> {
 
 /// The daemon, which may be about to listen.
 fn appear(began: Instant, patience: Duration, global: &Global) -> Result<Client> {
-    let path = place(global);
+    let path = socket_path(global);
     loop {
         match Client::connect(&path) {
             Err(_) if began.elapsed() < patience => std::thread::sleep(LOOK),

@@ -105,7 +105,47 @@ fn line(level: Level, at: Stamp, fields: [Value; 2]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use homeostat_engine::{Action, Cause, Failure, PassId, Retry};
+
     use super::*;
+
+    #[test]
+    fn an_event_is_one_object_with_its_fields_in_the_documented_order() {
+        let check = |kind: EventKind, expected: &str| {
+            let recent = Recent::default();
+            let event = Event { pass: PassId(7), source: "rtnl", scope: "host".into(), kind };
+            recent.take(Level::INFO, &event, Stamp::of_millis(0));
+            let (line, head) =
+                (recent.follow().0.remove(0), r#"{"time":"1970-01-01T00:00:00.000Z","#);
+            let rest = line.text.strip_prefix(head).unwrap();
+            let rest =
+                rest.strip_prefix(r#""level":"info","format_version":"1.0","event":"#).unwrap();
+            assert_eq!(rest, expected);
+        };
+        let key = "route 10.0.0.0/8".to_owned();
+        let (action, cause, by) = (Action::Create, Cause::Drift, Some("bird".into()));
+        check(
+            EventKind::StepApplied { action, key: key.clone(), cause, by },
+            r#""step-applied","pass":7,"source":"rtnl","scope":"host","action":"create","key":"route 10.0.0.0/8","cause":"drift","by":"bird"}"#,
+        );
+        let failure = Failure::new("no", Retry::Soon);
+        check(
+            EventKind::StepFailed { action: None, key: key.clone(), failure },
+            r#""step-failed","pass":7,"source":"rtnl","scope":"host","action":null,"key":"route 10.0.0.0/8","error":"no","help":null}"#,
+        );
+        let pause = Duration::from_millis(2);
+        check(
+            EventKind::Contention { key, culprit: "bird".to_owned(), pause },
+            r#""contention","pass":7,"source":"rtnl","scope":"host","key":"route 10.0.0.0/8","culprit":"bird","pause_us":2000}"#,
+        );
+        check(
+            EventKind::Paused { during: None },
+            r#""paused","pass":7,"source":"rtnl","scope":"host","for_us":null}"#,
+        );
+        check(EventKind::Lost, r#""lost","pass":7,"source":"rtnl","scope":"host"}"#);
+    }
 
     #[test]
     fn the_ring_is_bounded_and_who_follows_misses_nothing() {

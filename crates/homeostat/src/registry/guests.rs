@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use self::turn::Turn;
 use crate::cli::Global;
-use crate::client::{Client, place, read};
+use crate::client::{Client, read, socket_path};
 use crate::commands::block_on;
 use crate::context::Context;
 use crate::failure::{Helped, of_source};
@@ -67,7 +67,7 @@ pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
     let GuestArgs { vmid, verb, idempotency_key, .. } = args;
     let command = Command { vmid: Vmid(*vmid), verb: *verb, name: idempotency_key.clone() };
     let command = serde_json::to_value(command)?;
-    let answer = match Client::try_connect(&place(&global)) {
+    let answer = match Client::try_connect(&socket_path(&global)) {
         Some(client) => client.ask(request(&command))?,
         None => without_daemon(args, &command, global)?,
     };
