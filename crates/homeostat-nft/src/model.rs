@@ -127,6 +127,12 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// Whether it exists only as long as the rule that jumps to it.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        let flags = be32(&Attrs::new(&self.definition), NFTA_CHAIN_FLAGS).ok().flatten();
+        flags.is_some_and(|flags| flags & NFT_CHAIN_BINDING != 0)
+    }
+
     /// The number and the priority of its hook, if it has one.
     pub(crate) fn hook(&self) -> Option<(u32, u32)> {
         let hook = Attrs::new(&self.definition).first(NFTA_CHAIN_HOOK).ok()??.attrs();
@@ -262,10 +268,14 @@ pub(crate) struct Set {
 }
 
 impl Set {
+    /// Whether it exists only as long as its rule.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.flags & NFT_SET_ANONYMOUS != 0
+    }
+
     /// Whether packets fill it and no text can: it belongs to a meter.
     pub(crate) fn is_data(&self) -> bool {
-        let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
-        self.flags & both == both
+        self.is_anonymous() && self.flags & NFT_SET_EVAL != 0
     }
 
     /// Whether packets or time change what is in it.
