@@ -787,7 +787,8 @@ impl<S: Source> Controller<S> {
                 let key = key.to_string();
                 self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause, by });
                 let note = task.map(|task| format!("task {task}"));
-                report.applied.push((Line { action, key, before: None, after: None, note }, cause));
+                let line = Line { action, key, before: None, after: None, note, text: None };
+                report.applied.push((line, cause));
             } else {
                 self.scheduler.task_missed(key, now);
             }

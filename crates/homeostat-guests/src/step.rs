@@ -193,7 +193,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
             Step::Release(release) => release.explained(),
         };
-        tell(Line { action, key, before: Some(before), after, note });
+        tell(Line { action, key, before: Some(before), after, note, text: None });
     }
 }
 

@@ -299,6 +299,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             before: Some(json(before)),
             after,
             note: self.note(),
+            text: None,
         });
     }
 }

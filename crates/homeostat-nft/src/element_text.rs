@@ -15,8 +15,8 @@ use crate::wire::be32;
 /// So many of those that come and of those that go are named.
 const SAMPLES: usize = 3;
 
-/// What becomes of the elements of a set: how many come and go, and some of them.
-pub(crate) fn element_changes(step: &Step, name: &str) -> Option<Value> {
+/// What becomes of the elements of a set, as JSON and for people: how many come and go, and some of them.
+pub(crate) fn element_changes(step: &Step, name: &str) -> Option<(Value, String)> {
     let desired = step.desired.as_ref().and_then(|table| table.sets.get(name));
     let seen = step.seen.as_ref().and_then(|table| table.sets.get(name));
     let (mut added, mut removed, mut samples) = (0, 0, Vec::new());
@@ -40,9 +40,21 @@ pub(crate) fn element_changes(step: &Step, name: &str) -> Option<Value> {
         let named = units.into_iter().take(SAMPLES);
         samples.extend(named.map(|(set, at)| format!("{sign} {}", unit_text(set, at))));
     }
-    (added + removed > 0).then(
-        || json!({ "elements added": added, "elements removed": removed, "samples": samples }),
-    )
+    if added + removed == 0 {
+        return None;
+    }
+    let text = changes_text(added, removed, &samples);
+    Some((
+        json!({ "elements added": added, "elements removed": removed, "samples": samples }),
+        text,
+    ))
+}
+
+fn changes_text(added: usize, removed: usize, samples: &[String]) -> String {
+    let counts = [('+', added), ('-', removed)].into_iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<_> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
+    let more = if added + removed > samples.len() { ", ..." } else { "" };
+    format!("elements {}: {}{more}", counts.join(" "), samples.join(", "))
 }
 
 /// The key of an element, or both ends of an interval.
@@ -135,6 +147,17 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_are_counted_with_samples() {
+        let shown = |added, removed, samples: &[&str]| {
+            let samples: Vec<_> = samples.iter().map(ToString::to_string).collect();
+            changes_text(added, removed, &samples)
+        };
+        let expected = "elements +1 -1: - 1.1.1.1, + 2.2.2.2";
+        assert_eq!(shown(1, 1, &["- 1.1.1.1", "+ 2.2.2.2"]), expected);
+        assert_eq!(shown(9, 0, &["+ 1.1.1.1"]), "elements +9: + 1.1.1.1, ...");
+    }
 
     #[test]
     fn keys_read_as_nft_writes_them() {

@@ -301,6 +301,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             before: self.before(),
             after: self.after(desired),
             note: self.note(),
+            text: None,
         });
     }
 }
