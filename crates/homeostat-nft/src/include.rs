@@ -10,7 +10,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CompileError, Fault};
-use crate::lexer::{Scanner, position};
+use crate::lexer::{position, tokens};
 use crate::ruleset::LARGEST;
 use crate::ruleset::Ruleset;
 
@@ -352,31 +352,22 @@ fn includes(text: &str) -> Vec<Include<'_>> {
     if !text.contains(WORD) {
         return Vec::new();
     }
-    let (mut scan, mut begins, mut found) = (Scanner::default(), true, Vec::new());
-    for (at, c) in text.char_indices() {
-        let is_code = scan.take(c) && scan.is_plain();
-        if begins && is_code && c == 'i' {
-            found.extend(include(text, at));
+    let (mut tokens, mut before, mut found) = (tokens(text).peekable(), "\n", Vec::new());
+    while let Some(token) = tokens.next() {
+        if token.text.starts_with('#') {
+            continue;
         }
-        begins = match c {
-            '\n' | ';' | '{' if is_code => true,
-            _ => begins && (!scan.is_plain() || c.is_whitespace() || c == '\\'),
-        };
+        let begins = matches!(std::mem::replace(&mut before, token.text), "\n" | ";" | "{");
+        if begins
+            && token.text == WORD
+            && let Some(named) = tokens.next_if(|next| next.text.starts_with('"'))
+            && let Some(wanted) = named.text.get(1..).and_then(|named| named.strip_suffix('"'))
+            && tokens.peek().is_some_and(|next| next.text.starts_with([';', '\n', '#']))
+        {
+            found.push(Include { start: token.start, end: named.end(), wanted });
+        }
     }
     found
-}
-
-fn include(text: &str, start: usize) -> Option<Include<'_>> {
-    let rest = skip(text.get(start..)?.strip_prefix(WORD)?).strip_prefix('"')?;
-    let (wanted, behind) = rest.split_once('"')?;
-    let is_ended = skip(behind).starts_with([';', '\n', '#']);
-    is_ended.then_some(Include { start, end: text.len() - behind.len(), wanted })
-}
-
-/// Without blanks at the beginning; the end of a line that goes on is one.
-fn skip(text: &str) -> &str {
-    let rest = text.trim_start_matches([' ', '\t']);
-    rest.strip_prefix("\\\n").map_or(rest, skip)
 }
 
 #[cfg(test)]
