@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
 
 use crate::edit_script::kept;
-use crate::elements::{Difference, Elements, UnitAt, meaning, targets};
+use crate::elements::{Difference, Elements, MEANING, UnitAt, reduced, targets};
 use crate::expression::counts;
 use crate::model::{Chain, Handle, Part, Rule, Set, Table};
 use crate::object::DeclaredBefore;
@@ -314,7 +314,8 @@ impl<'a> SetPair<'a, '_> {
             Content::Data | Content::Exact => self.compare(|_, _| false),
             // Timeouts and statements of elements may have changed by themselves, but not by another text.
             Content::AtLeast => self.compare(|ours, theirs| {
-                meaning(ours) == meaning(theirs) && !self.before.has_otherwise(self.name, ours)
+                reduced(ours, MEANING) == reduced(theirs, MEANING)
+                    && !self.before.has_otherwise(self.name, ours)
             }),
         };
         let mut add: Vec<_> = come.into_iter().map(ElementFrom::Desired).collect();

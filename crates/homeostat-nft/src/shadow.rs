@@ -203,30 +203,30 @@ impl TableCopy {
             return Err(Unclear);
         }
         match message.kind {
-            NEW_TABLE => return self.update_table(attrs),
-            NEW_CHAIN => return self.add_chain(attrs),
-            DEL_CHAIN => return self.delete_chain(attrs),
-            NEW_RULE => return self.add_rule(message.flags, attrs),
-            DEL_RULE => return self.delete_rule(message.flags, attrs),
-            NEW_SET => self.add_set(attrs)?,
+            NEW_TABLE => self.update_table(attrs),
+            NEW_CHAIN => self.add_chain(attrs),
+            DEL_CHAIN => self.delete_chain(attrs),
+            NEW_RULE => self.add_rule(message.flags, attrs),
+            DEL_RULE => self.delete_rule(message.flags, attrs),
+            NEW_SET => self.add_set(attrs),
             DEL_SET => {
                 let name = text(attrs, NFTA_SET_NAME)?;
                 self.commit.elements.remove(name);
                 self.table().sets.remove(name);
+                Ok(())
             }
-            NEW_ELEMENTS | DEL_ELEMENTS => return self.edit_elements(message.kind, attrs),
+            NEW_ELEMENTS | DEL_ELEMENTS => self.edit_elements(message.kind, attrs),
             NEW_OBJECT => {
-                let (id, object) = decode_object(attrs)?;
-                self.table().objects.insert(id, object);
+                self.table().objects.extend([decode_object(attrs)?]);
+                Ok(())
             }
             DEL_OBJECT => {
-                let (id, _) = decode_object(attrs)?;
-                self.table().objects.remove(&id);
+                self.table().objects.remove(&decode_object(attrs)?.0);
+                Ok(())
             }
             // Of flowtables, only the devices that come or go are announced.
-            _ => return Err(Unclear),
+            _ => Err(Unclear),
         }
-        Ok(())
     }
 
     fn finish_commit(&mut self) -> Result<(), Unclear> {
@@ -359,12 +359,8 @@ impl TableCopy {
             return Ok(());
         }
         let edits = elements.entry(name.to_owned()).or_default();
-        match attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)? {
-            Some(list) if kind == NEW_ELEMENTS => edits.add(list.value)?,
-            Some(list) => edits.delete(list.value)?,
-            None => {}
-        }
-        Ok(())
+        let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
+        Ok(list.map_or(Ok(()), |list| edits.take(kind, list.value))?)
     }
 }
 
