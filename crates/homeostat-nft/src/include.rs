@@ -1,9 +1,8 @@
 //! A text with the files that it includes in their places, and where each line of that comes from.
 //!
 //! Includes are read once, as `nft` would read them, so that what is checked and shown is what is loaded. Start at
-//! [`Expanded::of`].
+//! [`expand`].
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -25,9 +24,9 @@ const USUAL: &str = "/etc";
 
 /// A ruleset in one piece.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Expanded<'a> {
+pub(crate) struct Expanded {
     /// With the text that is loaded.
-    pub(crate) ruleset: Ruleset<'a>,
+    pub(crate) ruleset: Ruleset,
     origins: Origins,
 }
 
@@ -40,15 +39,7 @@ pub struct Included {
     pub directories: BTreeSet<PathBuf>,
 }
 
-impl<'a> Expanded<'a> {
-    pub(crate) fn of(ruleset: &Ruleset<'a>) -> Result<Self, CompileError> {
-        Expanding::run(ruleset).1
-    }
-
-    pub(crate) fn owned(self) -> Expanded<'static> {
-        Expanded { ruleset: self.ruleset.owned(), origins: self.origins }
-    }
-
+impl Expanded {
     /// File and line of a line of the whole text.
     pub(crate) fn place(&self, line: usize) -> String {
         let (file, line) = self.origins.of(line);
@@ -75,9 +66,18 @@ fn included_by(place: &str) -> String {
     format!(" (included by {place})")
 }
 
-/// What a text includes, as far as it can be read.
-pub(crate) fn included(ruleset: &Ruleset<'_>) -> Included {
-    Expanding::run(ruleset).0
+/// What a text includes, as far as it can be read, and the text in one piece.
+pub(crate) fn expand(ruleset: &Ruleset) -> (Included, Result<Expanded, CompileError>) {
+    let origins = Origins::new(&ruleset.name);
+    if includes(&ruleset.text).is_empty() {
+        return (Included::default(), Ok(Expanded { ruleset: ruleset.clone(), origins }));
+    }
+    let (directory, included) = (&*ruleset.directory, Included::default());
+    let mut expanding = Expanding { directory, text: String::new(), ended: 0, origins, included };
+    let done = expanding.expand(Level { text: &ruleset.text, file: 0, depth: 1 });
+    let Expanding { text, origins, included, .. } = expanding;
+    let ruleset = Ruleset { text: text.into(), ..ruleset.clone() };
+    (included, done.map(|()| Expanded { ruleset, origins }))
 }
 
 /// A text that is being expanded.
@@ -98,22 +98,7 @@ struct Level<'a> {
     depth: usize,
 }
 
-impl<'a> Expanding<'a> {
-    fn run<'t>(ruleset: &'a Ruleset<'t>) -> (Included, Result<Expanded<'t>, CompileError>) {
-        let (directory, origins) = (&*ruleset.directory, Origins::new(&ruleset.name));
-        let (text, included) = (String::new(), Included::default());
-        let main = Level { text: &ruleset.text, file: 0, depth: 1 };
-        if includes(main.text).is_empty() {
-            return (included, Ok(Expanded { ruleset: ruleset.clone(), origins }));
-        }
-        let mut expanding = Expanding { directory, text, ended: 0, origins, included };
-        let done = expanding.expand(main);
-        let Expanding { text, origins, included, .. } = expanding;
-        let (name, directory) = (ruleset.name.clone(), ruleset.directory.clone());
-        let ruleset = Ruleset { text: Cow::Owned(text), name, directory };
-        (included, done.map(|()| Expanded { ruleset, origins }))
-    }
-
+impl Expanding<'_> {
     fn expand(&mut self, level: Level<'_>) -> Result<(), CompileError> {
         let part = |from, until| level.text.get(from..until).unwrap_or_default();
         let (mut from, mut line) = (0, 1);
@@ -381,7 +366,7 @@ mod tests {
             std::fs::write(root.path().join(name), text).unwrap();
         }
         let ruleset = Ruleset::read(&root.path().join(files[0].0)).unwrap();
-        let expanded = Expanded::of(&ruleset).unwrap();
+        let expanded = expand(&ruleset).1.unwrap();
         let lines = expanded.ruleset.text.lines().enumerate();
         let told = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(nth, line)| {
             let place = expanded.place(nth + 1);
@@ -426,7 +411,7 @@ mod tests {
         let directory = root.path().to_owned();
         let ruleset = Ruleset { text: text.into(), name: "main".to_owned(), directory };
         std::fs::write(root.path().join("x.nft"), "include \"./z\"\n").unwrap();
-        let told = included(&ruleset);
+        let told = ruleset.included();
         let files = ["/etc/x.nft".into(), "/nonexistent/y".into(), root.path().join("x.nft")];
         let files: BTreeSet<_> = files.into_iter().chain([root.path().join("z")]).collect();
         assert_eq!(told.files, files);

@@ -1,25 +1,25 @@
 //! The text, and what is checked and changed in it before `nft` sees it. Pure, but for [`Ruleset::read`].
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::error::{CompileError, Fault, NO_NAMES};
-use crate::include::{Included, included};
+use crate::include::{Included, expand};
 use crate::lexer::{Ends, Position, code, position, printing, statements};
 
 /// A text in nft's own language.
 #[derive(Clone, Debug, Hash)]
-pub struct Ruleset<'a> {
+pub struct Ruleset {
     /// The text.
-    pub text: Cow<'a, str>,
+    pub text: Arc<str>,
     /// What errors call it.
     pub name: String,
     /// Where what it includes is looked for.
     pub directory: PathBuf,
 }
 
-impl Ruleset<'_> {
+impl Ruleset {
     /// The text of a file.
     pub fn read(path: &Path) -> Result<Self, CompileError> {
         let name = path.display().to_string();
@@ -42,18 +42,13 @@ impl Ruleset<'_> {
         })?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
-        Ok(Ruleset { text: Cow::Owned(text), name, directory })
-    }
-
-    pub(crate) fn owned(&self) -> Ruleset<'static> {
-        let text = Cow::Owned(self.text.clone().into_owned());
-        Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
+        Ok(Ruleset { text: text.into(), name, directory })
     }
 
     /// What it includes, and where more of it may come from.
     #[must_use]
     pub fn included(&self) -> Included {
-        included(self)
+        expand(self).0
     }
 
     /// The line that a fault is about.

@@ -19,18 +19,18 @@ use crate::lexer::Position;
 use crate::links::{self, Link};
 use crate::listing::{self, Texts};
 use crate::model::{HookKind, Table};
-use crate::program::{NftProcess, OLDEST, Version, run};
+use crate::program::{NftProcess, OLDEST, run, version};
 use crate::ruleset::Ruleset;
 
 /// The namespace is gone when this is dropped.
 pub(crate) struct Scratch<'a> {
     netns: Netns,
     program: &'a OsStr,
-    ruleset: &'a Ruleset<'a>,
+    ruleset: &'a Ruleset,
 }
 
 impl<'a> Scratch<'a> {
-    pub(crate) fn open(program: &'a OsStr, ruleset: &'a Ruleset<'a>) -> Result<Self, CompileError> {
+    pub(crate) fn open(program: &'a OsStr, ruleset: &'a Ruleset) -> Result<Self, CompileError> {
         let netns = Netns::anonymous().map_err(CompileError::Scratch)?;
         Ok(Scratch { netns, program, ruleset })
     }
@@ -134,12 +134,12 @@ pub(crate) fn check_version(program: &OsStr, directory: &Path) -> Result<(), Com
     let told = run(program, directory, &["--version"], "");
     let told = told.map_err(|source| not_started(source, directory))?;
     let words = String::from_utf8_lossy(&told.stdout);
-    match Version::parse(&words) {
+    let text = |version: [u32; 3]| version.map(|number| number.to_string()).join(".");
+    match version(&words) {
         Some(version) if version >= OLDEST => Ok(()),
         version => {
-            let found = version.map(|version| version.to_string());
-            let found = found.unwrap_or_else(|| format!("`{}`", words.trim()));
-            Err(CompileError::TooOld { found, oldest: OLDEST.to_string() })
+            let found = version.map_or_else(|| format!("`{}`", words.trim()), text);
+            Err(CompileError::TooOld { found, oldest: text(OLDEST) })
         }
     }
 }

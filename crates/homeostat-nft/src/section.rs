@@ -1,7 +1,6 @@
 //! The section of the document: `[nftables]`, a ruleset in nft's own language, beside the document or
 //! inside of it.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use homeostat_document::{
@@ -122,7 +121,7 @@ impl Record for Nftables {
     }
 }
 
-fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a>, CompileError> {
+fn ruleset(document: &Document, declared: &Declared) -> Result<Ruleset, CompileError> {
     match declared {
         Declared::File(path) => Ruleset::read(path),
         Declared::Text(text) => {
@@ -130,8 +129,7 @@ fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a
             let directory = Path::new(&file).parent().map_or_else(PathBuf::new, Path::to_owned);
             let here = directory.as_os_str().is_empty();
             let directory = if here { PathBuf::from(".") } else { directory };
-            let text = Cow::Borrowed(text.as_str());
-            Ok(Ruleset { text, name: INLINE.to_owned(), directory })
+            Ok(Ruleset { text: text.as_str().into(), name: INLINE.to_owned(), directory })
         }
     }
 }
