@@ -13,7 +13,7 @@ use std::ops::Range;
 use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
-use crate::expression::{Counts, rewrite_list, rewrite_one};
+use crate::expression::{Becomes, Counts, Rewriting, rewrite, rewrite_one};
 use crate::wire::{NEW_ELEMENTS, Tlvs, be32, only, padded};
 
 /// The place of a unit in its list.
@@ -377,7 +377,9 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
                         out.nest(&attr, |out| rewrite_one(attr.value, counts, out))?;
                     }
                     (NFTA_SET_ELEM_EXPRESSIONS, _) => {
-                        out.put(attr.kind, &rewrite_list(attr.value, counts)?);
+                        let refer = &mut |_| Becomes::Named;
+                        let list = rewrite(attr.value, &mut Rewriting { refer, counts })?;
+                        out.put(attr.kind, &list);
                     }
                     _ => out.copy(&attr),
                 }

@@ -72,11 +72,6 @@ pub(crate) fn rewrite_one(
     one(expression, &mut Rewriting { refer: &mut |_| Becomes::Named, counts }, out)
 }
 
-/// The same for a list.
-pub(crate) fn rewrite_list(list: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
-    rewrite(list, &mut Rewriting { refer: &mut |_| Becomes::Named, counts })
-}
-
 /// What packets have changed, expression by expression.
 pub(crate) fn counts(list: &[u8]) -> Result<Vec<Count>, Malformed> {
     let mut found = Vec::new();
