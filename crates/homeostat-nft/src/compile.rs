@@ -31,8 +31,10 @@ pub struct Compiler {
     program: OsString,
     write_as: WriteAs,
     /// What texts that are still declared were compiled to.
-    cache: Arc<Mutex<Vec<(TextHash, Weak<Compiled>)>>>,
+    cache: Arc<Mutex<Vec<Cached>>>,
 }
+
+type Cached = (TextHash, Weak<Compiled>);
 
 /// Whether tables are written as the bytes that they were dumped as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,7 +116,7 @@ impl CompileInput {
         known: &BTreeSet<String>,
     ) -> Result<Arc<Compiled>, CompileError> {
         let is_same = |former: &Compiled| former.links == self.relevant(there, &former.named_links);
-        let of_text = |(hash, compiled): &(TextHash, Weak<Compiled>)| {
+        let of_text = |(hash, compiled): &Cached| {
             if *hash == self.hash { compiled.upgrade() } else { None }
         };
         let cached = self.cache().iter().filter_map(of_text).find(|former| is_same(former));
@@ -129,7 +131,7 @@ impl CompileInput {
         Ok(compiled)
     }
 
-    fn cache(&self) -> MutexGuard<'_, Vec<(TextHash, Weak<Compiled>)>> {
+    fn cache(&self) -> MutexGuard<'_, Vec<Cached>> {
         self.compiler.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -66,43 +66,22 @@ const NO_LINK: &str = "Interface does not exist";
 pub enum CompileError {
     /// The file cannot be read.
     #[error("cannot read `{name}`")]
-    Read {
-        /// The file.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
+    Read { name: String, source: io::Error },
     /// The file is too large to be a firewall.
     #[error("`{name}` has {size} bytes, which is more than a ruleset may have")]
-    TooLarge {
-        /// The file.
-        name: String,
-        /// Its size.
-        size: u64,
-    },
+    TooLarge { name: String, size: u64 },
     /// `nft` is not installed.
     #[error("`nft` is not installed")]
     NoProgram,
     /// `nft` is older than what this program understands.
     #[error("`nft` has version {found}, and at least {oldest} is needed")]
-    TooOld {
-        /// What is installed.
-        found: String,
-        /// What would do.
-        oldest: String,
-    },
+    TooOld { found: String, oldest: String },
     /// `nft` could not be started.
     #[error("`nft` cannot be started")]
-    Start {
-        /// Why.
-        source: io::Error,
-    },
+    Start { source: io::Error },
     /// `nft` was ended, for it would not end by itself.
     #[error("`nft` was stopped")]
-    Endless {
-        /// Why.
-        source: io::Error,
-    },
+    Endless { source: io::Error },
     /// There is no place to load it.
     #[error("cannot make a scratch namespace for `nft`")]
     Scratch(#[source] homeostat_netns::Error),
@@ -122,10 +101,7 @@ pub enum CompileError {
     },
     /// A comment leaves no room for our mark.
     #[error("the comment of `{table}` leaves no room for the mark of its owner")]
-    LongComment {
-        /// The table.
-        table: Key,
-    },
+    LongComment { table: Key },
 }
 
 /// One thing that `nft` has against a text.

@@ -10,8 +10,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::{CompileError, Fault};
 use crate::lexer::{position, tokens};
-use crate::ruleset::LARGEST;
-use crate::ruleset::Ruleset;
+use crate::ruleset::{LARGEST, Ruleset};
 
 /// As deep as `nft` goes, the text itself counted.
 const DEEPEST: usize = 16;

@@ -369,10 +369,10 @@ pub(crate) enum HookKind {
 impl HookKind {
     /// The names of the links; none where the attributes are not understood.
     pub(crate) fn devices(self, attrs: &[u8]) -> BTreeSet<&str> {
-        self.read(attrs).unwrap_or_default()
+        self.read_devices(attrs).unwrap_or_default()
     }
 
-    fn read(self, attrs: &[u8]) -> Result<BTreeSet<&str>, Malformed> {
+    fn read_devices(self, attrs: &[u8]) -> Result<BTreeSet<&str>, Malformed> {
         let (hook, many) = match self {
             HookKind::Chain => (NFTA_CHAIN_HOOK, NFTA_HOOK_DEVS),
             HookKind::Flowtable => (NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_HOOK_DEVS),

@@ -25,9 +25,11 @@ pub struct Object {
     declared_before: DeclaredBefore,
     /// Whether it was seen with our mark.
     pub(crate) is_marked: bool,
-    /// The ops that make it as declared, with the table that is declared.
-    ops: Arc<OnceLock<(Arc<Table>, Arc<Vec<Op>>)>>,
+    ops: Arc<OnceLock<CachedOps>>,
 }
+
+/// A declared table, and the ops that make a table that was seen like it.
+type CachedOps = (Arc<Table>, Arc<Vec<Op>>);
 
 /// What a ledger keeps of a table, computed when it is asked for: most tables are compared whole.
 #[derive(Debug, Default)]

@@ -12,8 +12,7 @@ use homeostat_netlink::{Connection, Family};
 use homeostat_netns::Netns;
 
 use crate::dump;
-use crate::error::CompileError;
-use crate::error::Error;
+use crate::error::{CompileError, Error};
 use crate::key::Key;
 use crate::lexer::Position;
 use crate::links::{self, Link};
@@ -21,6 +20,7 @@ use crate::listing::{self, Texts};
 use crate::model::{HookKind, Table};
 use crate::program::{NftProcess, OLDEST, run, version};
 use crate::ruleset::Ruleset;
+use crate::wire::{NEW_CHAIN, message_type};
 
 /// The namespace is gone when this is dropped.
 pub(crate) struct Scratch<'a> {
@@ -191,11 +191,10 @@ impl DebugParser {
 }
 
 fn hooking(shown: &str) -> Option<HookKind> {
-    const CHAIN: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN;
-    const FLOWTABLE: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWFLOWTABLE;
+    const NEW_FLOWTABLE: u16 = message_type(NFT_MSG_NEWFLOWTABLE);
     match shown.split('|').next()?.trim().parse() {
-        Ok(CHAIN) => Some(HookKind::Chain),
-        Ok(FLOWTABLE) => Some(HookKind::Flowtable),
+        Ok(NEW_CHAIN) => Some(HookKind::Chain),
+        Ok(NEW_FLOWTABLE) => Some(HookKind::Flowtable),
         _ => None,
     }
 }

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use homeostat_core::{Failure, Retry};
 use homeostat_document::{
     Checker, Definitions, Diagnostic, Diagnostics, Document, Fields, Join, Json, Node, Record,
     Scope, Section, SectionType, SourceSections, Span, Spanned, describe_record, read_record,
@@ -182,13 +183,7 @@ fn push(checker: &mut Checker, span: Span, error: &CompileError) {
     if !error.faults().is_empty() {
         return;
     }
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    report(checker, span, &message, error);
+    report(checker, span, &Failure::from_error(error, Retry::Soon).error, error);
 }
 
 fn report(checker: &mut Checker, span: Span, message: &str, error: &CompileError) {

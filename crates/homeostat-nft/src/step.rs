@@ -147,7 +147,7 @@ impl Step {
                 let after = self.desired_rule(chain, *at);
                 let note = note.map(|how| format!("{how} place {}", at + 1));
                 let notes =
-                    note.into_iter().chain(after.iter().flat_map(|rule| rule.place.clone()));
+                    note.into_iter().chain(after.iter().filter_map(|rule| rule.place.clone()));
                 // Of a table that is created whole, the order of the lines says as much.
                 let notes = notes.filter(|_| seen.is_some());
                 let note = notes.reduce(|note, place| format!("{note}; {place}"));
