@@ -84,18 +84,14 @@ impl Compiler {
 pub(crate) struct CompileInput {
     compiler: Compiler,
     expanded: Expanded,
-    hash: TextHash,
+    /// Of the text, with all that it includes.
+    pub(crate) hash: TextHash,
     mark: Mark,
     /// Words that may be names of links; nothing, if links do not matter to the text.
     possible_names: Option<BTreeSet<String>>,
 }
 
 impl CompileInput {
-    /// Whether both are for the same text, with all that it includes.
-    pub(crate) fn is_same_text(&self, other: &Self) -> bool {
-        self.hash == other.hash
-    }
-
     /// Whether the text may name a link, or is known to.
     pub(crate) fn may_name(&self, link: &str, known: &BTreeSet<String>) -> bool {
         self.possible_names.iter().any(|names| names.contains(link)) || known.contains(link)
@@ -302,7 +298,7 @@ fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, E
 
 /// Identifies a text with all that it includes: a text of a million addresses is not kept for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TextHash(u64, usize);
+pub(crate) struct TextHash(u64, usize);
 
 impl TextHash {
     fn of(expanded: &Expanded, mark: &Mark) -> Self {

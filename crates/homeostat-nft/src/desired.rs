@@ -171,14 +171,10 @@ impl Desired for DesiredState {
         let is_nothing = |desired: &Self, compiled: &Compiled| {
             desired.input.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
         };
-        let recipes = match (&self.input, &other.input) {
-            (Some(input), Some(other)) => input.is_same_text(other),
-            (None, None) => true,
-            _ => false,
-        };
+        let hash = |desired: &Self| desired.input.as_ref().map(|input| input.hash);
         let is_same = Arc::ptr_eq(&compiled, &others)
             || is_nothing(self, &compiled) && is_nothing(other, &others);
-        is_same && recipes && self.may_adopt == other.may_adopt
+        is_same && hash(self) == hash(other) && self.may_adopt == other.may_adopt
     }
 
     /// The kernel gives each table a handle, so that one of the same name that was created later is another. One

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
 
 use crate::edit_script::kept;
-use crate::elements::{Difference, Elements, MEANING, UnitAt, reduced, targets};
+use crate::elements::{Difference, Elements, MEANING, UnitAt, reduced};
 use crate::expression::counts;
 use crate::model::{Chain, Handle, Part, Rule, Set, Table};
 use crate::object::DeclaredBefore;
@@ -308,10 +308,10 @@ impl<'a> SetPair<'a, '_> {
         if !self.seen.references.is_disjoint(deleted) {
             delete.sort_unstable();
             for at in self.seen.elements.places() {
-                let leads = leads_to(self.seen, at, |part| deleted.contains(part));
+                let leads = self.seen.targets(at).any(|part| deleted.contains(&part));
                 if leads && let Err(place) = delete.binary_search(&at) {
                     delete.insert(place, at);
-                    let comes_back = !leads_to(self.seen, at, |part| !table.has(part));
+                    let comes_back = self.seen.targets(at).all(|part| table.has(&part));
                     add.extend(comes_back.then_some(ElementFrom::Seen(at)));
                 }
             }
@@ -323,23 +323,10 @@ impl<'a> SetPair<'a, '_> {
     fn recreated(&self, table: &Table) -> SetEdit<'a> {
         let (come, go) = self.compare(|_, _| false);
         let stays = |at: &UnitAt| {
-            go.binary_search(at).is_err() && !leads_to(self.seen, *at, |part| !table.has(part))
+            go.binary_search(at).is_err() && self.seen.targets(*at).all(|part| table.has(&part))
         };
         let stay = self.seen.elements.places().filter(stays).map(ElementFrom::Seen);
         let add = stay.chain(come.into_iter().map(ElementFrom::Desired)).collect();
         SetEdit { name: self.name, delete: Vec::new(), add }
     }
-}
-
-/// Whether an element leads to a part of which `is_so` holds.
-fn leads_to(set: &Set, at: UnitAt, is_so: impl Fn(&Part) -> bool) -> bool {
-    let (chain, object) = targets(set.elements.unit(at));
-    set.references.iter().any(|part| {
-        let is_meant = match part {
-            Part::Chain(name) => chain == Some(name),
-            Part::Object(id) => object == Some(&id.name),
-            Part::Set(_) | Part::Flowtable(_) => false,
-        };
-        is_meant && is_so(part)
-    })
 }

@@ -363,6 +363,7 @@ fn short(number: usize) -> Result<u32, Malformed> {
 /// Quirk `ends-told-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
 /// dumped with the time that it has left, and refused with EINVAL when it carries it.
 fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
+    let how = &mut Rewriting { refer: &mut |_| Becomes::Named, counts };
     let mut out = Tlvs::default();
     for element in Attrs::new(unit) {
         let element = element?;
@@ -374,12 +375,10 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
                     (NFTA_SET_ELEM_TIMEOUT | NFTA_SET_ELEM_EXPIRATION, _) if is_end => {}
                     (NFTA_SET_ELEM_EXPIRATION, Counts::Masked) => {}
                     (NFTA_SET_ELEM_EXPR, _) => {
-                        out.nest(&attr, |out| rewrite_one(attr.value, counts, out))?;
+                        out.nest(&attr, |out| rewrite_one(attr.value, how, out))?;
                     }
                     (NFTA_SET_ELEM_EXPRESSIONS, _) => {
-                        let refer = &mut |_| Becomes::Named;
-                        let list = rewrite(attr.value, &mut Rewriting { refer, counts })?;
-                        out.put(attr.kind, &list);
+                        out.put(attr.kind, &rewrite(attr.value, how)?);
                     }
                     _ => out.copy(&attr),
                 }

@@ -39,7 +39,7 @@ impl Notifications {
         Ok(Notifications { subscription: Subscription::Sync(listener), ..Self::closed(source) })
     }
 
-    /// Without a subscription to commits.
+    /// Without a subscription to commits: the kernel builds no notifications of large commits while nobody subscribes.
     pub(crate) fn closed(source: &Nft) -> Self {
         let commits = Commits {
             own_ports: source.own_ports.clone(),

@@ -181,7 +181,11 @@ impl Expanding<'_> {
             files.extend(found.iter().cloned());
             return Some(found);
         }
-        let mut candidates = bases.iter().map(|base| literal_path(base, wanted));
+        let in_base = |base: &&Path| {
+            let start = base.to_path_buf();
+            parts(wanted).fold(start, |place, part| in_directory(&place, part.as_ref()))
+        };
+        let mut candidates = bases.iter().map(in_base);
         let found = candidates.find(|path| {
             files.insert(path.clone());
             path.symlink_metadata().is_ok()
@@ -252,12 +256,6 @@ fn glob(base: &Path, wanted: &str, read: &mut BTreeSet<PathBuf>) -> Vec<PathBuf>
     found.retain(|path| path.symlink_metadata().is_ok() && !path.is_dir());
     found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
     found
-}
-
-/// What is called so below a directory.
-fn literal_path(base: &Path, wanted: &str) -> PathBuf {
-    let called = |place: PathBuf, part: &str| in_directory(&place, OsStr::new(part));
-    parts(wanted).fold(base.to_owned(), called)
 }
 
 fn parts(wanted: &str) -> impl Iterator<Item = &str> {

@@ -72,17 +72,12 @@ pub(crate) fn list(connection: &mut Connection) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// Creates links of the same names and numbers. What cannot be created is missed by `nft`, which says where.
-pub(crate) fn create(connection: &mut Connection, links: &[&Link]) -> Result<(), Error> {
-    for link in links {
-        for kind in KINDS {
-            match create_one(connection, link, kind) {
-                Err(Error::Refused(_)) => {}
-                created => {
-                    created?;
-                    break;
-                }
-            }
+/// Creates a link of the same name and number. If it cannot be created, `nft` misses it, and says where.
+pub(crate) fn create(connection: &mut Connection, link: &Link) -> Result<(), Error> {
+    for kind in KINDS {
+        match create_one(connection, link, kind) {
+            Err(Error::Refused(_)) => {}
+            created => return created,
         }
     }
     Ok(())

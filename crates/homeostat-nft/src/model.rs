@@ -11,7 +11,7 @@ use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Malformed};
 
 use crate::dump::Head;
-use crate::elements::{Edits, Elements, Layout, targets};
+use crate::elements::{Edits, Elements, Layout, UnitAt, targets};
 use crate::key::Key;
 use crate::rule_lines::RuleText;
 use crate::wire::{Tlvs, be32, text};
@@ -297,20 +297,21 @@ impl Set {
     }
 
     pub(crate) fn note_references(&mut self) {
-        self.references.clear();
+        self.references = self.elements.places().flat_map(|at| self.targets(at)).collect();
+    }
+
+    /// The chain or the object that an element leads to.
+    pub(crate) fn targets(&self, at: UnitAt) -> impl Iterator<Item = Part> {
         // Elements of a plain set lead nowhere.
-        if self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) == 0 {
-            return;
-        }
-        let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok().flatten();
-        let kind = kind.filter(|_| self.flags & NFT_SET_OBJECT != 0);
-        for at in self.elements.places() {
-            let (chain, object) = targets(self.elements.unit(at));
-            self.references.extend(chain.map(|chain| Part::Chain(chain.to_owned())));
-            let object = object.zip(kind);
-            let object = object.map(|(name, kind)| ObjectId { kind, name: name.to_owned() });
-            self.references.extend(object.map(Part::Object));
-        }
+        let leads = self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0;
+        let unit = if leads { self.elements.unit(at) } else { &[] };
+        let (chain, object) = targets(unit);
+        let object = object.and_then(|name| {
+            let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok()??;
+            (self.flags & NFT_SET_OBJECT != 0).then(|| ObjectId { kind, name: name.to_owned() })
+        });
+        let chain = chain.map(|name| Part::Chain(name.to_owned()));
+        chain.into_iter().chain(object.map(Part::Object))
     }
 }
 

@@ -81,18 +81,8 @@ fn consistent(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Resul
 }
 
 impl Reader {
-    pub(crate) fn open(source: Nft) -> Result<Self, Error> {
-        // The subscription is open before the first look.
-        let notifications = Notifications::open(&source)?;
-        Self::with(notifications, source)
-    }
-
-    /// One without subscriptions: the kernel builds no notifications of large commits while nobody subscribes.
-    pub(crate) fn open_without_hints(source: Nft) -> Result<Self, Error> {
-        Self::with(Notifications::closed(&source), source)
-    }
-
-    fn with(notifications: Notifications, source: Nft) -> Result<Self, Error> {
+    /// The subscriptions are open before the first look.
+    pub(crate) fn open(source: Nft, notifications: Notifications) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
         let refused = source.refused.load(Ordering::Relaxed);
         Ok(Reader { source, connection, notifications, refused })

@@ -44,11 +44,11 @@ impl<'a> Scratch<'a> {
         &self,
         links: impl Iterator<Item = &'l Link>,
     ) -> Result<(), CompileError> {
-        let links: Vec<&Link> = links.collect();
-        if links.is_empty() {
-            return Ok(());
+        let mut links = links.peekable();
+        if links.peek().is_some() {
+            let mut connection = self.connect(Family::Route)?;
+            links.try_for_each(|link| links::create(&mut connection, link)).map_err(Error::from)?;
         }
-        links::create(&mut self.connect(Family::Route)?, &links).map_err(Error::from)?;
         Ok(())
     }
 
