@@ -305,7 +305,7 @@ impl Parts {
         let bytes = RuleBytes::new(dumped, value(NFTA_RULE_USERDATA)?, |out| {
             rewrite_into(dumped, &mut Rewriting { refer, counts: Counts::Masked }, out)
         })?;
-        let handle = Handle(be64(attrs, NFTA_RULE_HANDLE)?.unwrap_or_default());
+        let handle = Handle(be64(attrs, NFTA_RULE_HANDLE)?.ok_or(Malformed::Payload)?);
         Ok(BareRule { rule: Rule { handle, bytes, inside, references }, chains })
     }
 }

@@ -97,42 +97,34 @@ fn confirms(
     places: &mut RulePlaces,
 ) -> Result<bool, Malformed> {
     let (Some(desired), Some(seen)) = (&step.desired, &step.seen) else { return Ok(false) };
-    let expected = match op {
-        Op::SetPolicy(_) => NEW_CHAIN,
-        Op::DeleteRule { .. } => DEL_RULE,
-        Op::AddRule { .. } => NEW_RULE,
-        Op::DeleteElements { .. } => DEL_ELEMENTS,
-        Op::AddElements { .. } => NEW_ELEMENTS,
-        _ => return Ok(false),
-    };
-    let [(_, attrs), ..] = echoes else { return Ok(false) };
-    let attrs = Attrs::new(attrs);
-    if echoes.iter().any(|(message, _)| *message != expected) {
+    let [(kind, attrs), others @ ..] = echoes else { return Ok(false) };
+    if others.iter().any(|(other, _)| other != kind) {
         return Ok(false);
     }
-    Ok(match op {
-        Op::SetPolicy(chain) => {
+    let attrs = Attrs::new(attrs);
+    Ok(match (op, *kind) {
+        (Op::SetPolicy(chain), NEW_CHAIN) => {
             let policy = be32(&attrs, NFTA_CHAIN_POLICY)?;
             policy.is_some() && policy == desired.chains.get(chain).and_then(|chain| chain.policy)
         }
-        Op::DeleteRule { chain, at } => {
+        (Op::DeleteRule { chain, at }, DEL_RULE) => {
             places.gone.entry(chain.clone()).or_default().push(*at);
             let handle = be64(&attrs, NFTA_RULE_HANDLE)?.map(Handle);
             handle.is_some() && handle == seen.rules(chain).get(*at).map(|rule| rule.handle)
         }
-        Op::AddRule { chain, at, .. } => {
+        (Op::AddRule { chain, at, .. }, NEW_RULE) => {
             let rule = Parts::default().decode_rule(&attrs)?.complete(&mut BTreeMap::new());
             let after = be64(&attrs, NFTA_RULE_POSITION)?.map(Handle);
             let is_equal = desired.rules(chain).get(*at) == Some(&rule);
             places.made.entry(chain.clone()).or_default().insert(*at, (rule.handle, after));
             is_equal
         }
-        Op::DeleteElements { set, units } => {
+        (Op::DeleteElements { set, units }, DEL_ELEMENTS) => {
             let set = seen.sets.get(set);
             let gone = set.map(|set| elements(echoes, set)).transpose()?;
             gone.is_some_and(|gone| gone.places().len() == units.len())
         }
-        Op::AddElements { set, units } => {
+        (Op::AddElements { set, units }, NEW_ELEMENTS) => {
             let Some(set) = desired.sets.get(set) else { return Ok(false) };
             let added = elements(echoes, set)?;
             let mut declared = units.iter().filter_map(|from| match from {
