@@ -169,7 +169,7 @@ impl CompileInput {
         loop {
             let Err(refused) = scratch.load(text) else { return Ok(scratch) };
             // Nothing was loaded: a text is one transaction.
-            let new = match refused.missing_links(|fault| self.expanded.ruleset.line(fault)) {
+            let new = match refused.missing_links(&self.expanded.ruleset.text) {
                 Some(missing) => named.add(missing, NamedBy::Number),
                 None if refused.is_absence() => named.add(scratch.hooked(text), NamedBy::Hook),
                 None => Vec::new(),

@@ -383,7 +383,7 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
                     _ => out.copy(&attr),
                 }
             }
-            Ok::<_, Malformed>(())
+            Ok(())
         })?;
     }
     Ok(out.into_bytes())
@@ -392,7 +392,8 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
 /// What became of single elements. The last word on each counts.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
-    told: BTreeMap<OwnRank, Option<Box<[u8]>>>,
+    /// The elements that were added or changed; nothing for one that was deleted.
+    by_rank: BTreeMap<OwnRank, Option<Box<[u8]>>>,
 }
 
 type OwnRank = (Vec<u8>, bool, Vec<u8>);
@@ -407,7 +408,7 @@ impl Edits {
         for element in Attrs::new(list) {
             let element = element?;
             let added = (message == NEW_ELEMENTS).then(|| copied(&element));
-            self.told.insert(own(rank_of(&element)), added);
+            self.by_rank.insert(own(rank_of(&element)), added);
         }
         Ok(())
     }
@@ -422,7 +423,7 @@ fn copied(element: &Attr<'_>) -> Box<[u8]> {
 impl Elements {
     /// Adds and deletes elements; false if one that was deleted was not there.
     pub(crate) fn edit(&mut self, edits: &Edits, layout: Layout) -> Result<bool, Malformed> {
-        let ends = edits.told.first_key_value().zip(edits.told.last_key_value());
+        let ends = edits.by_rank.first_key_value().zip(edits.by_rank.last_key_value());
         let Some(((first, _), (last, _))) = ends else { return Ok(true) };
         // One more on each side can look different: what ends an interval may join or leave its neighbour.
         let end = (self.count_up_to(last) + 1).min(self.places().end);
@@ -431,16 +432,16 @@ impl Elements {
         for at in window.clone() {
             for element in Attrs::new(self.dumped(at)) {
                 let element = element?;
-                match edits.told.get(&own(rank_of(&element))) {
+                match edits.by_rank.get(&own(rank_of(&element))) {
                     Some(None) => gone += 1,
                     Some(Some(_)) => {}
                     None => around.take(&copied(&element))?,
                 }
             }
         }
-        let came = edits.told.values().flatten();
+        let came = edits.by_rank.values().flatten();
         came.into_iter().try_for_each(|element| around.take(element))?;
-        let went = edits.told.values().filter(|told| told.is_none()).count();
+        let went = edits.by_rank.values().filter(|told| told.is_none()).count();
         self.splice(window, around.sorted(layout)?)?;
         Ok(gone == went)
     }

@@ -132,8 +132,9 @@ impl fmt::Display for Fault {
 const LONGEST: usize = 400;
 
 impl Fault {
-    /// What stands at its place in its line: a name, with or without quotes.
-    fn marked(&self, line: &str) -> Option<String> {
+    /// What stands at its place in a text: a name, with or without quotes.
+    fn marked(&self, text: &str) -> Option<String> {
+        let line = text.lines().nth(self.line.checked_sub(1)? as usize)?;
         let start = self.column.checked_sub(1)? as usize;
         let marked = line.get(start..start + self.width as usize)?.trim_matches('"');
         let is_name = !marked.is_empty() && !marked.starts_with('$');
@@ -161,14 +162,11 @@ impl CompileError {
         CompileError::Invalid { fault: Fault::at(name, at, message), help }
     }
 
-    /// The links that `nft` missed, by what stands at the places that it names.
-    pub(crate) fn missing_links(
-        &self,
-        line: impl Fn(&Fault) -> Option<String>,
-    ) -> Option<Vec<String>> {
+    /// The links that `nft` missed, by what stands at the places of the text that it names.
+    pub(crate) fn missing_links(&self, text: &str) -> Option<Vec<String>> {
         let CompileError::Refused(faults) = self else { return None };
         let missing = faults.iter().filter(|fault| fault.message.contains(NO_LINK));
-        let names = missing.map(|fault| fault.marked(&line(fault)?)).collect::<Vec<_>>();
+        let names = missing.map(|fault| fault.marked(text)).collect::<Vec<_>>();
         // Whatever else is wrong is said when no link is missed any more.
         (!names.is_empty()).then(|| names.into_iter().flatten().collect())
     }
@@ -291,10 +289,10 @@ mod tests {
     fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
         let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
         let error = CompileError::refused(words, "fw.nft");
-        let names = error.missing_links(|_| Some("define wan = gone0".to_owned()));
+        let names = error.missing_links("define wan = gone0");
         assert_eq!(names, Some(vec!["gone0".to_owned()]));
         let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");
-        assert_eq!(other.missing_links(|_| None), None);
+        assert_eq!(other.missing_links(""), None);
     }
 
     #[test]

@@ -35,8 +35,10 @@ pub(crate) fn read_rules(listing: &str) -> Texts {
             (_, Some(handle)) => {
                 open.push(words);
                 let listed = std::mem::take(&mut open).join(" ");
-                let rules = key.clone().map(|key| texts.entry(key).or_default());
-                rules.map(|rules| rules.insert(handle, RuleText { listed, source: None }));
+                if let Some(key) = &key {
+                    let text = RuleText { listed, source: None };
+                    texts.entry(key.clone()).or_default().insert(handle, text);
+                }
             }
         }
     }

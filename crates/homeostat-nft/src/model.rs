@@ -169,11 +169,11 @@ pub(crate) struct RuleBytes {
 
 impl RuleBytes {
     /// Puts them together: `rewrite` writes what is compared.
-    pub(crate) fn new<E>(
+    pub(crate) fn new(
         dumped: &[u8],
         userdata: Option<&[u8]>,
-        rewrite: impl FnOnce(&mut Tlvs) -> Result<(), E>,
-    ) -> Result<Self, E> {
+        rewrite: impl FnOnce(&mut Tlvs) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
         let more = userdata.unwrap_or_default();
         let mut out = Tlvs::with_room(2 * dumped.len() + more.len());
         rewrite(&mut out)?;

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::error::{CompileError, Fault, NO_NAMES};
+use crate::error::{CompileError, NO_NAMES};
 use crate::include::{Included, expand};
 use crate::lexer::{Ends, Position, code, position, printing, statements};
 
@@ -49,12 +49,6 @@ impl Ruleset {
     #[must_use]
     pub fn included(&self) -> Included {
         expand(self).0
-    }
-
-    /// The line that a fault is about.
-    pub(crate) fn line(&self, fault: &Fault) -> Option<String> {
-        let nth = usize::try_from(fault.line.checked_sub(1)?).ok()?;
-        self.text.lines().nth(nth).map(str::to_owned)
     }
 
     /// Refuses what need not be tried: what is no text, tables with an owner, names of hosts, commands that print.

@@ -52,7 +52,10 @@ impl Step {
         };
         let line = self.explain_op(op, &Repeated::default());
         let part = line.map_or_else(|| self.key.to_string(), |line| line.key);
-        rule.map_or(part.clone(), |rule| format!("{part}: {}", rule.rule))
+        match rule {
+            Some(rule) => format!("{part}: {}", rule.rule),
+            None => part,
+        }
     }
 
     /// Every line. What is deleted only to be created again is one line.
