@@ -89,7 +89,7 @@ impl Step<DesiredState> for Put {
 
     fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action(), self.key(desired).to_string());
-        tell(Line { action, key, before: None, after: None, note: None });
+        tell(Line { action, key, before: None, after: None, note: None, text: None });
     }
 }
 

@@ -66,6 +66,8 @@ pub struct Line {
     pub after: Option<Value>,
     /// What a reader should know beside it ("released, the value stays").
     pub note: Option<String>,
+    /// How `before` and `after` read to people, if a list of their fields would not do.
+    pub text: Option<String>,
 }
 
 /// One thing that a plan or a report has to tell.

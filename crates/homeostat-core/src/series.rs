@@ -145,6 +145,7 @@ mod tests {
                 before: None,
                 after: None,
                 note: None,
+                text: None,
             };
             match kind {
                 Kind::Applied => {

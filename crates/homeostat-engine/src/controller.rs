@@ -753,7 +753,7 @@ impl<S: Source> Controller<S> {
                 let key = key.to_string();
                 self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause, by });
                 let note = task.map(|task| format!("task {task}"));
-                let line = Line { action, key, before: None, after: None, note };
+                let line = Line { action, key, before: None, after: None, note, text: None };
                 applied.push(Entry::Applied(line, cause));
             } else {
                 self.scheduler.task_missed(key, now);

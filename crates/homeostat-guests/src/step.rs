@@ -185,7 +185,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
         };
         let (action, key) = (self.action(), self.key(desired).to_string());
-        tell(Line { action, key, before: Some(before), after, note });
+        tell(Line { action, key, before: Some(before), after, note, text: None });
     }
 }
 

@@ -262,6 +262,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             before: Some(json(before)),
             after,
             note: self.note(),
+            text: None,
         });
     }
 }

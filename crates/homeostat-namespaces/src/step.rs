@@ -86,6 +86,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             before: None,
             after: None,
             note: note.map(str::to_owned),
+            text: None,
         });
     }
 }

@@ -104,7 +104,7 @@ impl Writer {
             _ => committer.stale = 0,
         }
         // Without the generation, somebody may have changed what the step did not touch.
-        let shown = echoes.into_iter().zip(work.steps);
+        let shown = echoes.iter().zip(work.steps);
         let shown = shown.map(|(echoes, step)| guarded && echoes.confirm(step)).collect();
         Ok((transacted?, shown))
     }

@@ -7,16 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use homeostat_netlink::{Batch, Connection, Family, Transacted};
 
 use crate::desired::{Compiled, DesiredState};
-use crate::encode::{Encoder, Unwritable};
+use crate::encode::Encoder;
 use crate::error::{CompileError, Error};
-use crate::include::Expanded;
+use crate::include::{Expanded, expand};
 use crate::key::Key;
-use crate::links::{self, Hooks, Link, NamedLinks, PossibleNames};
+use crate::links::{self, Hooks, Link, NamedBy, NamedLinks};
 use crate::mark::Mark;
 use crate::model::{Script, Table};
 use crate::object::DeclaredBefore;
@@ -30,8 +30,11 @@ use crate::{diff, dump, rule_lines};
 pub struct Compiler {
     program: OsString,
     write_as: WriteAs,
-    cache: CompileCache,
+    /// What texts that are still declared were compiled to.
+    cache: Arc<Mutex<Vec<Cached>>>,
 }
+
+type Cached = (TextHash, Weak<Compiled>);
 
 /// Whether tables are written as the bytes that they were dumped as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,61 +55,51 @@ impl Compiler {
     /// Takes another program for `nft`.
     #[must_use]
     pub fn with_program(program: impl Into<OsString>) -> Self {
-        let (write_as, cache) = (WriteAs::Bytes, CompileCache::default());
-        Compiler { program: program.into(), write_as, cache }
+        Compiler { program: program.into(), write_as: WriteAs::Bytes, cache: Arc::default() }
     }
 
     /// Lets `nft` load every table whole, as if none could be carried as bytes.
     #[must_use]
     pub fn writing_text(self) -> Self {
-        Compiler { write_as: WriteAs::Text, cache: CompileCache::default(), ..self }
+        Compiler { write_as: WriteAs::Text, cache: Arc::default(), ..self }
     }
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
-    pub fn compile(
-        &self,
-        ruleset: &Ruleset<'_>,
-        source: &Nft,
-    ) -> Result<DesiredState, CompileError> {
-        let (compiler, mark) = (self.clone(), source.mark.clone());
-        let expanded = Expanded::of(ruleset)?;
+    pub fn compile(&self, ruleset: &Ruleset, source: &Nft) -> Result<DesiredState, CompileError> {
+        let (expanded, mark) = (expand(ruleset).1?, source.mark.clone());
         let hash = TextHash::of(&expanded, &mark);
-        let Some(possible_names) = PossibleNames::of(&expanded.ruleset.text) else {
-            let possible_names = PossibleNames::default();
-            let input = CompileInput { compiler, expanded, hash, mark, possible_names };
-            return Ok(DesiredState::new(input.compile(&[], &BTreeSet::new())?, None));
+        let possible_names = links::possible_names(&expanded.ruleset.text);
+        let links = match possible_names {
+            Some(_) => links::list(&mut source.connect(Family::Route)?).map_err(Error::from)?,
+            None => Vec::new(),
         };
-        let expanded = expanded.owned();
-        let input = CompileInput { compiler, expanded, hash, mark, possible_names };
-        let links = links::list(&mut source.connect(Family::Route)?).map_err(Error::from)?;
-        Ok(DesiredState::new(input.compile(&links, &BTreeSet::new())?, Some(input)))
+        let input = CompileInput { compiler: self.clone(), expanded, hash, mark, possible_names };
+        let compiled = input.compile(&links, &BTreeSet::new())?;
+        Ok(DesiredState::new(compiled, input.possible_names.is_some().then_some(input)))
     }
 }
 
 /// All that a text is compiled from, but for the links.
 #[derive(Debug)]
-pub(crate) struct CompileInput<'a> {
+pub(crate) struct CompileInput {
     compiler: Compiler,
-    expanded: Expanded<'a>,
-    hash: TextHash,
+    expanded: Expanded,
+    /// Of the text, with all that it includes.
+    pub(crate) hash: TextHash,
     mark: Mark,
-    possible_names: PossibleNames,
+    /// Words that may be names of links; nothing, if links do not matter to the text.
+    possible_names: Option<BTreeSet<String>>,
 }
 
-impl CompileInput<'_> {
-    /// Whether both are for the same text, with all that it includes.
-    pub(crate) fn is_same_text(&self, other: &Self) -> bool {
-        self.hash == other.hash
+impl CompileInput {
+    /// Whether the text may name a link, or is known to.
+    pub(crate) fn may_name(&self, link: &str, known: &BTreeSet<String>) -> bool {
+        self.possible_names.iter().any(|names| names.contains(link)) || known.contains(link)
     }
 
-    /// Whether the text itself may name a link.
-    pub(crate) fn may_name(&self, link: &str) -> bool {
-        self.possible_names.covers(link)
-    }
-
-    /// Those of the links that the text may name, or is known to name.
+    /// Those of the links that it may name, sorted.
     pub(crate) fn relevant(&self, links: &[Link], known: &BTreeSet<String>) -> Vec<Link> {
-        let is_relevant = |link: &&Link| self.may_name(&link.name) || known.contains(&link.name);
+        let is_relevant = |link: &&Link| self.may_name(&link.name, known);
         let mut relevant: Vec<_> = links.iter().filter(is_relevant).cloned().collect();
         relevant.sort();
         relevant
@@ -118,15 +111,24 @@ impl CompileInput<'_> {
         there: &[Link],
         known: &BTreeSet<String>,
     ) -> Result<Arc<Compiled>, CompileError> {
-        let cache = &self.compiler.cache;
         let is_same = |former: &Compiled| former.links == self.relevant(there, &former.named_links);
-        if let Some(compiled) = cache.get(self.hash, is_same) {
+        let of_text = |(hash, compiled): &Cached| {
+            if *hash == self.hash { compiled.upgrade() } else { None }
+        };
+        let cached = self.cache().iter().filter_map(of_text).find(|former| is_same(former));
+        if let Some(compiled) = cached {
             return Ok(compiled);
         }
         let compiled = self.compile_anew(there, known);
         let compiled = Arc::new(compiled.map_err(|error| self.expanded.placed(error))?);
-        cache.insert(self.hash, &compiled);
+        let mut cache = self.cache();
+        cache.retain(|(_, compiled)| compiled.strong_count() > 0);
+        cache.push((self.hash, Arc::downgrade(&compiled)));
         Ok(compiled)
+    }
+
+    fn cache(&self) -> MutexGuard<'_, Vec<Cached>> {
+        self.compiler.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn compile_anew(
@@ -138,8 +140,7 @@ impl CompileInput<'_> {
         ruleset.check()?;
         check_version(&self.compiler.program, &ruleset.directory)?;
         let Blanked { text, commands } = blank_flushes(&ruleset.text);
-        let is_named = |name: &str| self.may_name(name) || known.contains(name);
-        let mut named = NamedLinks::new(there, is_named);
+        let mut named = NamedLinks::new(there, |name| self.may_name(name, known));
         let scratch = self.load(&text, &mut named)?;
         let mut tables = scratch.tables()?;
         if let Some(table) = tables.iter().find(|table| !self.mark.fits(&table.comment)) {
@@ -168,9 +169,9 @@ impl CompileInput<'_> {
         loop {
             let Err(refused) = scratch.load(text) else { return Ok(scratch) };
             // Nothing was loaded: a text is one transaction.
-            let new = match refused.missing_links(|fault| self.expanded.ruleset.line(fault)) {
-                Some(missing) => named.add_numbers(missing),
-                None if refused.is_absence() => named.add_hooks(scratch.hooked(text)),
+            let new = match refused.missing_links(&self.expanded.ruleset.text) {
+                Some(missing) => named.add(missing, NamedBy::Number),
+                None if refused.is_absence() => named.add(scratch.hooked(text), NamedBy::Hook),
                 None => Vec::new(),
             };
             if new.is_empty() {
@@ -253,7 +254,16 @@ fn uncarried(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<K
 fn recreate(connection: &mut Connection, tables: &[&Table]) -> Result<Option<Key>, Error> {
     let (mut batch, mut places, mut last_id) = (Batch::new(), Vec::new(), 0);
     for table in tables {
-        if write(table, &mut batch, &mut last_id).is_err() {
+        let mut encoder = Encoder {
+            batch: &mut batch,
+            last_id: &mut last_id,
+            key: &table.key,
+            mark: &Mark::new(""),
+            desired: Some(table),
+            seen: Some(table),
+            flags: 0,
+        };
+        if diff::recreate(table).iter().try_for_each(|op| encoder.op(op)).is_err() {
             return Ok(Some(table.key.clone()));
         }
         places.resize(batch.count(), &table.key);
@@ -268,14 +278,6 @@ fn recreate(connection: &mut Connection, tables: &[&Table]) -> Result<Option<Key
         }
         Transacted::Done | Transacted::Unknown => None,
     })
-}
-
-fn write(table: &Table, batch: &mut Batch, last_id: &mut u32) -> Result<(), Unwritable> {
-    let mark = Mark::new("");
-    let (desired, seen) = (Some(table), Some(table));
-    let (key, flags) = (&table.key, 0);
-    let mut encoder = Encoder { batch, last_id, key, mark: &mark, desired, seen, flags };
-    diff::recreate(table).iter().try_for_each(|op| encoder.op(op))
 }
 
 /// The tables that are not equal to what they were created from.
@@ -294,39 +296,14 @@ fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, E
     Ok(changed)
 }
 
-/// Shared by everybody who compiles with the same program.
-#[derive(Clone, Debug, Default)]
-struct CompileCache(Arc<Mutex<Vec<Cached>>>);
-
-#[derive(Debug)]
-struct Cached {
-    text: TextHash,
-    compiled: Weak<Compiled>,
-}
-
 /// Identifies a text with all that it includes: a text of a million addresses is not kept for that.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct TextHash(u64, usize);
+pub(crate) struct TextHash(u64, usize);
 
 impl TextHash {
-    fn of(expanded: &Expanded<'_>, mark: &Mark) -> Self {
+    fn of(expanded: &Expanded, mark: &Mark) -> Self {
         let mut hasher = DefaultHasher::new();
         (expanded, mark).hash(&mut hasher);
         TextHash(hasher.finish(), expanded.ruleset.text.len())
-    }
-}
-
-impl CompileCache {
-    /// What a text was compiled to under the same circumstances.
-    fn get(&self, hash: TextHash, is_same: impl Fn(&Compiled) -> bool) -> Option<Arc<Compiled>> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_text = all.iter().filter(|one| one.text == hash);
-        of_text.filter_map(|one| one.compiled.upgrade()).find(|compiled| is_same(compiled))
-    }
-
-    fn insert(&self, hash: TextHash, compiled: &Arc<Compiled>) {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        all.retain(|one| one.compiled.strong_count() > 0);
-        all.push(Cached { text: hash, compiled: Arc::downgrade(compiled) });
     }
 }

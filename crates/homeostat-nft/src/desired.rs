@@ -21,7 +21,7 @@ use crate::program::run_on_thread;
 pub struct DesiredState {
     compiled: RwLock<Arc<Compiled>>,
     /// How it is compiled again; nothing if links do not matter to it.
-    input: Option<Arc<CompileInput<'static>>>,
+    input: Option<Arc<CompileInput>>,
     /// One for each table, taken before links change what it is compiled to: the engine tells drift from a
     /// changed text by them, and a link that got another number changes no text.
     prints: OnceLock<Vec<u64>>,
@@ -61,7 +61,7 @@ impl DesiredState {
         DesiredState::default()
     }
 
-    pub(crate) fn new(compiled: Arc<Compiled>, input: Option<CompileInput<'static>>) -> Self {
+    pub(crate) fn new(compiled: Arc<Compiled>, input: Option<CompileInput>) -> Self {
         let (compiled, input) = (RwLock::new(compiled), input.map(Arc::new));
         DesiredState { compiled, input, ..DesiredState::default() }
     }
@@ -93,14 +93,14 @@ impl DesiredState {
     }
 
     /// What matters to it of links, if anything does.
-    pub(crate) fn input(&self) -> Option<&CompileInput<'static>> {
+    pub(crate) fn input(&self) -> Option<&CompileInput> {
         self.input.as_deref()
     }
 
     /// Whether it may mean a link of this name.
     pub(crate) fn may_name(&self, link: &str) -> bool {
-        let by_itself = self.input.as_ref().is_some_and(|input| input.may_name(link));
-        by_itself || self.compiled().named_links.contains(link)
+        let input = self.input.as_ref();
+        input.is_some_and(|input| input.may_name(link, &self.compiled().named_links))
     }
 
     /// The links that it may mean.
@@ -171,14 +171,10 @@ impl Desired for DesiredState {
         let is_nothing = |desired: &Self, compiled: &Compiled| {
             desired.input.is_none() && compiled.tables.is_empty() && compiled.waiting.is_empty()
         };
-        let recipes = match (&self.input, &other.input) {
-            (Some(input), Some(other)) => input.is_same_text(other),
-            (None, None) => true,
-            _ => false,
-        };
+        let hash = |desired: &Self| desired.input.as_ref().map(|input| input.hash);
         let is_same = Arc::ptr_eq(&compiled, &others)
             || is_nothing(self, &compiled) && is_nothing(other, &others);
-        is_same && recipes && self.may_adopt == other.may_adopt
+        is_same && hash(self) == hash(other) && self.may_adopt == other.may_adopt
     }
 
     /// The kernel gives each table a handle, so that one of the same name that was created later is another. One

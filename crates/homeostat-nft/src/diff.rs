@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
 
 use crate::edit_script::kept;
-use crate::elements::{Difference, Elements, UnitAt, meaning, targets};
+use crate::elements::{Difference, Elements, MEANING, UnitAt, reduced};
 use crate::expression::counts;
 use crate::model::{Chain, Handle, Part, Rule, Set, Table};
 use crate::object::DeclaredBefore;
@@ -161,13 +161,11 @@ impl<'a> ChainEdit<'a> {
     }
 
     fn going(&self) -> impl Iterator<Item = usize> {
-        let mut kept = self.kept().iter().map(|(seen, _)| *seen).peekable();
-        (0..self.seen.len()).filter(move |at| kept.next_if_eq(at).is_none())
+        without(self.seen.len(), self.kept().iter().map(|(seen, _)| *seen))
     }
 
     fn coming(&self) -> impl Iterator<Item = usize> {
-        let mut kept = self.kept().iter().map(|(_, desired)| *desired).peekable();
-        (0..self.desired.len()).filter(move |at| kept.next_if_eq(at).is_none())
+        without(self.desired.len(), self.kept().iter().map(|(_, desired)| *desired))
     }
 
     /// Which rule that goes each rule that comes stands for: an equal one that moved, else the one at the same
@@ -211,32 +209,17 @@ impl<'a> ChainEdit<'a> {
     }
 }
 
+/// The places up to `end` that are not kept.
+fn without(end: usize, kept: impl Iterator<Item = usize>) -> impl Iterator<Item = usize> {
+    let mut kept = kept.peekable();
+    (0..end).filter(move |at| kept.next_if_eq(at).is_none())
+}
+
 /// What becomes of the elements of one set.
 struct SetEdit<'a> {
     name: &'a str,
     delete: Vec<UnitAt>,
     add: Vec<ElementFrom>,
-}
-
-/// How much of a set's content the desired state decides.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Content {
-    /// Exactly the declared elements.
-    Exact,
-    /// The declared elements must be there; others come and go by themselves.
-    AtLeast,
-    /// None of it: it is data.
-    Data,
-}
-
-impl Content {
-    fn of(desired: &Set) -> Self {
-        match desired {
-            desired if desired.elements.is_empty() => Content::Data,
-            desired if desired.is_moving() => Content::AtLeast,
-            _ => Content::Exact,
-        }
-    }
 }
 
 impl<'a> SetEdit<'a> {
@@ -291,7 +274,8 @@ impl<'a> SetPair<'a, '_> {
     /// The units of ours that come, and those of the target that go.
     fn compare(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> (Vec<UnitAt>, Vec<UnitAt>) {
         let (ours, theirs): (&Elements, &Elements) = (&self.desired.elements, &self.seen.elements);
-        let is_exact = Content::of(self.desired) == Content::Exact;
+        // Sets without declared elements, and what packets or time change, hold data.
+        let is_exact = !ours.is_empty() && !self.desired.is_moving();
         let (mut come, mut go) = (Vec::new(), Vec::new());
         ours.compare(theirs, same, |difference| match difference {
             Difference::Missing(ours) => come.push(ours),
@@ -309,23 +293,25 @@ impl<'a> SetPair<'a, '_> {
     }
 
     fn updated(&self, table: &Table, deleted: &BTreeSet<Part>) -> SetEdit<'a> {
-        let (come, mut delete) = match Content::of(self.desired) {
-            Content::Data if self.before.is_empty() => Default::default(),
-            Content::Data | Content::Exact => self.compare(|_, _| false),
+        let (come, mut delete) = if self.desired.elements.is_empty() && self.before.is_empty() {
+            Default::default()
+        } else {
             // Timeouts and statements of elements may have changed by themselves, but not by another text.
-            Content::AtLeast => self.compare(|ours, theirs| {
-                meaning(ours) == meaning(theirs) && !self.before.has_otherwise(self.name, ours)
-            }),
+            self.compare(|ours, theirs| {
+                self.desired.is_moving()
+                    && reduced(ours, MEANING) == reduced(theirs, MEANING)
+                    && !self.before.has_otherwise(self.name, ours)
+            })
         };
         let mut add: Vec<_> = come.into_iter().map(ElementFrom::Desired).collect();
         // Elements that lead to a part that is created again are deleted and added again.
         if !self.seen.references.is_disjoint(deleted) {
             delete.sort_unstable();
             for at in self.seen.elements.places() {
-                let leads = leads_to(self.seen, at, |part| deleted.contains(part));
+                let leads = self.seen.targets(at).any(|part| deleted.contains(&part));
                 if leads && let Err(place) = delete.binary_search(&at) {
                     delete.insert(place, at);
-                    let comes_back = !leads_to(self.seen, at, |part| !table.has(part));
+                    let comes_back = self.seen.targets(at).all(|part| table.has(&part));
                     add.extend(comes_back.then_some(ElementFrom::Seen(at)));
                 }
             }
@@ -337,23 +323,10 @@ impl<'a> SetPair<'a, '_> {
     fn recreated(&self, table: &Table) -> SetEdit<'a> {
         let (come, go) = self.compare(|_, _| false);
         let stays = |at: &UnitAt| {
-            go.binary_search(at).is_err() && !leads_to(self.seen, *at, |part| !table.has(part))
+            go.binary_search(at).is_err() && self.seen.targets(*at).all(|part| table.has(&part))
         };
         let stay = self.seen.elements.places().filter(stays).map(ElementFrom::Seen);
         let add = stay.chain(come.into_iter().map(ElementFrom::Desired)).collect();
         SetEdit { name: self.name, delete: Vec::new(), add }
     }
-}
-
-/// Whether an element leads to a part of which `is_so` holds.
-fn leads_to(set: &Set, at: UnitAt, is_so: impl Fn(&Part) -> bool) -> bool {
-    let (chain, object) = targets(set.elements.unit(at));
-    set.references.iter().any(|part| {
-        let is_meant = match part {
-            Part::Chain(name) => chain == Some(name),
-            Part::Object(id) => object == Some(&id.name),
-            Part::Set(_) | Part::Flowtable(_) => false,
-        };
-        is_meant && is_so(part)
-    })
 }

@@ -4,7 +4,6 @@
 //! each, and rules are put together with the anonymous sets and chains that they refer to.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Range;
 
 use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Batch, Connection, Dumped, Errno, Malformed};
@@ -71,23 +70,21 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
     let Key { family, name: table } = &head.key;
     let here = [(TABLE_NAME, table.as_str())];
     let list = |message, what| List { message, family: *family, names: &here, what };
+    let mut parts = Parts::default();
     let chains = List { names: &[], ..list(NFT_MSG_GETCHAIN, "chains") };
-    let chains = chains.dump(connection, |chains: &mut Vec<_>, _, attrs| {
+    parts.chains = chains.dump(connection, |chains: &mut BTreeMap<_, _>, _, attrs| {
         // Chains are listed for the whole family, whatever table is asked for.
         if text(attrs, TABLE_NAME)? == table {
-            chains.push(decode_chain(attrs)?);
+            chains.extend([decode_chain(attrs)?]);
         }
         Ok(())
     })?;
-    let rules = list(NFT_MSG_GETRULE, "rules");
-    let rules =
-        rules.dump(connection, |rules: &mut RawRules, _, attrs| rules.take(attrs.clone()))?;
     let sets = list(NFT_MSG_GETSET, "sets");
-    let mut sets = sets.dump(connection, |sets: &mut BTreeMap<_, _>, _, attrs| {
+    parts.sets = sets.dump(connection, |sets: &mut BTreeMap<_, _>, _, attrs| {
         sets.extend([decode_set(attrs)?]);
         Ok(())
     })?;
-    for (name, set) in &mut sets {
+    for (name, set) in &mut parts.sets {
         if !set.is_data() {
             let names = [here[0], (NFTA_SET_ELEM_LIST_SET, name.as_str())];
             let list = List { names: &names, ..list(NFT_MSG_GETSETELEM, "elements") };
@@ -100,6 +97,16 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
         }
         set.note_references();
     }
+    let rules = list(NFT_MSG_GETRULE, "rules");
+    parts.rules = rules.dump(connection, |rules: &mut RulesByChain, _, attrs| {
+        let chain = text(attrs, NFTA_RULE_CHAIN)?;
+        let rule = parts.decode_rule(attrs)?;
+        match rules.get_mut(chain) {
+            Some(rules) => rules.push(rule),
+            None => _ = rules.insert(chain.to_owned(), vec![rule]),
+        }
+        Ok(())
+    })?;
     let objects = list(NFT_MSG_GETOBJ, "objects");
     let objects = objects.dump(connection, |objects: &mut BTreeMap<_, _>, _, attrs| {
         objects.extend([decode_object(attrs)?]);
@@ -116,9 +123,12 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
         Err(Error::Netlink(error)) if error.errno() == Some(Errno::OPNOTSUPP) => BTreeMap::new(),
         flowtables => flowtables?,
     };
-    let (chains, sets) = Unassembled { chains, rules, sets }
-        .assembled()
-        .map_err(|source| Error::Malformed { what: "rules", source })?;
+    let Parts { mut chains, mut sets, mut rules } = parts;
+    chains.retain(|_, chain| !chain.is_anonymous());
+    for (name, chain) in &mut chains {
+        chain.rules = take_rules(name, &mut rules);
+    }
+    sets.retain(|_, set| !set.is_anonymous());
     Ok(Table { chains, sets, objects, flowtables, ..Table::empty(head) })
 }
 
@@ -185,33 +195,16 @@ impl List<'_> {
     }
 }
 
-/// A chain without its rules.
-#[derive(Debug)]
-pub(crate) struct ChainHead {
-    pub(crate) name: String,
-    flags: u32,
-    pub(crate) chain: Chain,
-}
-
-impl ChainHead {
-    /// Whether it exists only as long as the rule that jumps to it.
-    pub(crate) fn is_anonymous(&self) -> bool {
-        self.flags & NFT_CHAIN_BINDING != 0
-    }
-}
-
-pub(crate) fn decode_chain(attrs: &Attrs<'_>) -> Result<ChainHead, Malformed> {
+/// The name of a chain, and the chain without its rules.
+pub(crate) fn decode_chain(attrs: &Attrs<'_>) -> Result<(String, Chain), Malformed> {
     let kept = [NFTA_CHAIN_HOOK, NFTA_CHAIN_TYPE, NFTA_CHAIN_FLAGS, NFTA_CHAIN_USERDATA];
-    Ok(ChainHead {
-        name: name(attrs, NFTA_CHAIN_NAME)?,
-        flags: be32(attrs, NFTA_CHAIN_FLAGS)?.unwrap_or_default(),
-        chain: Chain {
-            handle: Handle(be64(attrs, NFTA_CHAIN_HANDLE)?.unwrap_or_default()),
-            definition: only(attrs.clone(), &kept)?,
-            policy: be32(attrs, NFTA_CHAIN_POLICY)?,
-            rules: Vec::new(),
-        },
-    })
+    let chain = Chain {
+        handle: Handle(be64(attrs, NFTA_CHAIN_HANDLE)?.unwrap_or_default()),
+        definition: only(attrs.clone(), &kept)?,
+        policy: be32(attrs, NFTA_CHAIN_POLICY)?,
+        rules: Vec::new(),
+    };
+    Ok((name(attrs, NFTA_CHAIN_NAME)?, chain))
 }
 
 pub(crate) fn decode_set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> {
@@ -267,169 +260,75 @@ pub(crate) fn decode_object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), M
     Ok((id, Stateful { definition, dumped, counts }))
 }
 
-/// A table's parts before rules are put together.
+/// Chains, sets and rules before anonymous chains are put into the rules that jump to them.
 #[derive(Debug, Default)]
-pub(crate) struct Unassembled {
-    pub(crate) chains: Vec<ChainHead>,
-    pub(crate) rules: RawRules,
+pub(crate) struct Parts {
+    /// Without their rules.
+    pub(crate) chains: BTreeMap<String, Chain>,
     pub(crate) sets: BTreeMap<String, Set>,
+    pub(crate) rules: RulesByChain,
 }
 
-type Parts = (BTreeMap<String, Chain>, BTreeMap<String, Set>);
+type RulesByChain = BTreeMap<String, Vec<BareRule>>;
 
-impl Unassembled {
-    /// Chains with their rules, and sets, as far as they have names.
-    fn assembled(self) -> Result<Parts, Malformed> {
-        let assembly = self.assembly();
-        let mut chains = BTreeMap::new();
-        for bare in &self.chains {
-            if !bare.is_anonymous() {
-                let rules = assembly.rules(&bare.name, DEEPEST)?;
-                chains.insert(bare.name.clone(), Chain { rules, ..bare.chain.clone() });
+/// A rule with its anonymous sets. Its anonymous chains are still empty.
+#[derive(Debug)]
+pub(crate) struct BareRule {
+    rule: Rule,
+    /// The names of the anonymous chains, in the order in which the rule refers to them.
+    chains: Vec<String>,
+}
+
+impl Parts {
+    pub(crate) fn decode_rule(&self, attrs: &Attrs<'_>) -> Result<BareRule, Malformed> {
+        let (mut references, mut inside, mut chains) = (BTreeSet::new(), Vec::new(), Vec::new());
+        let refer = &mut |part: Part| match &part {
+            Part::Set(name)
+                if let Some(set) = self.sets.get(name).filter(|set| set.is_anonymous()) =>
+            {
+                inside.push(Inside::Set(set.clone()));
+                // The name of a meter is the user's, all others are the kernel's.
+                if set.meter.is_some() { Becomes::Named } else { Becomes::Blank }
             }
-        }
-        let mut sets = self.sets;
-        sets.retain(|_, set| set.flags & NFT_SET_ANONYMOUS == 0);
-        Ok((chains, sets))
-    }
-
-    /// The rule that came last, with what is inside of it.
-    pub(crate) fn last_rule(&self) -> Result<Rule, Malformed> {
-        let last = self.rules.rules.last().ok_or(Malformed::Payload)?;
-        self.assembly().rule(last, DEEPEST)
-    }
-
-    fn assembly(&self) -> Assembly<'_> {
-        let mut raw: BTreeMap<&str, Vec<&RawRule>> = BTreeMap::new();
-        for rule in &self.rules.rules {
-            raw.entry(self.rules.chain(rule)).or_default().push(rule);
-        }
-        let anonymous = self.chains.iter().filter(|bare| bare.is_anonymous());
-        let anonymous = anonymous.map(|bare| bare.name.as_str()).collect();
-        Assembly { bytes: &self.rules, raw, anonymous, sets: &self.sets }
-    }
-}
-
-/// The kernel allows fewer jumps in a row.
-const DEEPEST: usize = 32;
-
-struct Assembly<'a> {
-    bytes: &'a RawRules,
-    raw: BTreeMap<&'a str, Vec<&'a RawRule>>,
-    anonymous: BTreeSet<&'a str>,
-    sets: &'a BTreeMap<String, Set>,
-}
-
-impl Assembly<'_> {
-    fn rules(&self, chain: &str, depth: usize) -> Result<Vec<Rule>, Malformed> {
-        let depth = depth.checked_sub(1).ok_or(Malformed::Payload)?;
-        let raw = self.raw.get(chain).map_or(&[][..], |rules| rules);
-        raw.iter().map(|rule| self.rule(rule, depth)).collect()
-    }
-
-    fn rule(&self, raw: &RawRule, depth: usize) -> Result<Rule, Malformed> {
-        let (mut references, mut inside, mut failed) = (BTreeSet::new(), Vec::new(), Ok(()));
-        let refer = &mut |part: Part| match self.anonymous(&part, depth) {
-            Ok(None) => {
+            Part::Chain(name) if self.chains.get(name).is_some_and(Chain::is_anonymous) => {
+                inside.push(Inside::Chain(Vec::new()));
+                chains.push(name.clone());
+                Becomes::Blank
+            }
+            _ => {
                 references.insert(part);
                 Becomes::Named
             }
-            Ok(Some(anonymous)) => {
-                // The name of a meter is the user's, all others are the kernel's.
-                let is_meter = matches!(&anonymous, Inside::Set(set) if set.meter.is_some());
-                inside.push(anonymous);
-                if is_meter { Becomes::Named } else { Becomes::Blank }
-            }
-            Err(error) => {
-                failed = Err(error);
-                Becomes::Blank
-            }
         };
-        let (dumped, userdata) = (self.bytes.expressions(raw), self.bytes.userdata(raw));
-        let bytes = RuleBytes::new(dumped, userdata, |out| {
+        let value = |kind| Ok(attrs.clone().first(kind)?.map(|attr| attr.value));
+        let dumped = value(NFTA_RULE_EXPRESSIONS)?.unwrap_or_default();
+        let bytes = RuleBytes::new(dumped, value(NFTA_RULE_USERDATA)?, |out| {
             rewrite_into(dumped, &mut Rewriting { refer, counts: Counts::Masked }, out)
         })?;
-        failed?;
-        Ok(Rule { handle: raw.handle, bytes, inside, references })
-    }
-
-    /// An anonymous set or chain; nothing if the part has a name.
-    fn anonymous(&self, part: &Part, depth: usize) -> Result<Option<Inside>, Malformed> {
-        Ok(match part {
-            Part::Set(name) => {
-                let set = self.sets.get(name).filter(|set| set.flags & NFT_SET_ANONYMOUS != 0);
-                set.cloned().map(Inside::Set)
-            }
-            Part::Chain(name) if self.anonymous.contains(name.as_str()) => {
-                Some(Inside::Chain(self.rules(name, depth)?))
-            }
-            _ => None,
-        })
+        let handle = Handle(be64(attrs, NFTA_RULE_HANDLE)?.ok_or(Malformed::Payload)?);
+        Ok(BareRule { rule: Rule { handle, bytes, inside, references }, chains })
     }
 }
 
-/// Rules that are not yet put together.
-#[derive(Debug, Default)]
-pub(crate) struct RawRules {
-    bytes: Vec<u8>,
-    /// The names of chains, as often as the list came to another one.
-    chains: Vec<String>,
-    rules: Vec<RawRule>,
-}
-
-/// Where one of them is.
-#[derive(Debug)]
-struct RawRule {
-    handle: Handle,
-    chain: usize,
-    expressions: Range<usize>,
-    userdata: Option<Range<usize>>,
-}
-
-impl RawRules {
-    /// Takes one message.
-    pub(crate) fn take(&mut self, attrs: Attrs<'_>) -> Result<(), Malformed> {
-        let chain = text(&attrs, NFTA_RULE_CHAIN)?;
-        if self.chains.last().is_none_or(|last| last != chain) {
-            self.chains.push(chain.to_owned());
-        }
-        let (chain, expressions) = (self.chains.len() - 1, 0..0);
-        let mut rule = RawRule { handle: Handle::default(), chain, expressions, userdata: None };
-        for attr in attrs {
-            let attr = attr?;
-            match attr.kind {
-                NFTA_RULE_HANDLE => rule.handle = Handle(u64::from_be_bytes(attr.array()?)),
-                NFTA_RULE_EXPRESSIONS => rule.expressions = self.keep(attr.value),
-                NFTA_RULE_USERDATA => rule.userdata = Some(self.keep(attr.value)),
-                _ => {}
+impl BareRule {
+    /// The whole rule. The rules of its anonymous chains are taken from `rules`: no other rule jumps to them.
+    pub(crate) fn complete(self, rules: &mut RulesByChain) -> Rule {
+        let BareRule { mut rule, chains } = self;
+        let mut chains = chains.iter();
+        for inside in &mut rule.inside {
+            if let Inside::Chain(inside) = inside
+                && let Some(name) = chains.next()
+            {
+                *inside = take_rules(name, rules);
             }
         }
-        self.rules.push(rule);
-        Ok(())
+        rule
     }
+}
 
-    /// Leaves out the one that came last.
-    pub(crate) fn drop_last(&mut self) {
-        self.rules.pop();
-    }
-
-    fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
-        let start = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
-        start..self.bytes.len()
-    }
-
-    fn chain(&self, rule: &RawRule) -> &str {
-        self.chains.get(rule.chain).map_or("", |name| name)
-    }
-
-    fn expressions(&self, rule: &RawRule) -> &[u8] {
-        self.bytes.get(rule.expressions.clone()).unwrap_or_default()
-    }
-
-    fn userdata(&self, rule: &RawRule) -> Option<&[u8]> {
-        rule.userdata.clone().and_then(|place| self.bytes.get(place))
-    }
+fn take_rules(chain: &str, rules: &mut RulesByChain) -> Vec<Rule> {
+    let bare = rules.remove(chain).unwrap_or_default();
+    bare.into_iter().map(|rule| rule.complete(rules)).collect()
 }
 
 #[cfg(test)]

@@ -9,11 +9,10 @@ use std::collections::BTreeMap;
 use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Malformed, Message};
 
-use crate::dump::TABLE_NAME;
-use crate::elements::Collected;
-use crate::expression::{Counts, rewrite_list};
+use crate::dump::{Parts, TABLE_NAME};
+use crate::elements::{Collected, Elements};
 use crate::key::Family;
-use crate::model::{Handle, Rule};
+use crate::model::{Handle, Set};
 use crate::plan::{ElementFrom, Op};
 use crate::step::Step;
 use crate::wire::{
@@ -26,13 +25,8 @@ const MOST: usize = 1000;
 /// Whether the kernel's words on each message are few, and enough to know what became of the table.
 pub(crate) fn is_small(step: &Step) -> bool {
     let is_edit = step.desired.is_some() && step.seen.is_some() && step.adopts.is_none();
-    is_edit
-        && step.script().is_none()
-        && step.ops.iter().map(|op| size(step, op)).try_fold(0, add).is_some()
-}
-
-fn add(sum: usize, size: Option<usize>) -> Option<usize> {
-    Some(sum + size?).filter(|sum| *sum <= MOST)
+    let add = |sum: usize, op| Some(sum + size(step, op)?).filter(|sum| *sum <= MOST);
+    is_edit && step.script().is_none() && step.ops.iter().try_fold(0, add).is_some()
 }
 
 /// How many messages the kernel echoes for an op, if they show what became of it.
@@ -41,7 +35,8 @@ fn size(step: &Step, op: &Op) -> Option<usize> {
         Op::DeleteRule { .. } | Op::SetPolicy(_) => Some(1),
         // The echo does not say the names of anonymous sets and chains.
         Op::AddRule { chain, at, .. } => {
-            desired_rule(step, chain, *at).filter(|rule| rule.inside.is_empty()).map(|_| 1)
+            let rule = step.desired.as_ref()?.rules(chain).get(*at)?;
+            rule.inside.is_empty().then_some(1)
         }
         Op::DeleteElements { units, .. } => Some(units.len()),
         Op::AddElements { units, .. } => {
@@ -49,10 +44,6 @@ fn size(step: &Step, op: &Op) -> Option<usize> {
         }
         _ => None,
     }
-}
-
-fn desired_rule<'a>(step: &'a Step, chain: &str, at: usize) -> Option<&'a Rule> {
-    step.desired.as_ref()?.chains.get(chain)?.rules.get(at)
 }
 
 /// The step and the op that an echo of elements belongs to: it has no sequence number.
@@ -72,148 +63,108 @@ pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usi
 
 /// The echoes of one step, by op.
 #[derive(Debug, Default)]
-pub(crate) struct Echoes {
-    acts: BTreeMap<usize, Echo>,
-}
+pub(crate) struct Echoes(BTreeMap<usize, Vec<Echo>>);
 
-/// The echo of one op.
-#[derive(Debug, Default)]
-struct Echo {
-    elements: Collected,
-    rule: Option<EchoedRule>,
-    policy: Option<u32>,
-    gone: Option<Handle>,
-    is_odd: bool,
-}
-
-/// A rule as it was echoed.
-#[derive(Debug)]
-struct EchoedRule {
-    handle: Handle,
-    /// The rule before it, unless it is the first or the last.
-    after: Option<Handle>,
-    expressions: Box<[u8]>,
-    userdata: Option<Box<[u8]>>,
-}
+/// The type and the attributes of a message.
+type Echo = (u16, Box<[u8]>);
 
 impl Echoes {
     /// Takes one echo of an op.
     pub(crate) fn record(&mut self, op: usize, message: &Message<'_>) {
-        let echo = self.acts.entry(op).or_default();
-        let taken = message.split::<4>().and_then(|(_, attrs)| echo.take(message.kind, &attrs));
-        echo.is_odd |= taken.is_err();
+        // The commit itself is echoed, too.
+        if message.kind != NEW_GENERATION {
+            let attrs = message.payload.get(4..).unwrap_or_default();
+            self.0.entry(op).or_default().push((message.kind, attrs.into()));
+        }
     }
 
     /// Whether the echoes show that everything is as the step meant it.
-    pub(crate) fn confirm(self, step: &Step) -> bool {
-        if !is_small(step) {
-            return false;
-        }
-        let Echoes { mut acts } = self;
+    pub(crate) fn confirm(&self, step: &Step) -> bool {
         let mut places = RulePlaces::default();
         let mut shows = |(at, op): (usize, &Op)| {
-            let echo = acts.remove(&at).filter(|echo| !echo.is_odd);
-            echo.is_some_and(|echo| echo.confirms(step, op, &mut places).unwrap_or(false))
+            let echoes = self.0.get(&at);
+            echoes.is_some_and(|echoes| confirms(step, op, echoes, &mut places).unwrap_or(false))
         };
-        step.ops.iter().enumerate().all(&mut shows) && places.agree(step)
+        is_small(step) && step.ops.iter().enumerate().all(&mut shows) && places.agree(step)
     }
 }
 
-impl Echo {
-    fn take(&mut self, message: u16, attrs: &Attrs<'_>) -> Result<(), Malformed> {
-        match message {
-            NEW_CHAIN => self.policy = be32(attrs, NFTA_CHAIN_POLICY)?,
-            NEW_RULE => self.rule = Some(EchoedRule::of(attrs)?),
-            DEL_RULE => self.gone = be64(attrs, NFTA_RULE_HANDLE)?.map(Handle),
-            NEW_ELEMENTS | DEL_ELEMENTS => {
-                let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
-                list.map_or(Ok(()), |list| self.elements.take(list.value))?;
-            }
-            // The commit itself is echoed, too.
-            NEW_GENERATION => {}
-            _ => self.is_odd = true,
+/// Whether the echoes of an op show what it was meant to do.
+fn confirms(
+    step: &Step,
+    op: &Op,
+    echoes: &[Echo],
+    places: &mut RulePlaces,
+) -> Result<bool, Malformed> {
+    let (Some(desired), Some(seen)) = (&step.desired, &step.seen) else { return Ok(false) };
+    let [(kind, attrs), others @ ..] = echoes else { return Ok(false) };
+    if others.iter().any(|(other, _)| other != kind) {
+        return Ok(false);
+    }
+    let attrs = Attrs::new(attrs);
+    Ok(match (op, *kind) {
+        (Op::SetPolicy(chain), NEW_CHAIN) => {
+            let policy = be32(&attrs, NFTA_CHAIN_POLICY)?;
+            policy.is_some() && policy == desired.chains.get(chain).and_then(|chain| chain.policy)
         }
-        Ok(())
-    }
-
-    fn confirms(self, step: &Step, op: &Op, places: &mut RulePlaces) -> Result<bool, Malformed> {
-        let seen = step.seen.as_ref();
-        Ok(match op {
-            Op::SetPolicy(chain) => {
-                let desired = step.desired.as_ref().and_then(|desired| desired.chains.get(chain));
-                self.policy.is_some() && self.policy == desired.and_then(|chain| chain.policy)
-            }
-            Op::DeleteRule { chain, at } => {
-                places.gone.entry(chain.clone()).or_default().push(*at);
-                let rules = seen.and_then(|seen| seen.chains.get(chain)).map(|chain| &chain.rules);
-                let rule = rules.and_then(|rules| rules.get(*at));
-                self.gone.is_some() && self.gone == rule.map(|rule| rule.handle)
-            }
-            Op::AddRule { chain, at, .. } => {
-                let (Some(rule), Some(echoed)) = (desired_rule(step, chain, *at), self.rule) else {
-                    return Ok(false);
-                };
-                let is_equal = *echoed.expressions == *rule.expressions()
-                    && echoed.userdata.as_deref() == rule.userdata();
-                places
-                    .made
-                    .entry(chain.clone())
-                    .or_default()
-                    .insert(*at, (echoed.handle, echoed.after));
-                is_equal
-            }
-            Op::DeleteElements { set, units } => {
-                let set = seen.and_then(|seen| seen.sets.get(set));
-                let told = set.map(|set| self.elements.sorted(set.layout())).transpose()?;
-                told.is_some_and(|told| told.places().len() == units.len())
-            }
-            Op::AddElements { set, units } => {
-                let set = step.desired.as_ref().and_then(|desired| desired.sets.get(set));
-                let Some(set) = set else { return Ok(false) };
-                let told = self.elements.sorted(set.layout())?;
-                let mut declared = units.iter().filter_map(|from| match from {
-                    ElementFrom::Desired(at) => Some(set.elements.unit(*at)),
-                    ElementFrom::Seen(_) => None,
-                });
-                told.places().len() == units.len()
-                    && told.places().all(|at| declared.next() == Some(told.unit(at)))
-            }
-            _ => false,
-        })
-    }
+        (Op::DeleteRule { chain, at }, DEL_RULE) => {
+            places.gone.entry(chain.clone()).or_default().push(*at);
+            let handle = be64(&attrs, NFTA_RULE_HANDLE)?.map(Handle);
+            handle.is_some() && handle == seen.rules(chain).get(*at).map(|rule| rule.handle)
+        }
+        (Op::AddRule { chain, at, .. }, NEW_RULE) => {
+            let rule = Parts::default().decode_rule(&attrs)?.complete(&mut BTreeMap::new());
+            let after = be64(&attrs, NFTA_RULE_POSITION)?.map(Handle);
+            let is_equal = desired.rules(chain).get(*at) == Some(&rule);
+            places.made.entry(chain.clone()).or_default().insert(*at, (rule.handle, after));
+            is_equal
+        }
+        (Op::DeleteElements { set, units }, DEL_ELEMENTS) => {
+            let set = seen.sets.get(set);
+            let gone = set.map(|set| elements(echoes, set)).transpose()?;
+            gone.is_some_and(|gone| gone.places().len() == units.len())
+        }
+        (Op::AddElements { set, units }, NEW_ELEMENTS) => {
+            let Some(set) = desired.sets.get(set) else { return Ok(false) };
+            let added = elements(echoes, set)?;
+            let mut declared = units.iter().filter_map(|from| match from {
+                ElementFrom::Desired(at) => Some(set.elements.unit(*at)),
+                ElementFrom::Seen(_) => None,
+            });
+            added.places().len() == units.len()
+                && added.places().all(|at| declared.next() == Some(added.unit(at)))
+        }
+        _ => false,
+    })
 }
 
-impl EchoedRule {
-    fn of(attrs: &Attrs<'_>) -> Result<Self, Malformed> {
-        let bytes = |kind| Ok(attrs.clone().first(kind)?.map(|attr| Box::from(attr.value)));
-        let expressions: Box<[u8]> = bytes(NFTA_RULE_EXPRESSIONS)?.unwrap_or_default();
-        Ok(EchoedRule {
-            handle: Handle(be64(attrs, NFTA_RULE_HANDLE)?.ok_or(Malformed::Payload)?),
-            after: be64(attrs, NFTA_RULE_POSITION)?.map(Handle),
-            expressions: rewrite_list(&expressions, Counts::Masked)?,
-            userdata: bytes(NFTA_RULE_USERDATA)?,
-        })
+fn elements(echoes: &[Echo], set: &Set) -> Result<Elements, Malformed> {
+    let mut elements = Collected::default();
+    for (_, attrs) in echoes {
+        let list = Attrs::new(attrs).first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
+        list.map_or(Ok(()), |list| elements.take(list.value))?;
     }
+    elements.sorted(set.layout())
 }
 
 /// Where rules of each chain went and came.
 #[derive(Debug, Default)]
 struct RulePlaces {
     gone: BTreeMap<String, Vec<usize>>,
+    /// The handle of each rule that came, and that of the rule before it, unless it is the first or the last.
     made: BTreeMap<String, BTreeMap<usize, (Handle, Option<Handle>)>>,
 }
 
 impl RulePlaces {
     /// Whether each rule that came stands behind the one that it was declared behind.
     fn agree(&self, step: &Step) -> bool {
+        let (Some(desired), Some(seen)) = (&step.desired, &step.seen) else { return false };
         self.made.iter().all(|(chain, made)| {
-            let rules = step.seen.as_ref().and_then(|seen| seen.chains.get(chain));
             let gone = self.gone.get(chain).map_or(&[][..], |gone| gone);
-            let rules = rules.iter().flat_map(|chain| chain.rules.iter().enumerate());
+            let rules = seen.rules(chain).iter().enumerate();
             let mut stay = rules.filter(|(at, _)| gone.binary_search(at).is_err());
             let mut before = None;
-            let count = step.desired.as_ref().and_then(|desired| desired.chains.get(chain));
-            (0..count.map_or(0, |chain| chain.rules.len())).all(|at| {
+            (0..desired.rules(chain).len()).all(|at| {
                 let former = before;
                 let Some((handle, after)) = made.get(&at) else {
                     before = stay.next().map(|(_, rule)| rule.handle);

@@ -15,8 +15,8 @@ use crate::wire::be32;
 /// So many of those that come and of those that go are named.
 const SAMPLES: usize = 3;
 
-/// What becomes of the elements of a set: how many come and go, and some of them.
-pub(crate) fn element_changes(step: &Step, name: &str) -> Option<Value> {
+/// What becomes of the elements of a set, as JSON and for people: how many come and go, and some of them.
+pub(crate) fn element_changes(step: &Step, name: &str) -> Option<(Value, String)> {
     let desired = step.desired.as_ref().and_then(|table| table.sets.get(name));
     let seen = step.seen.as_ref().and_then(|table| table.sets.get(name));
     let (mut added, mut removed, mut samples) = (0, 0, Vec::new());
@@ -40,9 +40,21 @@ pub(crate) fn element_changes(step: &Step, name: &str) -> Option<Value> {
         let named = units.into_iter().take(SAMPLES);
         samples.extend(named.map(|(set, at)| format!("{sign} {}", unit_text(set, at))));
     }
-    (added + removed > 0).then(
-        || json!({ "elements added": added, "elements removed": removed, "samples": samples }),
-    )
+    if added + removed == 0 {
+        return None;
+    }
+    let text = changes_text(added, removed, &samples);
+    Some((
+        json!({ "elements added": added, "elements removed": removed, "samples": samples }),
+        text,
+    ))
+}
+
+fn changes_text(added: usize, removed: usize, samples: &[String]) -> String {
+    let counts = [('+', added), ('-', removed)].into_iter().filter(|(_, count)| *count > 0);
+    let counts: Vec<_> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
+    let more = if added + removed > samples.len() { ", ..." } else { "" };
+    format!("elements {}: {}{more}", counts.join(" "), samples.join(", "))
 }
 
 /// The key of an element, or both ends of an interval.
@@ -79,7 +91,9 @@ fn key(kind: u32, bytes: &[u8]) -> String {
     let mut parts = Vec::new();
     for nth in (0..=count).rev() {
         let kind = kind >> (nth * BITS) & ((1 << BITS) - 1);
-        let Some(len) = length(kind).or((count == 0).then_some(bytes.len())) else {
+        let known = FIELDS.iter().find(|(known, ..)| *known == kind);
+        let Some(len) = known.map(|(_, len, _)| *len).or((count == 0).then_some(bytes.len()))
+        else {
             return hex(bytes);
         };
         let Some((field, after)) = rest.split_at_checked(len.next_multiple_of(4).min(rest.len()))
@@ -87,7 +101,9 @@ fn key(kind: u32, bytes: &[u8]) -> String {
             return hex(bytes);
         };
         rest = after;
-        parts.push(one(kind, field.get(..len.min(field.len())).unwrap_or(field)));
+        let field = field.get(..len.min(field.len())).unwrap_or(field);
+        let text = known.and_then(|(_, _, text)| text(field));
+        parts.push(text.unwrap_or_else(|| hex(field)));
     }
     parts.join(" . ")
 }
@@ -100,33 +116,23 @@ const SERVICE: u32 = 13;
 const MARK: u32 = 19;
 const LINK_NAME: u32 = 41;
 
-fn length(kind: u32) -> Option<usize> {
-    Some(match kind {
-        IPV4 | MARK => 4,
-        IPV6 | LINK_NAME => 16,
-        ETHER => 6,
-        PROTOCOL => 1,
-        SERVICE => 2,
-        _ => return None,
-    })
-}
+type FieldText = fn(&[u8]) -> Option<String>;
 
-fn one(kind: u32, bytes: &[u8]) -> String {
-    let text = match kind {
-        IPV4 => bytes.try_into().ok().map(|bytes: [u8; 4]| Ipv4Addr::from(bytes).to_string()),
-        IPV6 => bytes.try_into().ok().map(|bytes: [u8; 16]| Ipv6Addr::from(bytes).to_string()),
-        ETHER => Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":")),
-        PROTOCOL => bytes.first().map(ToString::to_string),
-        SERVICE => bytes.try_into().ok().map(|bytes| u16::from_be_bytes(bytes).to_string()),
-        MARK => bytes.try_into().ok().map(|bytes| format!("{:#x}", u32::from_ne_bytes(bytes))),
-        LINK_NAME => {
-            let name = bytes.split(|byte| *byte == 0).next();
-            name.map(|name| format!("\"{}\"", String::from_utf8_lossy(name)))
-        }
-        _ => None,
-    };
-    text.unwrap_or_else(|| hex(bytes))
-}
+/// The types that can be shown as nft writes them: the length of a field, and its text.
+const FIELDS: [(u32, usize, FieldText); 7] = [
+    (IPV4, 4, |bytes| Some(Ipv4Addr::from(<[u8; 4]>::try_from(bytes).ok()?).to_string())),
+    (IPV6, 16, |bytes| Some(Ipv6Addr::from(<[u8; 16]>::try_from(bytes).ok()?).to_string())),
+    (ETHER, 6, |bytes| {
+        Some(bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().join(":"))
+    }),
+    (PROTOCOL, 1, |bytes| bytes.first().map(ToString::to_string)),
+    (SERVICE, 2, |bytes| Some(u16::from_be_bytes(bytes.try_into().ok()?).to_string())),
+    (MARK, 4, |bytes| Some(format!("{:#x}", u32::from_ne_bytes(bytes.try_into().ok()?)))),
+    (LINK_NAME, 16, |bytes| {
+        let name = bytes.split(|byte| *byte == 0).next()?;
+        Some(format!("\"{}\"", String::from_utf8_lossy(name)))
+    }),
+];
 
 fn hex(bytes: &[u8]) -> String {
     bytes.iter().fold("0x".to_owned(), |text, byte| format!("{text}{byte:02x}"))
@@ -135,6 +141,17 @@ fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn elements_are_counted_with_samples() {
+        let shown = |added, removed, samples: &[&str]| {
+            let samples: Vec<_> = samples.iter().map(ToString::to_string).collect();
+            changes_text(added, removed, &samples)
+        };
+        let expected = "elements +1 -1: - 1.1.1.1, + 2.2.2.2";
+        assert_eq!(shown(1, 1, &["- 1.1.1.1", "+ 2.2.2.2"]), expected);
+        assert_eq!(shown(9, 0, &["+ 1.1.1.1"]), "elements +9: + 1.1.1.1, ...");
+    }
 
     #[test]
     fn keys_read_as_nft_writes_them() {

@@ -13,8 +13,8 @@ use std::ops::Range;
 use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
-use crate::expression::{Counts, rewrite_list, rewrite_one};
-use crate::wire::{Tlvs, be32, only, padded};
+use crate::expression::{Becomes, Counts, Rewriting, rewrite, rewrite_one};
+use crate::wire::{NEW_ELEMENTS, Tlvs, be32, only, padded};
 
 /// The place of a unit in its list.
 pub(crate) type UnitAt = u32;
@@ -77,10 +77,13 @@ impl Elements {
 
     /// A unit for comparing.
     pub(crate) fn unit(&self, at: UnitAt) -> &[u8] {
-        let at = at as usize;
-        let end = |at: usize| self.ends.get(at).map_or(0, |end| *end as usize);
-        let start = at.checked_sub(1).map_or(0, end);
-        self.bytes.get(start..end(at)).unwrap_or_default()
+        self.bytes.get(self.start(at)..self.start(at + 1)).unwrap_or_default()
+    }
+
+    /// Where a unit begins.
+    fn start(&self, at: UnitAt) -> usize {
+        let before = at.checked_sub(1).and_then(|before| self.ends.get(before as usize));
+        before.map_or(0, |end| *end as usize)
     }
 
     /// Whether a unit only ends what nothing begins: the gap before the first interval.
@@ -113,24 +116,32 @@ impl Elements {
         if self == other {
             return;
         }
-        let same_so_far = self.count_alike(other);
-        let (mut ours, mut theirs) = (self.places(), other.places());
-        (ours.start, theirs.start) = (same_so_far, same_so_far);
-        let (mut ours, mut theirs) = (ours.peekable(), theirs.peekable());
-        let mut tries = TRIES;
-        while let Some(next) = next(self, other, &mut ours, &mut theirs) {
-            let is_difference = match next {
-                Difference::Changed(a, b) => {
-                    let (a, b) = (self.unit(a), other.unit(b));
-                    a != b && !same(a, b)
-                }
-                Difference::Missing(_) | Difference::Extra(_) => true,
+        let mut ours = self.count_alike(other);
+        let (mut theirs, mut tries) = (ours, TRIES);
+        let (our_end, their_end) = (self.places().end, other.places().end);
+        while ours < our_end || theirs < their_end {
+            let order = match (ours < our_end, theirs < their_end) {
+                (true, true) => order(self.unit(ours), other.unit(theirs)),
+                (true, false) => Ordering::Less,
+                (false, _) => Ordering::Greater,
             };
-            if !is_difference {
-                continue;
+            let difference = match order {
+                Ordering::Less => Difference::Missing(ours),
+                Ordering::Greater => Difference::Extra(theirs),
+                Ordering::Equal => Difference::Changed(ours, theirs),
+            };
+            ours += u32::from(order.is_le());
+            theirs += u32::from(order.is_ge());
+            if let Difference::Changed(a, b) = difference {
+                let (a, b) = (self.unit(a), other.unit(b));
+                if a == b || same(a, b) {
+                    continue;
+                }
             }
-            found(next);
-            if tries > 0 && self.rest(ours.peek()) == other.rest(theirs.peek()) {
+            found(difference);
+            if tries > 0
+                && self.bytes.get(self.start(ours)..) == other.bytes.get(other.start(theirs)..)
+            {
                 return;
             }
             tries = tries.saturating_sub(1);
@@ -146,42 +157,10 @@ impl Elements {
         let is_alike = self.ends.get(..count) == other.ends.get(..count);
         if is_alike { u32::try_from(count).unwrap_or_default() } else { 0 }
     }
-
-    /// The bytes of all units from one on.
-    fn rest(&self, from: Option<&UnitAt>) -> &[u8] {
-        let start = from.map(|at| at.checked_sub(1).and_then(|at| self.ends.get(at as usize)));
-        let start = start.map_or(self.bytes.len(), |end| end.map_or(0, |end| *end as usize));
-        self.bytes.get(start..).unwrap_or_default()
-    }
 }
 
 /// After so many differences the next one is not expected to be the last.
 const TRIES: u32 = 16;
-
-type Places = std::iter::Peekable<Range<UnitAt>>;
-
-/// The next units of both, one of each if they have the same key: whether they differ is another matter.
-fn next(
-    us: &Elements,
-    them: &Elements,
-    ours: &mut Places,
-    theirs: &mut Places,
-) -> Option<Difference> {
-    let order = match (ours.peek(), theirs.peek()) {
-        (None, None) => return None,
-        (Some(_), None) => Ordering::Less,
-        (None, Some(_)) => Ordering::Greater,
-        (Some(a), Some(b)) => order(us.unit(*a), them.unit(*b)),
-    };
-    let our = ours.next_if(|_| order.is_le());
-    let their = theirs.next_if(|_| order.is_ge());
-    match (our, their) {
-        (Some(a), Some(b)) => Some(Difference::Changed(a, b)),
-        (Some(a), None) => Some(Difference::Missing(a)),
-        (None, Some(b)) => Some(Difference::Extra(b)),
-        (None, None) => None,
-    }
-}
 
 /// One difference between two lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -205,31 +184,26 @@ pub(crate) fn targets(unit: &[u8]) -> (Option<&str>, Option<&str>) {
     (chain.and_then(|attr| attr.str().ok()), object.and_then(|attr| attr.str().ok()))
 }
 
-/// What deletes a unit.
-pub(crate) fn deleting(unit: &[u8]) -> Result<Box<[u8]>, Malformed> {
+/// What names a unit: this deletes it.
+pub(crate) const KEY: &[u16] = &[NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_FLAGS];
+
+/// What a key leads to, with its flags: all that is asked of an element whose time runs.
+pub(crate) const MEANING: &[u16] = &[
+    NFTA_SET_ELEM_KEY,
+    NFTA_SET_ELEM_KEY_END,
+    NFTA_SET_ELEM_FLAGS,
+    NFTA_SET_ELEM_DATA,
+    NFTA_SET_ELEM_OBJREF,
+];
+
+/// A unit with only these attributes.
+pub(crate) fn reduced(unit: &[u8], kinds: &[u16]) -> Result<Box<[u8]>, Malformed> {
     let mut out = Tlvs::default();
     for element in Attrs::new(unit) {
         let element = element?;
-        let kinds = [NFTA_SET_ELEM_KEY, NFTA_SET_ELEM_KEY_END, NFTA_SET_ELEM_FLAGS];
-        out.put(element.kind, &only(element.attrs(), &kinds)?);
+        out.put(element.kind, &only(element.attrs(), kinds)?);
     }
     Ok(out.into_bytes())
-}
-
-/// What a key leads to, with its flags: all that is asked of an element whose time runs.
-pub(crate) fn meaning(unit: &[u8]) -> Vec<u8> {
-    let mut out = Tlvs::default();
-    for element in Attrs::new(unit).flatten() {
-        let kinds = [
-            NFTA_SET_ELEM_KEY,
-            NFTA_SET_ELEM_KEY_END,
-            NFTA_SET_ELEM_FLAGS,
-            NFTA_SET_ELEM_DATA,
-            NFTA_SET_ELEM_OBJREF,
-        ];
-        out.put(element.kind, &only(element.attrs(), &kinds).unwrap_or_default());
-    }
-    out.into_bytes().into_vec()
 }
 
 /// The order of units is that of the keys that they begin with; an end comes before a beginning.
@@ -318,7 +292,6 @@ impl Collected {
         for element in Attrs::new(list) {
             let element = element?;
             let len = padded(&element);
-            let short = |len: usize| u32::try_from(len).map_err(|_| Malformed::Message);
             let place = Place::of(&element)?;
             self.places.push(Place { start: short(base + at)?, len: short(len)?, ..place });
             at += len;
@@ -327,13 +300,6 @@ impl Collected {
         // The last one may lack its padding.
         self.bytes.resize(base + at, 0);
         Ok(())
-    }
-
-    /// Takes one more.
-    fn take_one(&mut self, element: &Attr<'_>) -> Result<(), Malformed> {
-        let mut one = Tlvs::default();
-        one.copy(element);
-        self.take(&one.into_bytes())
     }
 
     fn element(&self, place: &Place) -> &[u8] {
@@ -361,50 +327,35 @@ impl Collected {
             [a, b] => a.key != b.key || self.order(a, b).is_ne(),
             _ => true,
         });
-        let mut sorted = Elements::with_room(self.bytes.len(), places.len());
+        let mut sorted = Elements {
+            bytes: Vec::with_capacity(self.bytes.len()),
+            ends: Vec::with_capacity(places.len()),
+            ..Elements::default()
+        };
         let mut places = places.iter().peekable();
         while let Some(first) = places.next() {
             let end = match layout {
                 Layout::Ends if !first.is_end => places.next_if(|next| next.is_end),
                 _ => None,
             };
-            let is_steady = first.is_steady && end.is_none_or(|end| end.is_steady);
-            let parts = [self.element(first), end.map_or(&[][..], |end| self.element(end))];
-            if is_steady { sorted.push_steady(parts)? } else { sorted.push_moving(parts)? }
+            let start = sorted.bytes.len();
+            for place in std::iter::once(first).chain(end) {
+                sorted.bytes.extend_from_slice(self.element(place));
+            }
+            // What packets or time change is kept apart.
+            if !first.is_steady || end.is_some_and(|end| !end.is_steady) {
+                let dumped = sorted.bytes.split_off(start);
+                sorted.bytes.extend_from_slice(&rewritten(&dumped, Counts::Masked)?);
+                sorted.whole.insert(short(sorted.ends.len())?, dumped.into());
+            }
+            sorted.ends.push(short(sorted.bytes.len())?);
         }
         Ok((sorted, is_once))
     }
 }
 
-impl Elements {
-    fn with_room(bytes: usize, units: usize) -> Self {
-        Elements {
-            bytes: Vec::with_capacity(bytes),
-            ends: Vec::with_capacity(units),
-            ..Elements::default()
-        }
-    }
-
-    fn push_steady(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
-        for part in parts {
-            self.bytes.extend_from_slice(part);
-        }
-        self.end_unit()
-    }
-
-    /// A unit of which packets or time change something: that is kept apart.
-    fn push_moving(&mut self, parts: [&[u8]; 2]) -> Result<(), Malformed> {
-        let at = u32::try_from(self.ends.len()).map_err(|_| Malformed::Message)?;
-        let dumped = parts.concat();
-        self.bytes.extend_from_slice(&rewritten(&dumped, Counts::Masked)?);
-        self.whole.insert(at, dumped.into());
-        self.end_unit()
-    }
-
-    fn end_unit(&mut self) -> Result<(), Malformed> {
-        self.ends.push(u32::try_from(self.bytes.len()).map_err(|_| Malformed::Message)?);
-        Ok(())
-    }
+fn short(number: usize) -> Result<u32, Malformed> {
+    u32::try_from(number).map_err(|_| Malformed::Message)
 }
 
 /// A unit with or without what packets and time change, but never with what the kernel does not take.
@@ -412,6 +363,7 @@ impl Elements {
 /// Quirk `ends-told-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
 /// dumped with the time that it has left, and refused with EINVAL when it carries it.
 fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
+    let how = &mut Rewriting { refer: &mut |_| Becomes::Named, counts };
     let mut out = Tlvs::default();
     for element in Attrs::new(unit) {
         let element = element?;
@@ -423,15 +375,15 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
                     (NFTA_SET_ELEM_TIMEOUT | NFTA_SET_ELEM_EXPIRATION, _) if is_end => {}
                     (NFTA_SET_ELEM_EXPIRATION, Counts::Masked) => {}
                     (NFTA_SET_ELEM_EXPR, _) => {
-                        out.nest(&attr, |out| rewrite_one(attr.value, counts, out))?;
+                        out.nest(&attr, |out| rewrite_one(attr.value, how, out))?;
                     }
                     (NFTA_SET_ELEM_EXPRESSIONS, _) => {
-                        out.put(attr.kind, &rewrite_list(attr.value, counts)?);
+                        out.put(attr.kind, &rewrite(attr.value, how)?);
                     }
                     _ => out.copy(&attr),
                 }
             }
-            Ok::<_, Malformed>(())
+            Ok(())
         })?;
     }
     Ok(out.into_bytes())
@@ -440,7 +392,8 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
 /// What became of single elements. The last word on each counts.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
-    told: BTreeMap<OwnRank, Option<Box<[u8]>>>,
+    /// The elements that were added or changed; nothing for one that was deleted.
+    by_rank: BTreeMap<OwnRank, Option<Box<[u8]>>>,
 }
 
 type OwnRank = (Vec<u8>, bool, Vec<u8>);
@@ -449,72 +402,53 @@ fn own((key, is_start, key_end): Rank<'_>) -> OwnRank {
     (key.to_vec(), is_start, key_end.to_vec())
 }
 
-fn borrowed((key, is_start, key_end): &OwnRank) -> Rank<'_> {
-    (key, *is_start, key_end)
-}
-
 impl Edits {
-    /// Elements that came, or are others than they were.
-    pub(crate) fn add(&mut self, list: &[u8]) -> Result<(), Malformed> {
-        self.take(list, |element| {
-            let mut bytes = Tlvs::default();
-            bytes.copy(element);
-            Some(bytes.into_bytes())
-        })
-    }
-
-    /// Elements that went.
-    pub(crate) fn delete(&mut self, list: &[u8]) -> Result<(), Malformed> {
-        self.take(list, |_| None)
-    }
-
-    fn take(
-        &mut self,
-        list: &[u8],
-        becomes: impl Fn(&Attr<'_>) -> Option<Box<[u8]>>,
-    ) -> Result<(), Malformed> {
+    /// Takes the elements of one message: they were added, or changed, or deleted.
+    pub(crate) fn take(&mut self, message: u16, list: &[u8]) -> Result<(), Malformed> {
         for element in Attrs::new(list) {
             let element = element?;
-            self.told.insert(own(rank_of(&element)), becomes(&element));
+            let added = (message == NEW_ELEMENTS).then(|| copied(&element));
+            self.by_rank.insert(own(rank_of(&element)), added);
         }
         Ok(())
     }
 }
 
+fn copied(element: &Attr<'_>) -> Box<[u8]> {
+    let mut bytes = Tlvs::default();
+    bytes.copy(element);
+    bytes.into_bytes()
+}
+
 impl Elements {
     /// Adds and deletes elements; false if one that was deleted was not there.
     pub(crate) fn edit(&mut self, edits: &Edits, layout: Layout) -> Result<bool, Malformed> {
-        let ends = edits.told.first_key_value().zip(edits.told.last_key_value());
+        let ends = edits.by_rank.first_key_value().zip(edits.by_rank.last_key_value());
         let Some(((first, _), (last, _))) = ends else { return Ok(true) };
-        let window = self.window(borrowed(first), borrowed(last));
+        // One more on each side can look different: what ends an interval may join or leave its neighbour.
+        let end = (self.count_up_to(last) + 1).min(self.places().end);
+        let window = self.count_up_to(first).saturating_sub(2)..end;
         let (mut around, mut gone) = (Collected::default(), 0);
         for at in window.clone() {
             for element in Attrs::new(self.dumped(at)) {
                 let element = element?;
-                match edits.told.get(&own(rank_of(&element))) {
+                match edits.by_rank.get(&own(rank_of(&element))) {
                     Some(None) => gone += 1,
                     Some(Some(_)) => {}
-                    None => around.take_one(&element)?,
+                    None => around.take(&copied(&element))?,
                 }
             }
         }
-        let came = edits.told.values().flatten();
+        let came = edits.by_rank.values().flatten();
         came.into_iter().try_for_each(|element| around.take(element))?;
-        let went = edits.told.values().filter(|told| told.is_none()).count();
+        let went = edits.by_rank.values().filter(|told| told.is_none()).count();
         self.splice(window, around.sorted(layout)?)?;
         Ok(gone == went)
     }
 
-    /// The units that can look different after an edit in this span: one more on each side, since what
-    /// ends an interval may join or leave its neighbour.
-    fn window(&self, first: Rank<'_>, last: Rank<'_>) -> Range<u32> {
-        let begin = self.count_up_to(first).saturating_sub(2);
-        let end = (self.count_up_to(last) + 1).min(self.places().end);
-        begin..end
-    }
-
     /// How many units do not begin after this place.
-    fn count_up_to(&self, place: Rank<'_>) -> u32 {
+    fn count_up_to(&self, (key, is_start, key_end): &OwnRank) -> u32 {
+        let place = (&**key, *is_start, &**key_end);
         let Range { start: mut low, end: mut high } = self.places();
         while low < high {
             let middle = low + (high - low) / 2;
@@ -524,11 +458,7 @@ impl Elements {
     }
 
     fn splice(&mut self, window: Range<u32>, with: Elements) -> Result<(), Malformed> {
-        let start_of = |at: u32| match at.checked_sub(1) {
-            Some(before) => self.ends.get(before as usize).copied().unwrap_or_default(),
-            None => 0,
-        };
-        let (start, end) = (start_of(window.start), start_of(window.end));
+        let (start, end) = (short(self.start(window.start))?, short(self.start(window.end))?);
         let shifted = |offset: u32| {
             let grown = u64::from(offset) + with.bytes.len() as u64;
             grown.checked_sub(u64::from(end - start)).and_then(|offset| u32::try_from(offset).ok())
@@ -614,7 +544,7 @@ mod tests {
         let ours = elements(Layout::Ends, &[start(10), end(20)]);
         let theirs = elements(Layout::Ends, &[start(10), end(25), start(30), end(40)]);
         assert_eq!(differences(&ours, &theirs), [Difference::Changed(0, 0), Difference::Extra(1)]);
-        assert_eq!(&*deleting(theirs.unit(0)).unwrap(), [start(10), end(25)].concat());
+        assert_eq!(&*reduced(theirs.unit(0), KEY).unwrap(), [start(10), end(25)].concat());
     }
 
     #[test]
@@ -667,6 +597,7 @@ mod edit_tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::wire::DEL_ELEMENTS;
 
     /// An element of a key; odd values carry the time that they have left, which is kept apart.
     fn element(key: u8, is_end: bool, time: u8) -> Vec<u8> {
@@ -710,10 +641,10 @@ mod edit_tests {
             for ((key, is_start), becomes) in edits {
                 if let Some(time) = becomes {
                     after.insert((key, is_start), time);
-                    told.add(&element(key, !is_start, time)).unwrap();
+                    told.take(NEW_ELEMENTS, &element(key, !is_start, time)).unwrap();
                 } else {
                     after.remove(&(key, is_start));
-                    told.delete(&element(key, !is_start, 0)).unwrap();
+                    told.take(DEL_ELEMENTS, &element(key, !is_start, 0)).unwrap();
                 }
             }
             let mut edited = elements(&before, layout);
@@ -729,7 +660,7 @@ mod edit_tests {
         let mut known = elements(&Known::from([((1, true), 0)]), Layout::Single);
         for (key, expected) in [(1, true), (2, false)] {
             let mut told = Edits::default();
-            told.delete(&element(key, false, 0)).unwrap();
+            told.take(DEL_ELEMENTS, &element(key, false, 0)).unwrap();
             assert_eq!(known.edit(&told, Layout::Single).unwrap(), expected);
         }
         assert!(known.is_empty());

@@ -4,7 +4,7 @@ use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Batch, Malformed, MessageWriter};
 
 use crate::dump::TABLE_NAME;
-use crate::elements::deleting;
+use crate::elements::{KEY, reduced};
 use crate::expression::{Becomes, Counts, NAMELESS, Rewriting, counts, rewrite};
 use crate::key::Key;
 use crate::mark::Mark;
@@ -103,7 +103,7 @@ impl<'a> Encoder<'a> {
             }
             Op::DeleteElements { set, units } => {
                 let seen = self.seen()?.sets.get(set).ok_or_else(|| missing(set))?;
-                let units = units.iter().map(|at| deleting(seen.elements.unit(*at)));
+                let units = units.iter().map(|at| reduced(seen.elements.unit(*at), KEY));
                 self.elements(NFT_MSG_DELSETELEM, set, None, units)
             }
             Op::AddElements { set, units } => {

@@ -66,43 +66,22 @@ const NO_LINK: &str = "Interface does not exist";
 pub enum CompileError {
     /// The file cannot be read.
     #[error("cannot read `{name}`")]
-    Read {
-        /// The file.
-        name: String,
-        /// Why.
-        source: io::Error,
-    },
+    Read { name: String, source: io::Error },
     /// The file is too large to be a firewall.
     #[error("`{name}` has {size} bytes, which is more than a ruleset may have")]
-    TooLarge {
-        /// The file.
-        name: String,
-        /// Its size.
-        size: u64,
-    },
+    TooLarge { name: String, size: u64 },
     /// `nft` is not installed.
     #[error("`nft` is not installed")]
     NoProgram,
     /// `nft` is older than what this program understands.
     #[error("`nft` has version {found}, and at least {oldest} is needed")]
-    TooOld {
-        /// What is installed.
-        found: String,
-        /// What would do.
-        oldest: String,
-    },
+    TooOld { found: String, oldest: String },
     /// `nft` could not be started.
     #[error("`nft` cannot be started")]
-    Start {
-        /// Why.
-        source: io::Error,
-    },
+    Start { source: io::Error },
     /// `nft` was ended, for it would not end by itself.
     #[error("`nft` was stopped")]
-    Endless {
-        /// Why.
-        source: io::Error,
-    },
+    Endless { source: io::Error },
     /// There is no place to load it.
     #[error("cannot make a scratch namespace for `nft`")]
     Scratch(#[source] homeostat_netns::Error),
@@ -122,10 +101,7 @@ pub enum CompileError {
     },
     /// A comment leaves no room for our mark.
     #[error("the comment of `{table}` leaves no room for the mark of its owner")]
-    LongComment {
-        /// The table.
-        table: Key,
-    },
+    LongComment { table: Key },
 }
 
 /// One thing that `nft` has against a text.
@@ -156,8 +132,9 @@ impl fmt::Display for Fault {
 const LONGEST: usize = 400;
 
 impl Fault {
-    /// What stands at its place in its line: a name, with or without quotes.
-    fn marked(&self, line: &str) -> Option<String> {
+    /// What stands at its place in a text: a name, with or without quotes.
+    fn marked(&self, text: &str) -> Option<String> {
+        let line = text.lines().nth(self.line.checked_sub(1)? as usize)?;
         let start = self.column.checked_sub(1)? as usize;
         let marked = line.get(start..start + self.width as usize)?.trim_matches('"');
         let is_name = !marked.is_empty() && !marked.starts_with('$');
@@ -185,14 +162,11 @@ impl CompileError {
         CompileError::Invalid { fault: Fault::at(name, at, message), help }
     }
 
-    /// The links that `nft` missed, by what stands at the places that it names.
-    pub(crate) fn missing_links(
-        &self,
-        line: impl Fn(&Fault) -> Option<String>,
-    ) -> Option<Vec<String>> {
+    /// The links that `nft` missed, by what stands at the places of the text that it names.
+    pub(crate) fn missing_links(&self, text: &str) -> Option<Vec<String>> {
         let CompileError::Refused(faults) = self else { return None };
         let missing = faults.iter().filter(|fault| fault.message.contains(NO_LINK));
-        let names = missing.map(|fault| fault.marked(&line(fault)?)).collect::<Vec<_>>();
+        let names = missing.map(|fault| fault.marked(text)).collect::<Vec<_>>();
         // Whatever else is wrong is said when no link is missed any more.
         (!names.is_empty()).then(|| names.into_iter().flatten().collect())
     }
@@ -315,10 +289,10 @@ mod tests {
     fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
         let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
         let error = CompileError::refused(words, "fw.nft");
-        let names = error.missing_links(|_| Some("define wan = gone0".to_owned()));
+        let names = error.missing_links("define wan = gone0");
         assert_eq!(names, Some(vec!["gone0".to_owned()]));
         let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");
-        assert_eq!(other.missing_links(|_| None), None);
+        assert_eq!(other.missing_links(""), None);
     }
 
     #[test]

@@ -58,23 +58,9 @@ pub(crate) fn rewrite_into(
 ) -> Result<(), Malformed> {
     for element in Attrs::new(list) {
         let element = element?;
-        out.nest(&element, |out| one(element.value, how, out))?;
+        out.nest(&element, |out| rewrite_one(element.value, how, out))?;
     }
     Ok(())
-}
-
-/// Rewrites one expression that refers to nothing.
-pub(crate) fn rewrite_one(
-    expression: &[u8],
-    counts: Counts<'_>,
-    out: &mut Tlvs,
-) -> Result<(), Malformed> {
-    one(expression, &mut Rewriting { refer: &mut |_| Becomes::Named, counts }, out)
-}
-
-/// The same for a list.
-pub(crate) fn rewrite_list(list: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
-    rewrite(list, &mut Rewriting { refer: &mut |_| Becomes::Named, counts })
 }
 
 /// What packets have changed, expression by expression.
@@ -134,7 +120,12 @@ fn is_void(expression: &str, attr: &Attr<'_>) -> bool {
     is_such && attr.value.iter().all(|byte| *byte == 0)
 }
 
-fn one(expression: &[u8], how: &mut Rewriting<'_>, out: &mut Tlvs) -> Result<(), Malformed> {
+/// Rewrites one expression.
+pub(crate) fn rewrite_one(
+    expression: &[u8],
+    how: &mut Rewriting<'_>,
+    out: &mut Tlvs,
+) -> Result<(), Malformed> {
     let kind = text(&Attrs::new(expression), NFTA_EXPR_NAME)?;
     out.copy_replacing(Attrs::new(expression), NFTA_EXPR_DATA, |out, attr| {
         out.nest(attr, |out| rewrite_data(kind, attr, how, out))

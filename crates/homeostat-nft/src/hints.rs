@@ -20,13 +20,9 @@ use crate::wire::{NEW_GENERATION, be32, name};
 /// The subscriptions of a reader, and what they have brought.
 pub(crate) struct Notifications {
     subscription: Subscription,
-    commits: Commits,
-    /// Our tables as the commits left them.
-    pub(crate) shadow: Shadow,
+    pub(crate) commits: Commits,
     /// Open while the desired state names links.
     pub(crate) links: Option<LinkNotifications>,
-    /// Hints that nobody took yet.
-    queued: VecDeque<Hint<Key>>,
 }
 
 /// A subscription. It needs a runtime only once somebody waits for hints.
@@ -43,12 +39,16 @@ impl Notifications {
         Ok(Notifications { subscription: Subscription::Sync(listener), ..Self::closed(source) })
     }
 
-    /// Without a subscription to commits.
+    /// Without a subscription to commits: the kernel builds no notifications of large commits while nobody subscribes.
     pub(crate) fn closed(source: &Nft) -> Self {
-        let (watched, changed) = (BTreeSet::new(), BTreeSet::new());
-        let commits = Commits { own_ports: source.own_ports.clone(), watched, changed };
-        let (subscription, shadow) = (Subscription::Closed, Shadow::default());
-        Notifications { subscription, commits, shadow, links: None, queued: VecDeque::new() }
+        let commits = Commits {
+            own_ports: source.own_ports.clone(),
+            watched: BTreeSet::new(),
+            changed: BTreeSet::new(),
+            shadow: Shadow::default(),
+            queued: VecDeque::new(),
+        };
+        Notifications { subscription: Subscription::Closed, commits, links: None }
     }
 
     /// Gives hints about these tables, too.
@@ -63,23 +63,20 @@ impl Notifications {
     /// Takes what has arrived, without waiting, and so much of it at most: somebody may commit without a pause.
     pub(crate) fn catch_up(&mut self) {
         const MOST: usize = 4096;
-        let Notifications { subscription, commits, shadow, queued, .. } = self;
-        let mut commit = |event: Event<'_>| {
-            shadow.apply(&event);
-            commits.take(event, queued);
-        };
+        let Notifications { subscription, commits, .. } = self;
+        let mut commit = |event: Event<'_>| commits.take(&event);
         let mut received = (0..MOST).map(|_| subscription.receive_now(&mut commit));
         let end = received.find(|received| !matches!(received, Ok(true)));
         // The failure is reported to whoever waits for hints.
         if matches!(end, Some(Err(_))) {
-            shadow.discard();
+            self.commits.shadow.discard();
         }
     }
 
     /// The next hint. Cancel-safe.
     pub(crate) async fn hint(&mut self) -> Result<Hint<Key>, Error> {
         loop {
-            if let Some(hint) = self.queued.pop_front() {
+            if let Some(hint) = self.commits.queued.pop_front() {
                 return Ok(hint);
             }
             self.receive().await?;
@@ -88,24 +85,21 @@ impl Notifications {
 
     /// Waits for one datagram.
     async fn receive(&mut self) -> Result<(), Error> {
-        let Notifications { subscription, commits, shadow, links, queued } = self;
-        let mut commit = |event: Event<'_>| {
-            shadow.apply(&event);
-            commits.take(event, queued);
-        };
-        let commits = subscription.receive(&mut commit);
+        let Notifications { subscription, commits, links } = self;
+        let mut commit = |event: Event<'_>| commits.take(&event);
+        let received = subscription.receive(&mut commit);
         let Some(LinkNotifications { subscription, watch, .. }) = links else {
-            return commits.await;
+            return received.await;
         };
         let mut is_news = false;
         let mut link = |event: Event<'_>| is_news |= watch.take(&event);
         tokio::select! {
             biased;
-            received = commits => received?,
+            received = received => received?,
             received = subscription.receive(&mut link) => received?,
         }
         if is_news {
-            queued.push_back(Hint::Keys(watch.desired.keys()));
+            commits.queued.push_back(Hint::Keys(watch.desired.keys()));
         }
         Ok(())
     }
@@ -134,27 +128,33 @@ impl Subscription {
     }
 }
 
-/// The commit that is being announced, as far as it concerns us.
-struct Commits {
+/// What the subscription to commits has brought.
+pub(crate) struct Commits {
     own_ports: OwnPorts,
     /// Tables that are declared or ours.
     watched: BTreeSet<Key>,
-    /// What it has changed so far; it ends with its generation.
+    /// What the commit that is being announced has changed so far; it ends with its generation.
     changed: BTreeSet<Key>,
+    /// Our tables as the commits left them.
+    pub(crate) shadow: Shadow,
+    /// Hints that nobody took yet.
+    queued: VecDeque<Hint<Key>>,
 }
 
 impl Commits {
-    fn take(&mut self, event: Event<'_>, queued: &mut VecDeque<Hint<Key>>) {
+    fn take(&mut self, event: &Event<'_>) {
+        self.shadow.apply(event);
         match event {
             Event::Lost => {
                 self.changed.clear();
-                queued.push_back(Hint::Lost);
+                self.queued.push_back(Hint::Lost);
             }
             Event::Message(message) if message.kind == NEW_GENERATION => {
-                queued.extend(self.end(&message));
-                bound(queued);
+                let hint = self.end(message);
+                self.queued.extend(hint);
+                bound(&mut self.queued);
             }
-            Event::Message(message) => self.note_change(&message),
+            Event::Message(message) => self.note_change(message),
         }
     }
 

@@ -1,18 +1,16 @@
 //! A text with the files that it includes in their places, and where each line of that comes from.
 //!
 //! Includes are read once, as `nft` would read them, so that what is checked and shown is what is loaded. Start at
-//! [`Expanded::of`].
+//! [`expand`].
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::error::{CompileError, Fault};
-use crate::lexer::{Scanner, position};
-use crate::ruleset::LARGEST;
-use crate::ruleset::Ruleset;
+use crate::lexer::{position, tokens};
+use crate::ruleset::{LARGEST, Ruleset};
 
 /// As deep as `nft` goes, the text itself counted.
 const DEEPEST: usize = 16;
@@ -25,9 +23,9 @@ const USUAL: &str = "/etc";
 
 /// A ruleset in one piece.
 #[derive(Clone, Debug, Hash)]
-pub(crate) struct Expanded<'a> {
+pub(crate) struct Expanded {
     /// With the text that is loaded.
-    pub(crate) ruleset: Ruleset<'a>,
+    pub(crate) ruleset: Ruleset,
     origins: Origins,
 }
 
@@ -40,15 +38,7 @@ pub struct Included {
     pub directories: BTreeSet<PathBuf>,
 }
 
-impl<'a> Expanded<'a> {
-    pub(crate) fn of(ruleset: &Ruleset<'a>) -> Result<Self, CompileError> {
-        Expanding::run(ruleset).1
-    }
-
-    pub(crate) fn owned(self) -> Expanded<'static> {
-        Expanded { ruleset: self.ruleset.owned(), origins: self.origins }
-    }
-
+impl Expanded {
     /// File and line of a line of the whole text.
     pub(crate) fn place(&self, line: usize) -> String {
         let (file, line) = self.origins.of(line);
@@ -75,9 +65,18 @@ fn included_by(place: &str) -> String {
     format!(" (included by {place})")
 }
 
-/// What a text includes, as far as it can be read.
-pub(crate) fn included(ruleset: &Ruleset<'_>) -> Included {
-    Expanding::run(ruleset).0
+/// What a text includes, as far as it can be read, and the text in one piece.
+pub(crate) fn expand(ruleset: &Ruleset) -> (Included, Result<Expanded, CompileError>) {
+    let origins = Origins::new(&ruleset.name);
+    if includes(&ruleset.text).is_empty() {
+        return (Included::default(), Ok(Expanded { ruleset: ruleset.clone(), origins }));
+    }
+    let (directory, included) = (&*ruleset.directory, Included::default());
+    let mut expanding = Expanding { directory, text: String::new(), ended: 0, origins, included };
+    let done = expanding.expand(Level { text: &ruleset.text, file: 0, depth: 1 });
+    let Expanding { text, origins, included, .. } = expanding;
+    let ruleset = Ruleset { text: text.into(), ..ruleset.clone() };
+    (included, done.map(|()| Expanded { ruleset, origins }))
 }
 
 /// A text that is being expanded.
@@ -98,22 +97,7 @@ struct Level<'a> {
     depth: usize,
 }
 
-impl<'a> Expanding<'a> {
-    fn run<'t>(ruleset: &'a Ruleset<'t>) -> (Included, Result<Expanded<'t>, CompileError>) {
-        let (directory, origins) = (&*ruleset.directory, Origins::new(&ruleset.name));
-        let (text, included) = (String::new(), Included::default());
-        let main = Level { text: &ruleset.text, file: 0, depth: 1 };
-        if includes(main.text).is_empty() {
-            return (included, Ok(Expanded { ruleset: ruleset.clone(), origins }));
-        }
-        let mut expanding = Expanding { directory, text, ended: 0, origins, included };
-        let done = expanding.expand(main);
-        let Expanding { text, origins, included, .. } = expanding;
-        let (name, directory) = (ruleset.name.clone(), ruleset.directory.clone());
-        let ruleset = Ruleset { text: Cow::Owned(text), name, directory };
-        (included, done.map(|()| Expanded { ruleset, origins }))
-    }
-
+impl Expanding<'_> {
     fn expand(&mut self, level: Level<'_>) -> Result<(), CompileError> {
         let part = |from, until| level.text.get(from..until).unwrap_or_default();
         let (mut from, mut line) = (0, 1);
@@ -197,7 +181,11 @@ impl<'a> Expanding<'a> {
             files.extend(found.iter().cloned());
             return Some(found);
         }
-        let mut candidates = bases.iter().map(|base| literal_path(base, wanted));
+        let in_base = |base: &&Path| {
+            let start = base.to_path_buf();
+            parts(wanted).fold(start, |place, part| in_directory(&place, part.as_ref()))
+        };
+        let mut candidates = bases.iter().map(in_base);
         let found = candidates.find(|path| {
             files.insert(path.clone());
             path.symlink_metadata().is_ok()
@@ -268,12 +256,6 @@ fn glob(base: &Path, wanted: &str, read: &mut BTreeSet<PathBuf>) -> Vec<PathBuf>
     found.retain(|path| path.symlink_metadata().is_ok() && !path.is_dir());
     found.sort_by(|a, b| a.as_os_str().cmp(b.as_os_str()));
     found
-}
-
-/// What is called so below a directory.
-fn literal_path(base: &Path, wanted: &str) -> PathBuf {
-    let called = |place: PathBuf, part: &str| in_directory(&place, OsStr::new(part));
-    parts(wanted).fold(base.to_owned(), called)
 }
 
 fn parts(wanted: &str) -> impl Iterator<Item = &str> {
@@ -352,31 +334,22 @@ fn includes(text: &str) -> Vec<Include<'_>> {
     if !text.contains(WORD) {
         return Vec::new();
     }
-    let (mut scan, mut begins, mut found) = (Scanner::default(), true, Vec::new());
-    for (at, c) in text.char_indices() {
-        let is_code = scan.take(c) && scan.is_plain();
-        if begins && is_code && c == 'i' {
-            found.extend(include(text, at));
+    let (mut tokens, mut before, mut found) = (tokens(text).peekable(), "\n", Vec::new());
+    while let Some(token) = tokens.next() {
+        if token.text.starts_with('#') {
+            continue;
         }
-        begins = match c {
-            '\n' | ';' | '{' if is_code => true,
-            _ => begins && (!scan.is_plain() || c.is_whitespace() || c == '\\'),
-        };
+        let begins = matches!(std::mem::replace(&mut before, token.text), "\n" | ";" | "{");
+        if begins
+            && token.text == WORD
+            && let Some(named) = tokens.next_if(|next| next.text.starts_with('"'))
+            && let Some(wanted) = named.text.get(1..).and_then(|named| named.strip_suffix('"'))
+            && tokens.peek().is_some_and(|next| next.text.starts_with([';', '\n', '#']))
+        {
+            found.push(Include { start: token.start, end: named.end(), wanted });
+        }
     }
     found
-}
-
-fn include(text: &str, start: usize) -> Option<Include<'_>> {
-    let rest = skip(text.get(start..)?.strip_prefix(WORD)?).strip_prefix('"')?;
-    let (wanted, behind) = rest.split_once('"')?;
-    let is_ended = skip(behind).starts_with([';', '\n', '#']);
-    is_ended.then_some(Include { start, end: text.len() - behind.len(), wanted })
-}
-
-/// Without blanks at the beginning; the end of a line that goes on is one.
-fn skip(text: &str) -> &str {
-    let rest = text.trim_start_matches([' ', '\t']);
-    rest.strip_prefix("\\\n").map_or(rest, skip)
 }
 
 #[cfg(test)]
@@ -390,7 +363,7 @@ mod tests {
             std::fs::write(root.path().join(name), text).unwrap();
         }
         let ruleset = Ruleset::read(&root.path().join(files[0].0)).unwrap();
-        let expanded = Expanded::of(&ruleset).unwrap();
+        let expanded = expand(&ruleset).1.unwrap();
         let lines = expanded.ruleset.text.lines().enumerate();
         let told = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(nth, line)| {
             let place = expanded.place(nth + 1);
@@ -435,7 +408,7 @@ mod tests {
         let directory = root.path().to_owned();
         let ruleset = Ruleset { text: text.into(), name: "main".to_owned(), directory };
         std::fs::write(root.path().join("x.nft"), "include \"./z\"\n").unwrap();
-        let told = included(&ruleset);
+        let told = ruleset.included();
         let files = ["/etc/x.nft".into(), "/nonexistent/y".into(), root.path().join("x.nft")];
         let files: BTreeSet<_> = files.into_iter().chain([root.path().join("z")]).collect();
         assert_eq!(told.files, files);

@@ -1,47 +1,92 @@
-//! Quotations, comments, blocks and commands of a text in nft's language. Pure.
+//! Words, signs, quotations and statements of a text in nft's language. Pure.
 
-/// Where in a text a character is.
-#[derive(Default)]
-pub(crate) struct Scanner {
-    depth: usize,
-    inside: Inside,
-    is_escaped: bool,
+use std::ops::Range;
+
+/// A word, a quotation, a comment, or one of the signs `{`, `}`, `;`, `,` and the end of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Token<'a> {
+    pub(crate) text: &'a str,
+    pub(crate) start: usize,
 }
 
-#[derive(Default, PartialEq, Eq)]
-enum Inside {
-    #[default]
-    Nothing,
-    Quotes,
-    Comment,
+impl Token<'_> {
+    pub(crate) fn end(&self) -> usize {
+        self.start + self.text.len()
+    }
 }
 
-impl Scanner {
-    /// Whether it is in no block, quotation or comment.
-    pub(crate) fn is_between(&self) -> bool {
-        self.depth == 0 && self.inside == Inside::Nothing
-    }
-
-    /// Whether it is neither quoted nor in a comment.
-    pub(crate) fn is_plain(&self) -> bool {
-        self.inside == Inside::Nothing
-    }
-
-    /// Takes a character: whether it is neither in a comment nor the end of a line that goes on.
-    pub(crate) fn take(&mut self, c: char) -> bool {
-        let was_escaped = std::mem::replace(&mut self.is_escaped, c == '\\');
-        match (&self.inside, c) {
-            (Inside::Comment, '\n') | (Inside::Quotes, '"') => self.inside = Inside::Nothing,
-            (Inside::Comment, _) => return false,
-            (Inside::Nothing, '"') => self.inside = Inside::Quotes,
-            (Inside::Nothing, '#') => self.inside = Inside::Comment,
-            (Inside::Nothing, '{') => self.depth += 1,
-            (Inside::Nothing, '}') => self.depth = self.depth.saturating_sub(1),
-            (Inside::Nothing, '\n') if was_escaped => return false,
-            _ => {}
+/// All of them, in order. The end of a line that goes on is a blank.
+pub(crate) fn tokens(text: &str) -> impl Iterator<Item = Token<'_>> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let rest = text.get(at..)?;
+            let first = rest.chars().next()?;
+            let (start, len) = (at, first.len_utf8());
+            let len = match first {
+                '\\' if rest.starts_with("\\\n") => {
+                    at += 2;
+                    continue;
+                }
+                '\n' | '{' | '}' | ';' | ',' => len,
+                _ if first.is_whitespace() => {
+                    at += len;
+                    continue;
+                }
+                '"' => rest.get(len..)?.find('"').map_or(rest.len(), |end| end + 2),
+                '#' => rest.find('\n').unwrap_or(rest.len()),
+                _ => rest.get(len..)?.find(ends_word).map_or(rest.len(), |end| len + end),
+            };
+            at += len;
+            return Some(Token { text: rest.get(..len)?, start });
         }
-        self.inside != Inside::Comment
-    }
+    })
+}
+
+fn ends_word(c: char) -> bool {
+    matches!(c, '{' | '}' | ';' | ',' | '"' | '#' | '\\') || c.is_whitespace()
+}
+
+/// The same, without comments.
+pub(crate) fn code(text: &str) -> impl Iterator<Item = Token<'_>> {
+    tokens(text).filter(|token| !token.text.starts_with('#'))
+}
+
+/// Where a statement ends, beside `;`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ends {
+    /// With the line, and with a block.
+    WithBlock,
+    /// With the line only: a rule goes on after a set.
+    WithLine,
+}
+
+/// The statements of a part of a text, without blanks and comments around them.
+pub(crate) fn statements(
+    text: &str,
+    part: Range<usize>,
+    ends: Ends,
+) -> impl Iterator<Item = Range<usize>> {
+    let mut tokens = code(text.get(part.clone()).unwrap_or_default());
+    std::iter::from_fn(move || {
+        let (mut found, mut depth) = (None, 0_usize);
+        for token in tokens.by_ref() {
+            match token.text {
+                ";" | "\n" if depth == 0 && found.is_some() => break,
+                ";" if depth == 0 => continue,
+                "\n" => continue,
+                "{" => depth += 1,
+                "}" => depth = depth.saturating_sub(1),
+                _ => {}
+            }
+            let start = found.map_or(part.start + token.start, |found: Range<usize>| found.start);
+            found = Some(start..part.start + token.end());
+            if token.text == "}" && depth == 0 && ends == Ends::WithBlock {
+                break;
+            }
+        }
+        found
+    })
 }
 
 /// Where something stands in a text, from one.
@@ -49,22 +94,6 @@ impl Scanner {
 pub(crate) struct Position {
     pub(crate) line: u32,
     pub(crate) column: u32,
-}
-
-/// Commands that print, or wait for something to print.
-const PRINTING: [&str; 5] = ["list", "reset", "monitor", "describe", "export"];
-
-/// The first command that prints, with its place.
-///
-/// In an empty namespace most of them print nothing, so that they are found by the text only.
-pub(crate) fn printing(text: &str) -> Option<(&str, Position)> {
-    let mut commands = starts(text).filter_map(|start| {
-        let rest = text.get(start..)?;
-        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        Some((rest.get(..end)?, start))
-    });
-    let (word, start) = commands.find(|(word, _)| PRINTING.contains(word))?;
-    Some((word, position(text, start)))
 }
 
 /// The line and column of a byte.
@@ -76,21 +105,17 @@ pub(crate) fn position(text: &str, offset: usize) -> Position {
     Position { line: count(before.matches('\n').count()), column: count(column) }
 }
 
-/// Where each command outside of any block begins.
-fn starts(text: &str) -> impl Iterator<Item = usize> {
-    let (mut scan, mut begins) = (Scanner::default(), true);
-    let mut is_start = move |c: char| {
-        let is_code = scan.take(c) && scan.is_plain();
-        match c {
-            _ if !is_code || c.is_whitespace() && c != '\n' => false,
-            ';' | '\n' | '}' => {
-                begins = scan.is_between();
-                false
-            }
-            _ => std::mem::take(&mut begins) && scan.is_between(),
-        }
-    };
-    text.char_indices().filter(move |(_, c)| is_start(*c)).map(|(at, _)| at)
+/// Commands that print, or wait for something to print.
+const PRINTING: [&str; 5] = ["list", "reset", "monitor", "describe", "export"];
+
+/// The first command that prints, with its place.
+///
+/// In an empty namespace most of them print nothing, so that they are found by the text only.
+pub(crate) fn printing(text: &str) -> Option<(&str, Position)> {
+    let mut commands = statements(text, 0..text.len(), Ends::WithBlock)
+        .filter_map(|at| code(text.get(at.clone())?).next().map(|first| (first.text, at.start)));
+    let (word, start) = commands.find(|(word, _)| PRINTING.contains(word))?;
+    Some((word, position(text, start)))
 }
 
 #[cfg(test)]

@@ -29,37 +29,17 @@ pub(crate) struct Link {
     pub(crate) index: [u8; 4],
 }
 
-impl Link {
-    /// One that is not there. No kernel gives its number by itself, so that it shows which tables name the link.
-    pub(crate) fn absent(name: String, nth: usize) -> Self {
-        const FIRST: u32 = 0x7ed3_a500;
-        let index = FIRST + u32::try_from(nth).unwrap_or_default();
-        Link { name, index: index.to_ne_bytes() }
+/// Words of a text that may be names of links; nothing, if the text means no link by number.
+pub(crate) fn possible_names(text: &str) -> Option<BTreeSet<String>> {
+    const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
+    let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+    if !words.any(|word| ASKING.contains(&word)) {
+        return None;
     }
-}
-
-/// Words of a text that may be names of links.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct PossibleNames(BTreeSet<String>);
-
-impl PossibleNames {
-    /// Nothing, if the text means no link by number.
-    pub(crate) fn of(text: &str) -> Option<Self> {
-        const ASKING: [&str; 6] = ["iif", "oif", "device", "devices", "sdif", "iface_index"];
-        let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let mut words = text.split(|c| !is_word(c));
-        let names = || {
-            let names = text.split(|c: char| c.is_whitespace() || "{},;\"=:".contains(c));
-            // The kernel takes no longer ones, and a million addresses are no names.
-            let may_be = |name: &&str| (1..16).contains(&name.len()) && !is_address(name);
-            names.filter(may_be).map(str::to_owned).collect()
-        };
-        words.any(|word| ASKING.contains(&word)).then(|| PossibleNames(names()))
-    }
-
-    pub(crate) fn covers(&self, link: &str) -> bool {
-        self.0.contains(link)
-    }
+    let names = text.split(|c: char| c.is_whitespace() || "{},;\"=:".contains(c));
+    // The kernel takes no longer ones, and a million addresses are no names.
+    let may_be = |name: &&str| (1..16).contains(&name.len()) && !is_address(name);
+    Some(names.filter(may_be).map(str::to_owned).collect())
 }
 
 fn is_address(word: &str) -> bool {
@@ -92,17 +72,12 @@ pub(crate) fn list(connection: &mut Connection) -> Result<Vec<Link>, Error> {
     Ok(links)
 }
 
-/// Creates links of the same names and numbers. What cannot be created is missed by `nft`, which says where.
-pub(crate) fn create(connection: &mut Connection, links: &[&Link]) -> Result<(), Error> {
-    for link in links {
-        for kind in KINDS {
-            match create_one(connection, link, kind) {
-                Err(Error::Refused(_)) => {}
-                created => {
-                    created?;
-                    break;
-                }
-            }
+/// Creates a link of the same name and number. If it cannot be created, `nft` misses it, and says where.
+pub(crate) fn create(connection: &mut Connection, link: &Link) -> Result<(), Error> {
+    for kind in KINDS {
+        match create_one(connection, link, kind) {
+            Err(Error::Refused(_)) => {}
+            created => return created,
         }
     }
     Ok(())
@@ -130,69 +105,73 @@ pub(crate) struct NamedLinks<'a> {
     /// All links of the real namespace.
     there: &'a [Link],
     present: Vec<Link>,
-    /// Absent, and meant by number in rules.
-    by_number: Vec<Link>,
-    /// Absent, and hooked into by chains or flowtables, on a kernel that wants such links to exist.
-    by_hook: Vec<Link>,
+    /// Each with a number that no kernel gives by itself, so that it shows which tables name the link.
+    absent: Vec<(NamedBy, Link)>,
+}
+
+/// Why an absent link is known to be named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NamedBy {
+    /// Rules mean it by its number.
+    Number,
+    /// Chains or flowtables hook into it, on a kernel that wants such links to exist.
+    Hook,
 }
 
 impl<'a> NamedLinks<'a> {
     pub(crate) fn new(there: &'a [Link], is_named: impl Fn(&str) -> bool) -> Self {
         let present = there.iter().filter(|link| is_named(&link.name)).cloned().collect();
-        NamedLinks { there, present, by_number: Vec::new(), by_hook: Vec::new() }
+        NamedLinks { there, present, absent: Vec::new() }
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Link> {
-        self.present.iter().chain(&self.by_number).chain(&self.by_hook)
+        self.present.iter().chain(self.absent.iter().map(|(_, link)| link))
     }
 
-    /// Adds links that are meant by number; returns those that are new.
-    pub(crate) fn add_numbers(&mut self, names: Vec<String>) -> Vec<Link> {
-        let (new, absent) = self.add(names);
-        self.by_number.extend(absent);
-        new
-    }
-
-    /// Adds links that are hooked into; returns those that are new.
-    pub(crate) fn add_hooks(&mut self, names: BTreeSet<String>) -> Vec<Link> {
-        let (new, absent) = self.add(names);
-        self.by_hook.extend(absent);
-        new
-    }
-
-    /// Those of the names that are new, and those of them that are absent.
-    fn add(&mut self, names: impl IntoIterator<Item = String>) -> (Vec<Link>, Vec<Link>) {
-        let (mut new, mut absent) = (Vec::new(), Vec::new());
+    /// Adds links; returns those that are new.
+    pub(crate) fn add(
+        &mut self,
+        names: impl IntoIterator<Item = String>,
+        named_by: NamedBy,
+    ) -> Vec<Link> {
+        const FIRST: u32 = 0x7ed3_a500;
+        let mut new = Vec::new();
         for name in names {
-            let count = self.by_number.len() + self.by_hook.len() + absent.len();
-            if self.all().chain(&new).any(|link| link.name == name) {
+            if self.all().any(|link| link.name == name) {
                 continue;
             }
             if let Some(link) = self.there.iter().find(|link| link.name == name) {
                 self.present.push(link.clone());
                 new.push(link.clone());
-            } else if count < MOST_ABSENT {
-                absent.push(Link::absent(name, count));
-                new.extend(absent.last().cloned());
+            } else if self.absent.len() < MOST_ABSENT {
+                let index = FIRST + u32::try_from(self.absent.len()).unwrap_or_default();
+                let link = Link { name, index: index.to_ne_bytes() };
+                self.absent.push((named_by, link.clone()));
+                new.push(link);
             }
         }
-        (new, absent)
+        new
     }
 
     /// Whether a table hooks into an absent link that others mean by number: `nft` had no reason to miss it.
     pub(crate) fn may_hide_hooks(&self, tables: &[Table]) -> bool {
         let is_hooked = |link: &Link| tables.iter().any(|table| table.hooks_into(&link.name));
-        self.by_hook.is_empty() && self.by_number.iter().any(is_hooked)
+        self.absent.iter().all(|(named_by, _)| *named_by == NamedBy::Number)
+            && self.absent.iter().any(|(_, link)| is_hooked(link))
     }
 
     /// The tables that wait for an absent link.
     pub(crate) fn waiting(&self, tables: &[Table], hooks: Hooks) -> BTreeMap<Key, String> {
         let waits = |table: &Table| {
-            let by_number = self.by_number.iter().find(|link| table.mentions(&link.index));
-            let mut absent = self.by_number.iter().chain(&self.by_hook);
-            let by_hook = || absent.find(|link| table.hooks_into(&link.name));
-            let by_hook = || (hooks == Hooks::WantLinks).then(by_hook).flatten();
-            Some((table.key.clone(), by_number.or_else(by_hook)?.name.clone()))
+            let is_meant = |(named_by, link): &&(NamedBy, Link)| {
+                *named_by == NamedBy::Number && table.mentions(&link.index)
+            };
+            let is_hooked = |(_, link): &&(NamedBy, Link)| {
+                hooks == Hooks::WantLinks && table.hooks_into(&link.name)
+            };
+            let link = self.absent.iter().find(is_meant);
+            let (_, link) = link.or_else(|| self.absent.iter().find(is_hooked))?;
+            Some((table.key.clone(), link.name.clone()))
         };
         tables.iter().filter_map(waits).collect()
     }
@@ -239,18 +218,18 @@ mod tests {
     #[test]
     fn links_are_needed_where_a_text_asks_for_them_by_number() {
         for text in ["iif lo accept", "meta oif eth0", "hook ingress device eth0"] {
-            assert!(PossibleNames::of(text).is_some(), "{text}");
+            assert!(possible_names(text).is_some(), "{text}");
         }
-        assert!(PossibleNames::of("iifname \"eth0\" oifname { \"a\", \"b\" } accept").is_none());
+        assert!(possible_names("iifname \"eth0\" oifname { \"a\", \"b\" } accept").is_none());
     }
 
     #[test]
     fn only_links_that_a_text_names_matter_to_it() {
         let text =
             "define wan = eth0\ntable ip a { chain x { iif { $wan, \"br-lan\" } accept; }; }";
-        let possible_names = PossibleNames::of(text).unwrap();
+        let names = possible_names(text).unwrap();
         for (name, expected) in [("eth0", true), ("br-lan", true), ("eth1", false), ("br", false)] {
-            assert_eq!(possible_names.covers(name), expected, "{name}");
+            assert_eq!(names.contains(name), expected, "{name}");
         }
     }
 }

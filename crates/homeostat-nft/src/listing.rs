@@ -1,7 +1,9 @@
 //! What `nft list` prints: the text of each rule, and our tables as a text for `show`.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
+use std::process::Output;
 
 use homeostat_core::{Failure, Records, Retry};
 use homeostat_netlink::Family;
@@ -20,42 +22,27 @@ pub(crate) type Texts = BTreeMap<Key, BTreeMap<Handle, RuleText>>;
 
 /// Reads a listing. What it does not understand is left out: the texts are for people only.
 pub(crate) fn read_rules(listing: &str) -> Texts {
-    let mut texts = Texts::new();
-    let mut key: Option<Key> = None;
-    let mut open = Vec::new();
+    let (mut texts, mut key, mut open) = (Texts::new(), None::<Key>, Vec::new());
     for line in listing.lines() {
         let (words, handle) = split(line);
-        let depth = line.len() - line.trim_start_matches('\t').len();
-        match depth {
-            0 if line.is_empty() => {}
-            0 => key = words.strip_suffix(" {").and_then(|words| words.parse().ok()),
-            1 => open.clear(),
-            _ => take(words, handle, &mut open, key.as_ref().map(|key| (key, &mut texts))),
-        }
-    }
-    texts
-}
-
-/// One line inside of a chain: a rule, or a part of one that spans lines.
-fn take(
-    words: &str,
-    handle: Option<Handle>,
-    open: &mut Vec<String>,
-    to: Option<(&Key, &mut Texts)>,
-) {
-    let continues = !open.is_empty() || words.ends_with('{');
-    match handle {
-        None if continues => open.push(words.to_owned()),
-        None => {}
-        Some(handle) => {
-            open.push(words.to_owned());
-            let text = std::mem::take(open).join(" ");
-            if let Some((key, texts)) = to {
-                let words = RuleText { listed: text, source: None };
-                texts.entry(key.clone()).or_default().insert(handle, words);
+        match (line.len() - line.trim_start_matches('\t').len(), handle) {
+            (0, _) if line.is_empty() => {}
+            (0, _) => key = words.strip_suffix(" {").and_then(|words| words.parse().ok()),
+            (1, _) => open.clear(),
+            // A rule may span lines; the last one has its number.
+            (_, None) if !open.is_empty() || words.ends_with('{') => open.push(words),
+            (_, None) => {}
+            (_, Some(handle)) => {
+                open.push(words);
+                let listed = std::mem::take(&mut open).join(" ");
+                if let Some(key) = &key {
+                    let text = RuleText { listed, source: None };
+                    texts.entry(key.clone()).or_default().insert(handle, text);
+                }
             }
         }
     }
+    texts
 }
 
 /// A line without its number.
@@ -94,12 +81,21 @@ impl Nft {
 
     /// The rules of a table in nft's words. For people only, so that a failure only costs the words.
     pub(crate) fn texts(&self, key: &Key) -> BTreeMap<Handle, RuleText> {
-        let family = key.family.to_string();
-        let arguments = ["-t", "-a", "list", "table", &family, &key.name];
-        let ran = self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""));
+        let ran = self.list(&["-t", "-a"], key);
         let listed = ran.ok().and_then(Result::ok).filter(|ran| ran.status.success());
         let listed = listed.map(|ran| read_rules(&String::from_utf8_lossy(&ran.stdout)));
         listed.and_then(|mut texts| texts.remove(key)).unwrap_or_default()
+    }
+
+    /// Runs `nft list table`.
+    fn list(
+        &self,
+        options: &[&str],
+        key: &Key,
+    ) -> Result<io::Result<Output>, homeostat_netns::Error> {
+        let family = key.family.to_string();
+        let arguments = [options, &["list", "table", &family, &key.name]].concat();
+        self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""))
     }
 
     fn is_ours(&self, head: &Head, records: &Records<Key, Object>) -> bool {
@@ -112,9 +108,7 @@ impl Nft {
     }
 
     fn listing(&self, key: &Key) -> Result<String, Failure> {
-        let family = key.family.to_string();
-        let arguments = ["-s", "list", "table", &family, &key.name];
-        let ran = self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""));
+        let ran = self.list(&["-s"], key);
         let ran = ran.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         let ran = ran.map_err(|error| {
             let failure = Failure::from_error(&error, Retry::Soon);

@@ -11,7 +11,7 @@ use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Malformed};
 
 use crate::dump::Head;
-use crate::elements::{Edits, Elements, Layout, targets};
+use crate::elements::{Edits, Elements, Layout, UnitAt, targets};
 use crate::key::Key;
 use crate::rule_lines::RuleText;
 use crate::wire::{Tlvs, be32, text};
@@ -127,6 +127,12 @@ pub(crate) struct Chain {
 }
 
 impl Chain {
+    /// Whether it exists only as long as the rule that jumps to it.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        let flags = be32(&Attrs::new(&self.definition), NFTA_CHAIN_FLAGS).ok().flatten();
+        flags.is_some_and(|flags| flags & NFT_CHAIN_BINDING != 0)
+    }
+
     /// The number and the priority of its hook, if it has one.
     pub(crate) fn hook(&self) -> Option<(u32, u32)> {
         let hook = Attrs::new(&self.definition).first(NFTA_CHAIN_HOOK).ok()??.attrs();
@@ -163,11 +169,11 @@ pub(crate) struct RuleBytes {
 
 impl RuleBytes {
     /// Puts them together: `rewrite` writes what is compared.
-    pub(crate) fn new<E>(
+    pub(crate) fn new(
         dumped: &[u8],
         userdata: Option<&[u8]>,
-        rewrite: impl FnOnce(&mut Tlvs) -> Result<(), E>,
-    ) -> Result<Self, E> {
+        rewrite: impl FnOnce(&mut Tlvs) -> Result<(), Malformed>,
+    ) -> Result<Self, Malformed> {
         let more = userdata.unwrap_or_default();
         let mut out = Tlvs::with_room(2 * dumped.len() + more.len());
         rewrite(&mut out)?;
@@ -262,10 +268,14 @@ pub(crate) struct Set {
 }
 
 impl Set {
+    /// Whether it exists only as long as its rule.
+    pub(crate) fn is_anonymous(&self) -> bool {
+        self.flags & NFT_SET_ANONYMOUS != 0
+    }
+
     /// Whether packets fill it and no text can: it belongs to a meter.
     pub(crate) fn is_data(&self) -> bool {
-        let both = NFT_SET_ANONYMOUS | NFT_SET_EVAL;
-        self.flags & both == both
+        self.is_anonymous() && self.flags & NFT_SET_EVAL != 0
     }
 
     /// Whether packets or time change what is in it.
@@ -287,20 +297,21 @@ impl Set {
     }
 
     pub(crate) fn note_references(&mut self) {
-        self.references.clear();
+        self.references = self.elements.places().flat_map(|at| self.targets(at)).collect();
+    }
+
+    /// The chain or the object that an element leads to.
+    pub(crate) fn targets(&self, at: UnitAt) -> impl Iterator<Item = Part> {
         // Elements of a plain set lead nowhere.
-        if self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) == 0 {
-            return;
-        }
-        let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok().flatten();
-        let kind = kind.filter(|_| self.flags & NFT_SET_OBJECT != 0);
-        for at in self.elements.places() {
-            let (chain, object) = targets(self.elements.unit(at));
-            self.references.extend(chain.map(|chain| Part::Chain(chain.to_owned())));
-            let object = object.zip(kind);
-            let object = object.map(|(name, kind)| ObjectId { kind, name: name.to_owned() });
-            self.references.extend(object.map(Part::Object));
-        }
+        let leads = self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0;
+        let unit = if leads { self.elements.unit(at) } else { &[] };
+        let (chain, object) = targets(unit);
+        let object = object.and_then(|name| {
+            let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok()??;
+            (self.flags & NFT_SET_OBJECT != 0).then(|| ObjectId { kind, name: name.to_owned() })
+        });
+        let chain = chain.map(|name| Part::Chain(name.to_owned()));
+        chain.into_iter().chain(object.map(Part::Object))
     }
 }
 
@@ -359,10 +370,10 @@ pub(crate) enum HookKind {
 impl HookKind {
     /// The names of the links; none where the attributes are not understood.
     pub(crate) fn devices(self, attrs: &[u8]) -> BTreeSet<&str> {
-        self.read(attrs).unwrap_or_default()
+        self.read_devices(attrs).unwrap_or_default()
     }
 
-    fn read(self, attrs: &[u8]) -> Result<BTreeSet<&str>, Malformed> {
+    fn read_devices(self, attrs: &[u8]) -> Result<BTreeSet<&str>, Malformed> {
         let (hook, many) = match self {
             HookKind::Chain => (NFTA_CHAIN_HOOK, NFTA_HOOK_DEVS),
             HookKind::Flowtable => (NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_HOOK_DEVS),

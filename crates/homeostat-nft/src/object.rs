@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Serialize};
 
 use crate::diff;
-use crate::elements::deleting;
+use crate::elements::{KEY, reduced};
 use crate::model::{Inside, Rule, Set, Table};
 use crate::plan::Op;
 
@@ -19,8 +19,8 @@ use crate::plan::Op;
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
 pub struct Object {
-    content: Arc<Content>,
     pub(crate) table: Option<Arc<Table>>,
+    recorded: Arc<Recorded>,
     /// Of a table that was seen: what the ledger says was declared in it.
     declared_before: DeclaredBefore,
     /// Whether it was seen with our mark.
@@ -28,17 +28,12 @@ pub struct Object {
     ops: Arc<OnceLock<CachedOps>>,
 }
 
-/// The ops that make a table that was seen as declared, and the declared table.
-#[derive(Debug)]
-struct CachedOps {
-    desired: Arc<Table>,
-    ops: Arc<Vec<Op>>,
-}
+/// A declared table, and the ops that make a table that was seen like it.
+type CachedOps = (Arc<Table>, Arc<Vec<Op>>);
 
-/// What is recorded of a table, computed when it is asked for: most tables are compared whole.
+/// What a ledger keeps of a table, computed when it is asked for: most tables are compared whole.
 #[derive(Debug, Default)]
-struct Content {
-    of: Option<Arc<Table>>,
+struct Recorded {
     digest: OnceLock<String>,
     declared: OnceLock<Declared>,
 }
@@ -55,8 +50,7 @@ struct Stored {
 impl From<Stored> for Object {
     fn from(Stored { digest, declared, definitions }: Stored) -> Self {
         let declared = OnceLock::from(Declared { keys: declared, definitions });
-        let digest = OnceLock::from(digest);
-        Object::new(Content { of: None, digest, declared })
+        Object::new(None, Recorded { digest: OnceLock::from(digest), declared })
     }
 }
 
@@ -68,21 +62,20 @@ impl From<Object> for Stored {
 }
 
 impl Object {
-    fn new(content: Content) -> Self {
-        let table = content.of.clone();
-        let (content, declared_before) = (Arc::new(content), DeclaredBefore::default());
-        Object { content, table, declared_before, is_marked: false, ops: Arc::default() }
+    fn new(table: Option<Arc<Table>>, recorded: Recorded) -> Self {
+        let (recorded, declared_before) = (Arc::new(recorded), DeclaredBefore::default());
+        Object { recorded, table, declared_before, is_marked: false, ops: Arc::default() }
     }
 
     /// A table of the desired state: its elements are declared.
     pub(crate) fn desired(table: Arc<Table>) -> Self {
-        Object::new(Content { of: Some(table), ..Content::default() })
+        Object::new(Some(table), Recorded::default())
     }
 
     /// A table of the kernel: nobody declared what is in it.
     pub(crate) fn seen(table: Arc<Table>) -> Self {
         let declared = OnceLock::from(Declared::default());
-        Object::new(Content { of: Some(table), declared, ..Content::default() })
+        Object::new(Some(table), Recorded { declared, ..Recorded::default() })
     }
 
     /// The same, with what the ledger says was declared in it, and whether it has our mark.
@@ -96,20 +89,19 @@ impl Object {
             let seen = self.table.as_deref().map(|seen| (seen, &self.declared_before));
             Arc::new(diff::table(desired, seen))
         };
-        let cached =
-            self.ops.get_or_init(|| CachedOps { desired: Arc::clone(desired), ops: ops() });
-        if Arc::ptr_eq(&cached.desired, desired) { Arc::clone(&cached.ops) } else { ops() }
+        let (of, cached) = self.ops.get_or_init(|| (Arc::clone(desired), ops()));
+        if Arc::ptr_eq(of, desired) { Arc::clone(cached) } else { ops() }
     }
 
     pub(crate) fn digest(&self) -> &str {
-        let of = || self.content.of.as_ref().map_or_else(String::new, |table| digest(table));
-        self.content.digest.get_or_init(of)
+        let table = self.table.as_deref();
+        self.recorded.digest.get_or_init(|| table.map(digest).unwrap_or_default())
     }
 
     /// The elements that it declares.
     fn declared(&self) -> &Declared {
-        let of = || self.content.of.as_ref().map_or_else(Declared::default, |t| Declared::of(t));
-        self.content.declared.get_or_init(of)
+        let table = self.table.as_deref();
+        self.recorded.declared.get_or_init(|| table.map(Declared::of).unwrap_or_default())
     }
 }
 
@@ -229,7 +221,7 @@ impl Prints {
 
 /// A print of what names an element. What has no readable key is like no other.
 fn key_print(unit: &[u8]) -> u64 {
-    print(&deleting(unit).unwrap_or_default())
+    print(&reduced(unit, KEY).unwrap_or_default())
 }
 
 fn print(bytes: &[u8]) -> u64 {

@@ -67,7 +67,11 @@ fn consistent(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Resul
     let mut former: Option<Found> = None;
     for _ in 0..TRIES {
         let Some(reading) = read()? else { continue };
-        let is_equal = |former: &Found| are_equal(former, &reading.found);
+        let is_equal = |former: &Found| {
+            let (one, other) = (former.iter(), reading.found.iter());
+            one.map(|(head, object)| (&head.key, object))
+                .eq(other.map(|(head, object)| (&head.key, object)))
+        };
         if reading.before == reading.after || former.as_ref().is_some_and(is_equal) {
             return Ok(reading);
         }
@@ -77,18 +81,8 @@ fn consistent(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Resul
 }
 
 impl Reader {
-    pub(crate) fn open(source: Nft) -> Result<Self, Error> {
-        // The subscription is open before the first look.
-        let notifications = Notifications::open(&source)?;
-        Self::with(notifications, source)
-    }
-
-    /// One without subscriptions: the kernel builds no notifications of large commits while nobody subscribes.
-    pub(crate) fn open_without_hints(source: Nft) -> Result<Self, Error> {
-        Self::with(Notifications::closed(&source), source)
-    }
-
-    fn with(notifications: Notifications, source: Nft) -> Result<Self, Error> {
+    /// The subscriptions are open before the first look.
+    pub(crate) fn open(source: Nft, notifications: Notifications) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
         let refused = source.refused.load(Ordering::Relaxed);
         Ok(Reader { source, connection, notifications, refused })
@@ -193,7 +187,9 @@ impl Reader {
         }
         for _ in 0..SHADOW_TRIES {
             self.notifications.catch_up();
-            let Some(generation) = self.notifications.shadow.generation() else { return Ok(None) };
+            let Some(generation) = self.notifications.commits.shadow.generation() else {
+                return Ok(None);
+            };
             let (mut found, unknown) = self.look_up(view, keys);
             let was_read = !unknown.is_empty();
             let focus = Focus::Keys(unknown.clone());
@@ -213,7 +209,7 @@ impl Reader {
     fn look_up(&self, view: &View<'_, Nft>, keys: &BTreeSet<Key>) -> (Found, BTreeSet<Key>) {
         let (mut found, mut unknown) = (Found::new(), BTreeSet::new());
         for key in keys {
-            match self.notifications.shadow.lookup(key) {
+            match self.notifications.commits.shadow.lookup(key) {
                 Some(State::Absent) => {}
                 Some(State::Present(copy)) if !self.is_of_interest(view, &copy.head) => {}
                 Some(State::Present(copy)) if !copy.table.may_change_silently() => {
@@ -240,9 +236,9 @@ impl Reader {
             return;
         }
         if reading.before != reading.after {
-            return self.notifications.shadow.discard();
+            return self.notifications.commits.shadow.discard();
         }
-        self.notifications.shadow.restart(reading.before);
+        self.notifications.commits.shadow.restart(reading.before);
         let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
         let expected = expected.filter(|key| view.focus.covers(key)).collect();
         self.store_in_shadow(expected, &reading.found);
@@ -250,7 +246,7 @@ impl Reader {
 
     /// Those of the expected tables that were not found are absent.
     fn store_in_shadow(&mut self, expected: BTreeSet<Key>, found: &Found) {
-        let shadow = &mut self.notifications.shadow;
+        let shadow = &mut self.notifications.commits.shadow;
         for key in expected {
             shadow.store(key, None);
         }
@@ -279,10 +275,6 @@ fn present(read: Result<Found, Error>) -> Result<Option<Found>, Error> {
         Err(Error::Netlink(error)) if error.errno() == Some(Errno::NOENT) => Ok(None),
         read => read.map(Some),
     }
-}
-
-fn are_equal(one: &Found, other: &Found) -> bool {
-    one.len() == other.len() && one.iter().zip(other).all(|(a, b)| a.0.key == b.0.key && a.1 == b.1)
 }
 
 impl homeostat_core::Reader<Nft> for Reader {

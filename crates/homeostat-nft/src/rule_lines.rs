@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use crate::key::Key;
-use crate::lexer::Scanner;
+use crate::lexer::{Ends, code, statements};
 use crate::model::Table;
 
 /// A rule in words.
@@ -55,7 +55,7 @@ type Chains = BTreeMap<(Key, String), Vec<Range<usize>>>;
 /// The rules of each chain; nothing, if anything but blocks may have had a part in them.
 fn chains(text: &str) -> Option<Chains> {
     let mut chains = Chains::new();
-    for statement in split(text, 0..text.len(), Ends::WithBlock) {
+    for statement in statements(text, 0..text.len(), Ends::WithBlock) {
         let (words, body) = head(text, &statement);
         match words.as_slice() {
             ["define" | "redefine" | "undefine", ..] => {}
@@ -67,7 +67,7 @@ fn chains(text: &str) -> Option<Chains> {
                 };
                 let key: Key = key.parse().ok()?;
                 for statement in
-                    body.into_iter().flat_map(|body| split(text, body, Ends::WithBlock))
+                    body.into_iter().flat_map(|body| statements(text, body, Ends::WithBlock))
                 {
                     let (words, Some(body)) = head(text, &statement) else { continue };
                     if words.first() == Some(&"chain") {
@@ -83,13 +83,13 @@ fn chains(text: &str) -> Option<Chains> {
     Some(chains)
 }
 
-fn rules_in(text: &str, body: Range<usize>) -> Vec<Range<usize>> {
+fn rules_in(text: &str, body: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     const NO_RULES: [&str; 8] =
         ["type", "policy", "comment", "devices", "flags", "define", "redefine", "undefine"];
-    let mut rules = split(text, body, Ends::WithLine);
-    let first = |at: &Range<usize>| head(text, at).0.first().copied().unwrap_or_default();
-    rules.retain(|at| !NO_RULES.contains(&first(at)));
-    rules
+    statements(text, body, Ends::WithLine).filter(|at| {
+        let first = code(text.get(at.clone()).unwrap_or_default()).next();
+        first.is_some_and(|first| !NO_RULES.contains(&first.text))
+    })
 }
 
 /// The words before a block, and what is inside of it.
@@ -102,64 +102,17 @@ fn head<'a>(text: &'a str, statement: &Range<usize>) -> (Vec<&'a str>, Option<Ra
     (head.unwrap_or_default().split_whitespace().collect(), body)
 }
 
-/// Where a statement ends, beside `;`.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Ends {
-    /// With the line, and with a block.
-    WithBlock,
-    /// With the line only: a rule goes on after a set.
-    WithLine,
-}
-
-/// The statements of a part of a text, without what is around them.
-fn split(text: &str, part: Range<usize>, ends: Ends) -> Vec<Range<usize>> {
-    let (mut found, mut scan, mut start) = (Vec::new(), Scanner::default(), part.start);
-    let slice = text.get(part.clone()).unwrap_or_default();
-    for (at, c) in slice.char_indices().map(|(at, c)| (part.start + at, c)) {
-        let is_code = scan.take(c);
-        let is_end = is_code && scan.is_between();
-        let next = at + c.len_utf8();
-        match c {
-            '}' if is_end && ends == Ends::WithBlock => found.extend(trimmed(text, start..next)),
-            ';' | '\n' if is_end => found.extend(trimmed(text, start..at)),
-            _ => continue,
-        }
-        start = next;
-    }
-    found.extend(trimmed(text, start..part.end));
-    found
-}
-
-/// A statement without blanks and comments before it and after it.
-fn trimmed(text: &str, mut at: Range<usize>) -> Option<Range<usize>> {
-    loop {
-        let whole = text.get(at.clone())?;
-        let blanks = whole.len() - whole.trim_start().len();
-        at.start += blanks;
-        let rest = text.get(at.clone())?;
-        if rest.is_empty() {
-            return None;
-        }
-        if !rest.starts_with('#') {
-            break;
-        }
-        at.start += rest.find('\n').unwrap_or(rest.len());
-    }
-    // A comment behind it is cut off, one inside of it stays.
-    let (mut scan, mut end) = (Scanner::default(), at.start);
-    for (nth, c) in text.get(at.clone())?.char_indices() {
-        if scan.take(c) && !c.is_whitespace() {
-            end = at.start + nth + c.len_utf8();
-        }
-    }
-    Some(at.start..end).filter(|at| !at.is_empty())
-}
-
 /// For people: blanks are one blank, and comments are gone.
 fn in_one_line(text: &str) -> String {
-    let mut scan = Scanner::default();
-    let code: String = text.chars().filter(|c| scan.take(*c) || *c == '\n').collect();
-    code.replace("\\\n", " ").split_whitespace().collect::<Vec<_>>().join(" ")
+    let (mut line, mut end) = (String::new(), 0);
+    for token in code(text).filter(|token| token.text != "\n") {
+        if token.start > end && !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(&token.text.replace('\n', " "));
+        end = token.end();
+    }
+    line
 }
 
 #[cfg(test)]

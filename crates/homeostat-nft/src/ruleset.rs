@@ -1,25 +1,25 @@
 //! The text, and what is checked and changed in it before `nft` sees it. Pure, but for [`Ruleset::read`].
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use crate::error::{CompileError, Fault, NO_NAMES};
-use crate::include::{Included, included};
-use crate::lexer::{Position, position, printing};
+use crate::error::{CompileError, NO_NAMES};
+use crate::include::{Included, expand};
+use crate::lexer::{Ends, Position, code, position, printing, statements};
 
 /// A text in nft's own language.
 #[derive(Clone, Debug, Hash)]
-pub struct Ruleset<'a> {
+pub struct Ruleset {
     /// The text.
-    pub text: Cow<'a, str>,
+    pub text: Arc<str>,
     /// What errors call it.
     pub name: String,
     /// Where what it includes is looked for.
     pub directory: PathBuf,
 }
 
-impl Ruleset<'_> {
+impl Ruleset {
     /// The text of a file.
     pub fn read(path: &Path) -> Result<Self, CompileError> {
         let name = path.display().to_string();
@@ -42,24 +42,13 @@ impl Ruleset<'_> {
         })?;
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
-        Ok(Ruleset { text: Cow::Owned(text), name, directory })
-    }
-
-    pub(crate) fn owned(&self) -> Ruleset<'static> {
-        let text = Cow::Owned(self.text.clone().into_owned());
-        Ruleset { text, name: self.name.clone(), directory: self.directory.clone() }
+        Ok(Ruleset { text: text.into(), name, directory })
     }
 
     /// What it includes, and where more of it may come from.
     #[must_use]
     pub fn included(&self) -> Included {
-        included(self)
-    }
-
-    /// The line that a fault is about.
-    pub(crate) fn line(&self, fault: &Fault) -> Option<String> {
-        let nth = usize::try_from(fault.line.checked_sub(1)?).ok()?;
-        self.text.lines().nth(nth).map(str::to_owned)
+        expand(self).0
     }
 
     /// Refuses what need not be tried: what is no text, tables with an owner, names of hosts, commands that print.
@@ -105,59 +94,36 @@ pub(crate) struct Blanked {
 /// inside of the scratch namespace only.
 pub(crate) fn blank_flushes(text: &str) -> Blanked {
     let mut blanked = Blanked { text: text.to_owned(), commands: Vec::new() };
-    let mut at = 0;
-    while let Some(command) = next_command(text, at) {
-        let words: Vec<&str> = text.get(command.clone()).unwrap_or("").split_whitespace().collect();
+    for command in statements(text, 0..text.len(), Ends::WithBlock) {
+        let command_text = text.get(command.clone()).unwrap_or_default();
+        let words = code(command_text).map(|token| token.text);
+        let words: Vec<&str> = words.take_while(|word| *word != "{").collect();
         match words[..] {
             ["flush", "ruleset", ..] | ["delete" | "destroy" | "flush", "table", ..] => {
                 blanked.commands.push(words.join(" "));
                 let blank = " ".repeat(command.len());
-                blanked.text.replace_range(command.clone(), &blank);
+                blanked.text.replace_range(command, &blank);
             }
-            ["define" | "redefine" | "undefine", ..] => {}
+            ["define" | "redefine" | "undefine", ..] if !command_text.contains('{') => {}
             _ => break,
         }
-        at = command.end;
     }
     blanked
-}
-
-/// The place of the next command from `at` on, without comments before and after it.
-fn next_command(text: &str, mut at: usize) -> Option<std::ops::Range<usize>> {
-    loop {
-        let rest = text.get(at..)?;
-        let start = at + rest.find(|c: char| !c.is_whitespace() && c != ';')?;
-        let rest = text.get(start..)?;
-        let line = rest.find('\n').unwrap_or(rest.len());
-        if rest.starts_with('#') {
-            at = start + line;
-            continue;
-        }
-        let end = rest.find([';', '\n', '#', '{']).unwrap_or(rest.len());
-        return Some(start..start + end);
-    }
 }
 
 /// Where a table wants to be owned by the program that loads it.
 ///
 /// Quirk `owned-tables-die` (Linux 6.18): a table with `flags owner` goes with the `nft` that made it.
 pub(crate) fn owner_wanted(text: &str) -> Option<Position> {
-    let mut start = 0;
-    text.split_inclusive('\n').find_map(|line| {
-        let mut at = start;
-        start += line.len();
-        let code = line.split('#').next().unwrap_or("");
-        code.split(['{', ';', '}']).find_map(|statement| {
-            let here = at + statement.len() - statement.trim_start().len();
-            at += statement.len() + 1;
-            wants_owner(statement).then(|| position(text, here))
-        })
-    })
-}
-
-fn wants_owner(statement: &str) -> bool {
-    let mut words = statement.split([' ', '\t', ',', '\n']).filter(|word| !word.is_empty());
-    words.next() == Some("flags") && words.any(|word| word == "owner")
+    let (mut begins, mut flags) = (true, None);
+    let start = code(text).find_map(|token| {
+        let is_first = std::mem::replace(&mut begins, matches!(token.text, "{" | "}" | ";" | "\n"));
+        if is_first || begins {
+            flags = (token.text == "flags").then_some(token.start);
+        }
+        flags.filter(|_| token.text == "owner")
+    })?;
+    Some(position(text, start))
 }
 
 /// The first name of a host, with its place.
@@ -167,38 +133,9 @@ fn wants_owner(statement: &str) -> bool {
 /// be anything else is refused before: a name with a dot and a letter, right after `ip saddr` and the like.
 pub(crate) fn named_host(text: &str) -> Option<(&str, Position)> {
     let mut looking = Looking::default();
-    let mut start = 0;
-    for line in text.split_inclusive('\n') {
-        if let Some(token) = unquoted(line).flat_map(tokens).find(|token| looking.take(token)) {
-            let offset = start + token.as_ptr().addr() - line.as_ptr().addr();
-            return Some((token, position(text, offset)));
-        }
-        start += line.len();
-    }
-    None
-}
-
-/// The parts of a line around what is quoted, each quotation a word of its own, up to a comment.
-fn unquoted(line: &str) -> impl Iterator<Item = &str> {
-    let mut is_comment = false;
-    line.split('"').step_by(2).enumerate().flat_map(move |(nth, part)| {
-        let code = if is_comment { "" } else { part.split('#').next().unwrap_or_default() };
-        is_comment |= part.contains('#');
-        [if nth == 0 { "" } else { QUOTED }, code]
-    })
-}
-
-const QUOTED: &str = "\"";
-
-/// Words, and signs that are words of their own.
-fn tokens(code: &str) -> impl Iterator<Item = &str> {
-    let is_sign = |c: char| "{},;".contains(c);
-    code.split(char::is_whitespace).flat_map(move |word| {
-        word.split_inclusive(is_sign).flat_map(move |part| match part.strip_suffix(is_sign) {
-            Some(before) => [before, part.get(before.len()..).unwrap_or_default()],
-            None => [part, ""],
-        })
-    })
+    let mut words = code(text).filter(|token| token.text != "\n");
+    let host = words.find(|word| looking.take(word.text))?;
+    Some((host.text, position(text, host.start)))
 }
 
 /// What the words so far say of the next one.
@@ -220,7 +157,6 @@ impl Looking {
     fn take(&mut self, word: &str) -> bool {
         use Looking::{Around, AtAddress, AtElement, AtField, InsideElement};
         let (next, is_address) = match (*self, word) {
-            (same, "") => (same, false),
             (AtField, "saddr" | "daddr") | (AtAddress, "!=" | "==" | "ne" | "eq") => {
                 (AtAddress, false)
             }

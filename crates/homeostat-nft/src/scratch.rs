@@ -12,25 +12,25 @@ use homeostat_netlink::{Connection, Family};
 use homeostat_netns::Netns;
 
 use crate::dump;
-use crate::error::CompileError;
-use crate::error::Error;
+use crate::error::{CompileError, Error};
 use crate::key::Key;
 use crate::lexer::Position;
 use crate::links::{self, Link};
 use crate::listing::{self, Texts};
 use crate::model::{HookKind, Table};
-use crate::program::{NftProcess, OLDEST, Version, run};
+use crate::program::{NftProcess, OLDEST, run, version};
 use crate::ruleset::Ruleset;
+use crate::wire::{NEW_CHAIN, message_type};
 
 /// The namespace is gone when this is dropped.
 pub(crate) struct Scratch<'a> {
     netns: Netns,
     program: &'a OsStr,
-    ruleset: &'a Ruleset<'a>,
+    ruleset: &'a Ruleset,
 }
 
 impl<'a> Scratch<'a> {
-    pub(crate) fn open(program: &'a OsStr, ruleset: &'a Ruleset<'a>) -> Result<Self, CompileError> {
+    pub(crate) fn open(program: &'a OsStr, ruleset: &'a Ruleset) -> Result<Self, CompileError> {
         let netns = Netns::anonymous().map_err(CompileError::Scratch)?;
         Ok(Scratch { netns, program, ruleset })
     }
@@ -44,11 +44,11 @@ impl<'a> Scratch<'a> {
         &self,
         links: impl Iterator<Item = &'l Link>,
     ) -> Result<(), CompileError> {
-        let links: Vec<&Link> = links.collect();
-        if links.is_empty() {
-            return Ok(());
+        let mut links = links.peekable();
+        if links.peek().is_some() {
+            let mut connection = self.connect(Family::Route)?;
+            links.try_for_each(|link| links::create(&mut connection, link)).map_err(Error::from)?;
         }
-        links::create(&mut self.connect(Family::Route)?, &links).map_err(Error::from)?;
         Ok(())
     }
 
@@ -134,12 +134,12 @@ pub(crate) fn check_version(program: &OsStr, directory: &Path) -> Result<(), Com
     let told = run(program, directory, &["--version"], "");
     let told = told.map_err(|source| not_started(source, directory))?;
     let words = String::from_utf8_lossy(&told.stdout);
-    match Version::parse(&words) {
+    let text = |version: [u32; 3]| version.map(|number| number.to_string()).join(".");
+    match version(&words) {
         Some(version) if version >= OLDEST => Ok(()),
         version => {
-            let found = version.map(|version| version.to_string());
-            let found = found.unwrap_or_else(|| format!("`{}`", words.trim()));
-            Err(CompileError::TooOld { found, oldest: OLDEST.to_string() })
+            let found = version.map_or_else(|| format!("`{}`", words.trim()), text);
+            Err(CompileError::TooOld { found, oldest: text(OLDEST) })
         }
     }
 }
@@ -191,11 +191,10 @@ impl DebugParser {
 }
 
 fn hooking(shown: &str) -> Option<HookKind> {
-    const CHAIN: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWCHAIN;
-    const FLOWTABLE: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_NEWFLOWTABLE;
+    const NEW_FLOWTABLE: u16 = message_type(NFT_MSG_NEWFLOWTABLE);
     match shown.split('|').next()?.trim().parse() {
-        Ok(CHAIN) => Some(HookKind::Chain),
-        Ok(FLOWTABLE) => Some(HookKind::Flowtable),
+        Ok(NEW_CHAIN) => Some(HookKind::Chain),
+        Ok(NEW_FLOWTABLE) => Some(HookKind::Flowtable),
         _ => None,
     }
 }

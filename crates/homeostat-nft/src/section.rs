@@ -1,9 +1,9 @@
 //! The section of the document: `[nftables]`, a ruleset in nft's own language, beside the document or
 //! inside of it.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
+use homeostat_core::{Failure, Retry};
 use homeostat_document::{
     Checker, Definitions, Diagnostic, Diagnostics, Document, Fields, Join, Json, Node, Record,
     Scope, Section, SectionType, SourceSections, Span, Spanned, describe_record, read_record,
@@ -124,7 +124,7 @@ impl Record for Nftables {
     }
 }
 
-fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a>, CompileError> {
+fn ruleset(document: &Document, declared: &Declared) -> Result<Ruleset, CompileError> {
     match declared {
         Declared::File(path) => Ruleset::read(path),
         Declared::Text(text) => {
@@ -132,8 +132,7 @@ fn ruleset<'a>(document: &Document, declared: &'a Declared) -> Result<Ruleset<'a
             let directory = Path::new(&file).parent().map_or_else(PathBuf::new, Path::to_owned);
             let here = directory.as_os_str().is_empty();
             let directory = if here { PathBuf::from(".") } else { directory };
-            let text = Cow::Borrowed(text.as_str());
-            Ok(Ruleset { text, name: INLINE.to_owned(), directory })
+            Ok(Ruleset { text: text.as_str().into(), name: INLINE.to_owned(), directory })
         }
     }
 }
@@ -186,13 +185,7 @@ fn push(checker: &mut Checker, span: Span, error: &CompileError) {
     if !error.faults().is_empty() {
         return;
     }
-    let mut message = error.to_string();
-    let mut cause = std::error::Error::source(error);
-    while let Some(error) = cause {
-        message = format!("{message}: {error}");
-        cause = error.source();
-    }
-    report(checker, span, &message, error);
+    report(checker, span, &Failure::from_error(error, Retry::Soon).error, error);
 }
 
 fn report(checker: &mut Checker, span: Span, message: &str, error: &CompileError) {

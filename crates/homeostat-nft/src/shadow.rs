@@ -12,7 +12,7 @@ use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Event, Malformed, Message};
 
 use crate::dump::{
-    self, Generation, Head, TABLE_NAME, Unassembled, decode_chain, decode_object, decode_set,
+    self, Generation, Head, Parts, TABLE_NAME, decode_chain, decode_object, decode_set,
 };
 use crate::elements::Edits;
 use crate::key::{Family, Key};
@@ -173,7 +173,7 @@ struct OpenCommit {
     /// How many messages were about this table.
     count: usize,
     /// Anonymous sets and chains: the rule that they belong to comes after them.
-    anonymous: Unassembled,
+    anonymous: Parts,
     elements: BTreeMap<String, Edits>,
     rules: RulePlaces,
 }
@@ -203,30 +203,30 @@ impl TableCopy {
             return Err(Unclear);
         }
         match message.kind {
-            NEW_TABLE => return self.update_table(attrs),
-            NEW_CHAIN => return self.add_chain(attrs),
-            DEL_CHAIN => return self.delete_chain(attrs),
-            NEW_RULE => return self.add_rule(message.flags, attrs),
-            DEL_RULE => return self.delete_rule(message.flags, attrs),
-            NEW_SET => self.add_set(attrs)?,
+            NEW_TABLE => self.update_table(attrs),
+            NEW_CHAIN => self.add_chain(attrs),
+            DEL_CHAIN => self.delete_chain(attrs),
+            NEW_RULE => self.add_rule(message.flags, attrs),
+            DEL_RULE => self.delete_rule(message.flags, attrs),
+            NEW_SET => self.add_set(attrs),
             DEL_SET => {
                 let name = text(attrs, NFTA_SET_NAME)?;
                 self.commit.elements.remove(name);
                 self.table().sets.remove(name);
+                Ok(())
             }
-            NEW_ELEMENTS | DEL_ELEMENTS => return self.edit_elements(message.kind, attrs),
+            NEW_ELEMENTS | DEL_ELEMENTS => self.edit_elements(message.kind, attrs),
             NEW_OBJECT => {
-                let (id, object) = decode_object(attrs)?;
-                self.table().objects.insert(id, object);
+                self.table().objects.extend([decode_object(attrs)?]);
+                Ok(())
             }
             DEL_OBJECT => {
-                let (id, _) = decode_object(attrs)?;
-                self.table().objects.remove(&id);
+                self.table().objects.remove(&decode_object(attrs)?.0);
+                Ok(())
             }
             // Of flowtables, only the devices that come or go are announced.
-            _ => return Err(Unclear),
+            _ => Err(Unclear),
         }
-        Ok(())
     }
 
     fn finish_commit(&mut self) -> Result<(), Unclear> {
@@ -261,51 +261,51 @@ impl TableCopy {
     }
 
     fn add_chain(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
-        let mut new = decode_chain(attrs)?;
+        let (name, mut new) = decode_chain(attrs)?;
         if new.is_anonymous() {
-            self.commit.anonymous.chains.push(new);
+            self.commit.anonymous.chains.insert(name, new);
             return Ok(());
         }
         // Only the devices that were added are announced, not those that were there.
-        if new.chain.has_devices() {
+        if new.has_devices() {
             return Err(Unclear);
         }
         let chains = &mut self.table().chains;
-        if let Some(former) = chains.get_mut(&new.name) {
-            new.chain.rules = std::mem::take(&mut former.rules);
-        } else if chains.values().any(|chain| chain.handle == new.chain.handle) {
+        if let Some(former) = chains.get_mut(&name) {
+            new.rules = std::mem::take(&mut former.rules);
+        } else if chains.values().any(|chain| chain.handle == new.handle) {
             // It was renamed, and so are the jumps to it.
             return Err(Unclear);
         }
-        chains.insert(new.name, new.chain);
+        chains.insert(name, new);
         Ok(())
     }
 
     fn delete_chain(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         // Devices that were removed from a chain are announced in the same way.
-        if decode_chain(attrs)?.chain.has_devices() {
+        let (name, chain) = decode_chain(attrs)?;
+        if chain.has_devices() {
             return Err(Unclear);
         }
-        let name = text(attrs, NFTA_CHAIN_NAME)?;
-        self.commit.rules.forget(name);
-        self.table().chains.remove(name);
+        self.commit.rules.forget(&name);
+        self.table().chains.remove(&name);
         Ok(())
     }
 
     fn add_rule(&mut self, flags: u16, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         let chain = text(attrs, NFTA_RULE_CHAIN)?;
         let OpenCommit { anonymous, elements, rules: places, .. } = &mut self.commit;
-        anonymous.rules.take(attrs.clone())?;
-        if anonymous.chains.iter().any(|one| one.name == chain) {
-            return Ok(());
-        }
         for (name, set) in &mut anonymous.sets {
             if let Some(edits) = elements.remove(name) {
                 set.edit(&edits)?;
             }
         }
-        let rule = anonymous.last_rule()?;
-        anonymous.rules.drop_last();
+        let rule = anonymous.decode_rule(attrs)?;
+        if anonymous.chains.contains_key(chain) {
+            anonymous.rules.entry(chain.to_owned()).or_default().push(rule);
+            return Ok(());
+        }
+        let rule = rule.complete(&mut anonymous.rules);
         let table = Arc::make_mut(&mut self.table);
         let rules = &mut table.chains.get_mut(chain).ok_or(Unclear)?.rules;
         let end = if flags & NLM_F_APPEND != 0 { End::Last } else { End::First };
@@ -338,7 +338,7 @@ impl TableCopy {
 
     fn add_set(&mut self, attrs: &Attrs<'_>) -> Result<(), Unclear> {
         let (name, mut new) = decode_set(attrs)?;
-        if new.flags & NFT_SET_ANONYMOUS != 0 {
+        if new.is_anonymous() {
             self.commit.anonymous.sets.insert(name, new);
             return Ok(());
         }
@@ -359,12 +359,8 @@ impl TableCopy {
             return Ok(());
         }
         let edits = elements.entry(name.to_owned()).or_default();
-        match attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)? {
-            Some(list) if kind == NEW_ELEMENTS => edits.add(list.value)?,
-            Some(list) => edits.delete(list.value)?,
-            None => {}
-        }
-        Ok(())
+        let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
+        Ok(list.map_or(Ok(()), |list| edits.take(kind, list.value))?)
     }
 }
 

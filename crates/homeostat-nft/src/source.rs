@@ -11,6 +11,7 @@ use homeostat_netns::Netns;
 use crate::apply::Writer;
 use crate::desired::DesiredState;
 use crate::error::Error;
+use crate::hints::Notifications;
 use crate::key::Key;
 use crate::mark::Mark;
 use crate::object::Object;
@@ -152,11 +153,11 @@ impl Source for Nft {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::open(self.clone())?)
+        Ok(Reader::open(self.clone(), Notifications::open(self)?)?)
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
-        Ok(Reader::open_without_hints(self.clone())?)
+        Ok(Reader::open(self.clone(), Notifications::closed(self))?)
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {

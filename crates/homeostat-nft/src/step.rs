@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use homeostat_core::{Action, Line, Owner, Slot, Summary};
 use homeostat_netlink::uapi::*;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use crate::desired::DesiredState;
 use crate::element_text::element_changes;
@@ -13,6 +14,7 @@ use crate::expression::names;
 use crate::key::Key;
 use crate::model::{Part, Rule, Script, Table};
 use crate::plan::Op;
+use crate::rule_lines::RuleText;
 
 /// Everything that a transaction does to one table.
 #[derive(Clone, Debug)]
@@ -42,12 +44,17 @@ impl Step {
 
     /// The part of the table that an op is about, and the rule, if it is about one.
     pub(crate) fn describe(&self, op: usize) -> String {
-        let line = self.ops.get(op).and_then(|op| self.explain_op(op, &Repeated::default()));
-        let Some(line) = line else { return self.key.to_string() };
-        let value = line.after.or(line.before);
-        match value.as_ref().and_then(|value| value[RULE].as_str()) {
-            Some(rule) => format!("{}: {rule}", line.key),
-            None => line.key,
+        let Some(op) = self.ops.get(op) else { return self.key.to_string() };
+        let rule = match op {
+            Op::DeleteRule { chain, at } => self.seen_rule(chain, *at),
+            Op::AddRule { chain, at, .. } => self.desired_rule(chain, *at),
+            _ => None,
+        };
+        let line = self.explain_op(op, &Repeated::default());
+        let part = line.map_or_else(|| self.key.to_string(), |line| line.key);
+        match rule {
+            Some(rule) => format!("{part}: {}", rule.rule),
+            None => part,
         }
     }
 
@@ -75,7 +82,7 @@ impl Step {
     fn line(&self, action: Action, part: &str) -> Line {
         let space = if part.is_empty() { "" } else { " " };
         let key = format!("{}{space}{part}", self.key);
-        Line { action, key, before: None, after: None, note: None }
+        Line { action, key, before: None, after: None, note: None, text: None }
     }
 
     fn explain_op(&self, op: &Op, repeated: &Repeated<'_>) -> Option<Line> {
@@ -95,11 +102,11 @@ impl Step {
             Op::Create(part) => {
                 let is_replaced = repeated.deleted.contains(part);
                 let action = if is_replaced { Action::Replace } else { Action::Create };
-                let after = match part {
-                    Part::Set(name) => element_changes(self, name),
-                    _ => None,
+                let (after, text) = match part {
+                    Part::Set(name) => element_changes(self, name).unzip(),
+                    _ => (None, None),
                 };
-                Line { after, ..self.line(action, &text_of(part, desired)) }
+                Line { after, text, ..self.line(action, &text_of(part, desired)) }
             }
             // The line of the chain says it.
             Op::FlushChain(_) => return None,
@@ -112,8 +119,8 @@ impl Step {
                 if repeated.created.contains(&part) {
                     return None;
                 }
-                let after = element_changes(self, set);
-                Line { after, ..self.line(Action::Update, &text_of(&part, desired)) }
+                let (after, text) = element_changes(self, set).unzip();
+                Line { after, text, ..self.line(Action::Update, &text_of(&part, desired)) }
             }
             Op::SetPolicy(name) => {
                 let policy = |table: &Table| {
@@ -127,41 +134,59 @@ impl Step {
                 return None;
             }
             Op::DeleteRule { chain, at } => {
-                let before = Some(self.seen_rule(seen?.rules(chain).get(*at)?));
-                Line { before, ..self.line(Action::Delete, &format!("chain {chain}")) }
+                self.rule_line(Action::Delete, chain, Some(self.seen_rule(chain, *at)?), None)
             }
-            Op::AddRule { chain, at, replaces, .. } => self.explain_rule(chain, *at, *replaces),
+            Op::AddRule { chain, at, replaces, .. } => {
+                let rule = desired?.rules(chain).get(*at);
+                let former = replaces.and_then(|at| seen?.rules(chain).get(at));
+                let is_moved = former.is_some() && former == rule;
+                let (action, note) = match former {
+                    Some(_) if is_moved => (Action::Update, Some("moves to")),
+                    Some(_) => (Action::Update, None),
+                    None => (Action::Create, Some("at")),
+                };
+                let before = replaces.filter(|_| !is_moved);
+                let before = before.and_then(|at| self.seen_rule(chain, at));
+                let after = self.desired_rule(chain, *at);
+                let note = note.map(|how| format!("{how} place {}", at + 1));
+                let notes =
+                    note.into_iter().chain(after.iter().filter_map(|rule| rule.place.clone()));
+                // Of a table that is created whole, the order of the lines says as much.
+                let notes = notes.filter(|_| seen.is_some());
+                let note = notes.reduce(|note, place| format!("{note}; {place}"));
+                Line { note, ..self.rule_line(action, chain, before, after) }
+            }
         })
     }
 
-    fn explain_rule(&self, chain: &str, at: usize, replaces: Option<usize>) -> Line {
-        let desired = self.desired.as_deref();
-        let rule = desired.and_then(|desired| desired.rules(chain).get(at));
-        let former = replaces.zip(self.seen.as_deref());
-        let former = former.and_then(|(at, seen)| seen.rules(chain).get(at));
-        let after = desired.zip(rule).map(|(table, rule)| rule_value(table, rule));
-        let (action, note, before) = match former {
-            Some(former) if rule == Some(former) => {
-                (Action::Update, Some(format!("moves to place {}", at + 1)), None)
-            }
-            Some(former) => (Action::Update, None, Some(self.seen_rule(former))),
-            None => (Action::Create, Some(format!("at place {}", at + 1)), None),
-        };
-        let place = after.as_ref().and_then(|rule| rule[PLACE].as_str()).map(str::to_owned);
-        // Of a table that is created whole, the order of the lines says as much.
-        let notes = note.into_iter().chain(place).filter(|_| self.seen.is_some());
-        let note = notes.reduce(|note, place| format!("{note}; {place}"));
-        Line { before, after, note, ..self.line(action, &format!("chain {chain}")) }
+    fn rule_line(
+        &self,
+        action: Action,
+        chain: &str,
+        before: Option<ShownRule>,
+        after: Option<ShownRule>,
+    ) -> Line {
+        let rules = before.iter().chain(&after).map(|shown| shown.rule.clone());
+        let text = rules.reduce(|before, after| format!("{before} -> {after}"));
+        let (before, after) = (before.map(|rule| json!(rule)), after.map(|rule| json!(rule)));
+        Line { before, after, text, ..self.line(action, &format!("chain {chain}")) }
+    }
+
+    fn desired_rule(&self, chain: &str, at: usize) -> Option<ShownRule> {
+        let desired = self.desired.as_deref()?;
+        Some(ShownRule::new(desired, desired.rules(chain).get(at)?))
     }
 
     /// A rule that was seen: in the words of an equal one of the desired state, else by what it is made of.
-    fn seen_rule(&self, rule: &Rule) -> Value {
+    fn seen_rule(&self, chain: &str, at: usize) -> Option<ShownRule> {
+        let seen = self.seen.as_deref()?;
+        let rule = seen.rules(chain).get(at)?;
         let equal = self.desired.as_deref().and_then(|desired| {
             let mut rules = desired.chains.values().flat_map(|chain| &chain.rules);
             rules.find(|declared| *declared == rule).map(|declared| (desired, declared))
         });
-        let seen = self.seen.as_deref().map(|seen| (seen, rule));
-        equal.or(seen).map_or(Value::Null, |(table, rule)| rule_value(table, rule))
+        let (table, rule) = equal.unwrap_or((seen, rule));
+        Some(ShownRule::new(table, rule))
     }
 }
 
@@ -234,7 +259,9 @@ fn text_of(part: &Part, table: Option<&Table>) -> String {
     let (kind, name) = match part {
         Part::Chain(name) => ("chain", name),
         Part::Flowtable(name) => ("flowtable", name),
-        Part::Object(id) => (object_type(id.kind), &id.name),
+        Part::Object(id) => {
+            (OBJECT_TYPES.get(id.kind as usize).copied().unwrap_or("object"), &id.name)
+        }
         Part::Set(name) => {
             let set = table.and_then(|table| table.sets.get(name));
             let is_map = set.is_some_and(|set| set.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0);
@@ -244,37 +271,42 @@ fn text_of(part: &Part, table: Option<&Table>) -> String {
     format!("{kind} {name}")
 }
 
-fn object_type(kind: u32) -> &'static str {
-    match kind {
-        1 => "counter",
-        2 => "quota",
-        3 => "ct helper",
-        4 => "limit",
-        5 => "connlimit",
-        6 => "tunnel",
-        7 => "ct timeout",
-        8 => "secmark",
-        9 => "ct expectation",
-        10 => "synproxy",
-        _ => "object",
-    }
+/// By their number in the kernel.
+const OBJECT_TYPES: [&str; 11] = [
+    "object",
+    "counter",
+    "quota",
+    "ct helper",
+    "limit",
+    "connlimit",
+    "tunnel",
+    "ct timeout",
+    "secmark",
+    "ct expectation",
+    "synproxy",
+];
+
+/// A rule in a plan.
+#[derive(Serialize)]
+struct ShownRule {
+    /// The user's own line where it is known, else as `nft` lists it, else the names of its expressions.
+    rule: String,
+    /// As `nft` lists it.
+    normalized: String,
+    /// The file and the line that it comes from.
+    place: Option<String>,
 }
 
-/// A rule as people read it: the user's own line where it is known.
-const RULE: &str = "rule";
-/// The rule as `nft` lists it.
-const NORMALIZED: &str = "normalized";
-/// The file and the line that it comes from.
-const PLACE: &str = "place";
-
-/// A rule as text where that is known, else the names of its expressions.
-fn rule_value(table: &Table, rule: &Rule) -> Value {
-    let text = table.texts.get(&rule.handle);
-    let listed = text.map(|text| text.listed.clone()).filter(|listed| !listed.is_empty());
-    let listed = listed.unwrap_or_else(|| {
-        format!("handle {} ({})", rule.handle.0, names(rule.whole()).join(", "))
-    });
-    let source = text.and_then(|text| text.source.as_ref());
-    let shown = source.map_or(&listed, |source| &source.text);
-    json!({ RULE: shown, NORMALIZED: &listed, PLACE: source.map(|source| &source.place) })
+impl ShownRule {
+    fn new(table: &Table, rule: &Rule) -> Self {
+        let RuleText { listed, source } =
+            table.texts.get(&rule.handle).cloned().unwrap_or_default();
+        let normalized = if listed.is_empty() {
+            format!("handle {} ({})", rule.handle.0, names(rule.whole()).join(", "))
+        } else {
+            listed
+        };
+        let (rule, place) = source.map(|source| (source.text, source.place)).unzip();
+        ShownRule { rule: rule.unwrap_or_else(|| normalized.clone()), normalized, place }
+    }
 }

@@ -53,11 +53,11 @@ impl Tlvs {
     }
 
     /// Appends an attribute like `attr` that holds what `inside` writes.
-    pub(crate) fn nest<E>(
+    pub(crate) fn nest(
         &mut self,
         attr: &Attr<'_>,
-        inside: impl FnOnce(&mut Self) -> Result<(), E>,
-    ) -> Result<(), E> {
+        inside: impl FnOnce(&mut Self) -> Result<(), Malformed>,
+    ) -> Result<(), Malformed> {
         let start = self.begin(kind(attr));
         inside(self)?;
         self.end(start);

@@ -306,6 +306,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             before: before.map(explained),
             after: slot.map(|slot| explained(&desired.object(slot))),
             note: self.note(),
+            text: None,
         });
     }
 }

@@ -113,7 +113,7 @@ impl Step<DesiredState> for Request {
             Call::Run(running) => running.into(),
         });
         let (action, key) = (self.action(), self.id.to_string());
-        tell(Line { action, key, before: None, after, note: None });
+        tell(Line { action, key, before: None, after, note: None, text: None });
     }
 }
 

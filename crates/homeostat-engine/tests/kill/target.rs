@@ -93,7 +93,7 @@ impl Step<DesiredState> for Write {
 
     fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line { action, key, before: None, after: None, note: None });
+        tell(Line { action, key, before: None, after: None, note: None, text: None });
     }
 }
 

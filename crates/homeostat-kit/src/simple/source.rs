@@ -261,7 +261,7 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
             }
         };
         let (action, key) = (Step::<D>::action(self), self.change.key(desired).to_string());
-        tell(Line { action, key, before, after, note });
+        tell(Line { action, key, before, after, note, text: None });
     }
 }
 

@@ -1,6 +1,5 @@
 //! The law suite over a real ruleset, judged by `nft`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -86,7 +85,7 @@ impl Harness for Tables {
             Which::Nothing => "",
         };
         let (name, directory) = ("laws".to_owned(), std::env::temp_dir());
-        let ruleset = Ruleset { text: Cow::Borrowed(text), name, directory };
+        let ruleset = Ruleset { text: text.into(), name, directory };
         Compiler::default().compile(&ruleset, &source()).unwrap()
     }
 

@@ -1,7 +1,5 @@
 //! Texts that are no rulesets: clear errors with their place, and nothing applied.
 
-use std::borrow::Cow;
-
 use homeostat_nft::{CompileError, Compiler, Mark, Nft, Ruleset};
 use homeostat_testkit::script::write_script;
 
@@ -63,7 +61,7 @@ fn tables_that_would_die_with_nft_are_refused_with_their_place() {
 
 #[test]
 fn what_tells_no_version_is_taken_for_too_old() {
-    let text = Cow::Borrowed("table ip a { }");
+    let text = "table ip a { }".into();
     let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
     let compiler = Compiler::with_program("echo");
     let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
@@ -90,7 +88,7 @@ fn junk_is_no_text() {
 
 #[test]
 fn a_missing_program_is_a_clear_error() {
-    let text = Cow::Borrowed("table ip a { }");
+    let text = "table ip a { }".into();
     let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
     let compiler = Compiler::with_program("/nonexistent/nft");
     let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
@@ -149,7 +147,7 @@ fn refused_by(script: &str) -> CompileError {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("nft");
     write_script(&program, &format!("#!/bin/sh\n{script}\n")).unwrap();
-    let text = Cow::Borrowed("table ip a { }");
+    let text = "table ip a { }".into();
     let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
     let compiler = Compiler::with_program(program);
     compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err()

@@ -83,7 +83,7 @@ fn look(
         let Seen::Present { key, object, owner } = seen else { panic!("{seen:?}") };
         let whole = format!("{key} {owner:?} {object:?}");
         // What was found out about a table comes after it.
-        let (table, _) = whole.split_once(", digest:").unwrap();
+        let (table, _) = whole.split_once(", recorded:").unwrap();
         tables.push(without_time(table));
     }));
     tables.sort();

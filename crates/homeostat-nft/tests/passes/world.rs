@@ -1,7 +1,6 @@
 //! A namespace, passes over it, and `nft` as the independent judge.
 #![expect(clippy::disallowed_methods, reason = "runs `nft`")]
 
-use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::Path;
@@ -47,7 +46,7 @@ impl World {
 
     pub(crate) fn compile(&self, text: &str) -> Result<DesiredState, CompileError> {
         let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
-        let ruleset = Ruleset { text: Cow::Borrowed(text), name, directory };
+        let ruleset = Ruleset { text: text.into(), name, directory };
         Compiler::default().compile(&ruleset, &self.source)
     }
 

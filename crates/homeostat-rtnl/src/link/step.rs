@@ -95,7 +95,7 @@ impl LinkStep {
         let before =
             self.before.as_ref().map(explained).map(|before| shown(before, after.as_ref()));
         let (action, key) = (self.action(), self.key.to_string());
-        tell(Line { action, key, before, after, note: self.note() });
+        tell(Line { action, key, before, after, note: self.note(), text: None });
     }
 
     fn note(&self) -> Option<String> {

@@ -224,7 +224,14 @@ impl Step<Table<String, String>> for Put {
             Change::Release { before, restore, .. } => (Some(before.clone()), restore.clone()),
         };
         let (before, after) = (before.map(Into::into), after.map(Into::into));
-        tell(Line { action: self.action(), key: self.key(desired), before, after, note: None });
+        tell(Line {
+            action: self.action(),
+            key: self.key(desired),
+            before,
+            after,
+            note: None,
+            text: None,
+        });
     }
 }
 

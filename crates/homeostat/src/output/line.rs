@@ -54,10 +54,10 @@ pub(super) fn change(line: &Line) -> Row {
 
 /// What a change turns into what.
 pub(crate) fn values(line: &Line) -> Option<String> {
+    if let Some(text) = &line.text {
+        return Some(plain(text));
+    }
     match (&line.before, &line.after) {
-        (Some(before), Some(after)) if rule(before).or(rule(after)).is_some() => {
-            Some(format!("{} -> {}", value(before), value(after)))
-        }
         (Some(Value::Object(before)), Some(Value::Object(after))) => Some(fields(before, after)),
         (Some(before), Some(after)) => Some(format!("{} -> {}", value(before), value(after))),
         (Some(one), None) | (None, Some(one)) => Some(value(one)),
@@ -81,11 +81,9 @@ fn value(value: &Value) -> String {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => plain(&text.replace('\n', "; ")),
         Value::Object(fields) => {
-            rule(value).map(plain).or_else(|| elements(value)).unwrap_or_else(|| {
-                let fields =
-                    fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
-                fields.collect::<Vec<_>>().join(" ")
-            })
+            let fields =
+                fields.iter().map(|(name, field)| format!("{name} {}", self::value(field)));
+            fields.collect::<Vec<_>>().join(" ")
         }
         Value::Array(all) => {
             let all: Vec<String> = all.iter().map(self::value).collect();
@@ -93,22 +91,6 @@ fn value(value: &Value) -> String {
         }
         other => other.to_string(),
     }
-}
-
-/// Of a rule that is told in two ways, the one for people.
-fn rule(value: &Value) -> Option<&str> {
-    value.get("normalized").and_then(|_| value["rule"].as_str())
-}
-
-/// Elements of a set that come and go: how many, and the first of them.
-fn elements(value: &Value) -> Option<String> {
-    let count = |name| value.get(name).and_then(Value::as_u64);
-    let (added, removed) = (count("elements added")?, count("elements removed")?);
-    let samples: Vec<_> = value["samples"].as_array()?.iter().map(self::value).collect();
-    let counts = [("+", added), ("-", removed)].into_iter().filter(|(_, count)| *count > 0);
-    let counts: Vec<_> = counts.map(|(sign, count)| format!("{sign}{count}")).collect();
-    let more = if added + removed > samples.len() as u64 { ", ..." } else { "" };
-    Some(format!("elements {}: {}{more}", counts.join(" "), samples.join(", ")))
 }
 
 /// Anything that a report of this source says.
@@ -178,31 +160,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rule_is_shown_as_its_author_wrote_it() {
-        let rule = |rule: &str| {
-            let normalized = format!("{rule} # handle");
-            Some(serde_json::json!({ "rule": rule, "normalized": normalized, "place": "a:1" }))
-        };
-        let (action, key, note) = (Action::Update, String::new(), None);
-        let line = Line { action, key, before: rule("drop"), after: rule("iif $wan accept"), note };
-        assert_eq!(values(&line).as_deref(), Some("drop -> iif $wan accept"));
-        let line = Line { before: None, ..line };
-        assert_eq!(values(&line).as_deref(), Some("iif $wan accept"));
-    }
-
-    #[test]
-    fn elements_are_counted_with_samples() {
-        let shown = |added: u64, removed: u64, samples: &[&str]| {
-            let told = serde_json::json!({
-                "elements added": added, "elements removed": removed, "samples": samples
-            });
-            value(&told)
-        };
-        assert_eq!(
-            shown(1, 1, &["- 1.1.1.1", "+ 2.2.2.2"]),
-            "elements +1 -1: - 1.1.1.1, + 2.2.2.2"
-        );
-        assert_eq!(shown(9, 0, &["+ 1.1.1.1"]), "elements +9: + 1.1.1.1, ...");
+    fn the_words_of_the_source_are_preferred_to_a_list_of_fields() {
+        let after = Some(serde_json::json!({ "rule": "drop", "place": "a:1" }));
+        let (action, key, before, note) = (Action::Update, String::new(), None, None);
+        let line = Line { action, key, before, after, note, text: Some("drop\u{7}".to_owned()) };
+        assert_eq!(values(&line).as_deref(), Some("drop\\u{7}"));
+        let line = Line { text: None, ..line };
+        assert_eq!(values(&line).as_deref(), Some("rule drop place a:1"));
     }
 
     #[test]
