@@ -6,8 +6,9 @@
 //! can tell is closed as unknown and looked at again. Until then the key's next step is refused.
 //!
 //! [`Journal`] decides which record may follow (`journal/steps.rs`) and writes in groups: records that are appended
-//! while a write waits for the disk go into the next one, so that many callers share one wait. They are kept in a file
-//! of the state directory (`journal/sqlite.rs`).
+//! while a write waits for the disk go into the next one, so that many callers share one wait. Where they are kept is
+//! a [`Store`]: a file of the state directory ([`Journal::open`], `journal/sqlite.rs`), or another one
+//! ([`Journal::new`]).
 
 mod record;
 mod sqlite;
@@ -17,9 +18,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use record::Entry;
+use futures_util::FutureExt as _;
+use homeostat_core::outcome::Later;
 pub use record::{
-    BadStepId, CommandKey, End, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
+    BadStepId, CommandKey, End, Entry, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
 };
 use sqlite::SqliteStore;
 pub use sqlite::{Following, follow};
@@ -28,13 +30,20 @@ pub use steps::{Illegal, Known, OpenStep};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-/// What is written together: all of it, or nothing.
+/// Where a journal keeps its records. One journal at a time writes it, one batch after the other, from a thread that
+/// may block.
+pub trait Store: Send + 'static {
+    /// Makes a batch durable: all of it, or nothing.
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>>;
+}
+
+/// What is written together.
 #[derive(Debug, Default)]
-struct Batch {
+pub struct Batch {
     /// New records, in order.
-    put: Vec<Entry>,
+    pub put: Vec<Entry>,
     /// The numbers of records that nothing needs any more.
-    delete: Vec<i64>,
+    pub delete: Vec<i64>,
 }
 
 /// Why the journal cannot be used.
@@ -129,11 +138,16 @@ impl Journal {
     /// Opens or makes the journal of a state directory.
     pub fn open(directory: &Path, clock: Clock) -> Result<Self, JournalError> {
         let (store, entries) = SqliteStore::open(directory)?;
+        Journal::new(store, &entries, clock).map_err(|illegal| JournalError::Damaged {
+            path: directory.join("journal"),
+            reason: illegal.to_string(),
+        })
+    }
+
+    /// A journal over a store that holds these entries. Refused, if one of them cannot follow those before it.
+    pub fn new(store: impl Store, entries: &[Entry], clock: Clock) -> Result<Self, Illegal> {
         let mut steps = Steps::default();
-        entries.iter().try_for_each(|entry| steps.add(entry)).map_err(|illegal| {
-            let (path, reason) = (directory.join("journal"), illegal.to_string());
-            JournalError::Damaged { path, reason }
-        })?;
+        entries.iter().try_for_each(|entry| steps.add(entry))?;
         let epoch = steps.newest().map_or(1, |newest| newest.epoch.saturating_add(1));
         let queue = Queue {
             steps,
@@ -147,7 +161,7 @@ impl Journal {
         let shared = Shared {
             queue: Mutex::new(queue),
             idle: Condvar::new(),
-            store: Mutex::new(Some(store)),
+            store: Mutex::new(Some(Box::new(store))),
             clock,
         };
         Ok(Journal { shared: Arc::new(shared) })
@@ -216,9 +230,9 @@ impl Journal {
             (id, written, std::mem::replace(&mut queue.is_flushing, true))
         };
         if !is_flushing {
-            let flush = Flush(Arc::clone(shared));
+            let flush = Flush(Some(Arc::clone(shared)));
             if let Ok(runtime) = Handle::try_current() {
-                runtime.spawn_blocking(move || drop(flush));
+                runtime.clone().spawn_blocking(move || flush.run(&runtime));
             }
         }
         written.await.unwrap_or_else(|_| Err(closed())).map(|()| id)
@@ -244,7 +258,7 @@ struct Shared {
     /// Nothing is being written.
     idle: Condvar,
     /// Nothing, once the journal is closed.
-    store: Mutex<Option<SqliteStore>>,
+    store: Mutex<Option<Box<dyn Store>>>,
     clock: Clock,
 }
 
@@ -265,17 +279,21 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn store(&self) -> MutexGuard<'_, Option<SqliteStore>> {
+    fn store(&self) -> MutexGuard<'_, Option<Box<dyn Store>>> {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Writes one batch after the other, until nobody waits for one.
-    fn flush(&self) {
+    fn flush(&self, runtime: Option<&Handle>) {
         let mut store = self.store();
         loop {
             let next = self.queue().take();
             let Some((batch, waiting)) = next else { break };
-            let written = store.as_mut().ok_or_else(closed).and_then(|store| store.write(&batch));
+            let written = match (store.as_mut().map(|store| store.write(&batch)), runtime) {
+                (Some(write), Some(runtime)) => runtime.block_on(write),
+                (Some(write), None) => write.now_or_never().unwrap_or_else(|| Err(closed())),
+                (None, _) => Err(closed()),
+            };
             if written.is_err() {
                 self.queue().restore(batch);
             }
@@ -345,12 +363,22 @@ fn closed() -> JournalError {
     JournalError::Write { path: PathBuf::from("journal"), source }
 }
 
-/// A flush on its way to a thread that may block. It happens when this is dropped: on that thread, or where a runtime
-/// that shuts down drops what it has not begun. Otherwise no later flush would ever be started.
-struct Flush(Arc<Shared>);
+/// A flush on its way to a thread that may block. A runtime that shuts down drops what it has not begun: then it is
+/// done where it is dropped, or no later one would ever be started.
+struct Flush(Option<Arc<Shared>>);
+
+impl Flush {
+    fn run(mut self, runtime: &Handle) {
+        if let Some(shared) = self.0.take() {
+            shared.flush(Some(runtime));
+        }
+    }
+}
 
 impl Drop for Flush {
     fn drop(&mut self) {
-        self.0.flush();
+        if let Some(shared) = self.0.take() {
+            shared.flush(None);
+        }
     }
 }

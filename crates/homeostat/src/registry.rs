@@ -14,7 +14,7 @@ use crate::cli::Global;
 use crate::failure::DocumentErrors;
 
 /// Every source, in the order in which they are driven: those that create scopes come first.
-pub(crate) const SOURCES: &[Registration] = &[
+pub(crate) static SOURCES: &[Registration] = &[
     homeostat_namespaces::REGISTRATION,
     homeostat_nft::REGISTRATION,
     homeostat_rtnl::REGISTRATION,

@@ -174,12 +174,13 @@ pub struct Record {
     pub fact: Fact,
 }
 
-/// A record as the file keeps it.
-#[derive(Debug)]
-pub(super) struct Entry {
+/// A record as a store keeps it.
+#[derive(Clone, Debug)]
+pub struct Entry {
     /// Its position in the order of all records. Numbers grow, and none is used twice.
-    pub(super) number: i64,
-    pub(super) record: Record,
+    pub number: i64,
+    /// The record.
+    pub record: Record,
     /// Of an intent: the target's name for the last work on the key before it.
-    pub(super) previous_task: Option<String>,
+    pub previous_task: Option<String>,
 }

@@ -6,12 +6,13 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use homeostat_core::outcome::Later;
 use rusqlite::{Connection, ErrorCode, Row, ffi, params};
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 
 use super::record::{Entry, Record};
-use super::{Batch, JournalError};
+use super::{Batch, JournalError, Store};
 use crate::database::{Format, OpenError, immediate};
 
 const FORMAT: Format = Format {
@@ -44,14 +45,6 @@ impl SqliteStore {
         Ok((SqliteStore { path, connection, _lock: lock }, entries))
     }
 
-    /// Makes a batch durable: all of it, or nothing.
-    pub(super) fn write(&mut self, batch: &Batch) -> Result<(), JournalError> {
-        self.commit(batch).map_err(|error| {
-            let source = Arc::new(system_error(error));
-            JournalError::Write { path: self.path.clone(), source }
-        })
-    }
-
     fn commit(&mut self, batch: &Batch) -> Result<(), rusqlite::Error> {
         let transaction = immediate(&mut self.connection)?;
         {
@@ -69,6 +62,17 @@ impl SqliteStore {
             }
         }
         transaction.commit()
+    }
+}
+
+impl Store for SqliteStore {
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>> {
+        Box::pin(async {
+            self.commit(batch).map_err(|error| {
+                let source = Arc::new(system_error(error));
+                JournalError::Write { path: self.path.clone(), source }
+            })
+        })
     }
 }
 

@@ -22,9 +22,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
+use homeostat_core::outcome::Later;
 use homeostat_engine::journal::{
-    CommandKey, End, Intent, Journal, JournalError, Known, Millis, OpenStep, Repeat, StepId,
-    Subject,
+    Batch, Clock, CommandKey, End, Entry, Intent, Journal, JournalError, Known, Millis, OpenStep,
+    Repeat, StepId, Store, Subject,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -205,6 +206,39 @@ async fn only_its_owner_reads_a_journal() {
         let mode = fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+}
+
+/// A store that is not a file: every answer takes a while.
+#[derive(Clone, Default)]
+struct SlowStore(Arc<std::sync::Mutex<Vec<Entry>>>);
+
+impl Store for SlowStore {
+    fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>> {
+        Box::pin(async {
+            tokio::task::yield_now().await;
+            let mut entries = self.0.lock().unwrap();
+            entries.extend_from_slice(&batch.put);
+            entries.retain(|entry| !batch.delete.contains(&entry.number));
+            Ok(())
+        })
+    }
+}
+
+#[tokio::test]
+async fn another_store_can_keep_the_records_and_may_answer_late() {
+    let store = SlowStore::default();
+    let clock = || -> Clock { Arc::new(|| Millis(1000)) };
+    let journal = Journal::new(store.clone(), &[], clock()).unwrap();
+    let ends = journal.begin(named("guest 1", "k", FAR)).await.unwrap();
+    let runs = journal.begin(intent("guest 2", "start")).await.unwrap();
+    journal.dispatched(runs, "UPID:b").await.unwrap();
+    journal.end(ends, succeeded()).await.unwrap();
+    let before = (in_flight(&journal), journal.known("k"));
+    assert_eq!(before.0, ["1-2 start guest 2: UPID:b"]);
+    drop(journal);
+    let entries = store.0.lock().unwrap().clone();
+    let journal = Journal::new(store, &entries, clock()).unwrap();
+    assert_eq!((in_flight(&journal), journal.known("k")), before);
 }
 
 #[test]
