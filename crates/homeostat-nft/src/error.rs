@@ -128,14 +128,35 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A longer line is not repeated, and neither is junk, which a terminal might obey: file and line say where it is.
+/// Of a longer line only a part is shown. Junk is not, since a terminal might obey it: file and line say where it is.
 const LONGEST: usize = 400;
 
 impl Fault {
+    /// The line of a text that it is about, and the byte at which its place begins.
+    fn line<'t>(&self, text: &'t str) -> Option<(&'t str, usize)> {
+        let line = text.lines().nth(self.line.checked_sub(1)? as usize)?;
+        Some((line, self.column.checked_sub(1)? as usize))
+    }
+
+    /// The part of a long line around its place, with a mark below it as `nft` draws one.
+    fn excerpt(&self, text: &str) -> Option<String> {
+        const AROUND: usize = 40;
+        let (line, column) = self.line(text)?;
+        let (start, end) = (column.saturating_sub(AROUND), column + AROUND);
+        let part = |from: usize, until: usize| -> String {
+            let chars = line.char_indices().filter(|(at, _)| (from..until).contains(at));
+            chars.map(|(_, c)| if c == '\t' { ' ' } else { c }).collect()
+        };
+        let dots = |is_cut: bool| if is_cut { "..." } else { "" };
+        let before = format!("{}{}", dots(start > 0), part(start, column));
+        let shown = format!("{before}{}{}", part(column, end), dots(end < line.len()));
+        let mark = " ".repeat(before.chars().count());
+        is_readable(&shown).then(|| format!("{shown}\n{mark}^"))
+    }
+
     /// What stands at its place in a text: a name, with or without quotes.
     fn marked(&self, text: &str) -> Option<String> {
-        let line = text.lines().nth(self.line.checked_sub(1)? as usize)?;
-        let start = self.column.checked_sub(1)? as usize;
+        let (line, start) = self.line(text)?;
         let marked = line.get(start..start + self.width as usize)?.trim_matches('"');
         let is_name = !marked.is_empty() && !marked.starts_with('$');
         is_name.then(|| marked.to_owned())
@@ -195,8 +216,8 @@ impl CompileError {
         }
     }
 
-    /// From what `nft` prints on its standard error.
-    pub(crate) fn refused(words: &str, name: &str) -> Self {
+    /// From what `nft` prints on its standard error about this text.
+    pub(crate) fn refused(words: &str, name: &str, text: &str) -> Self {
         let (mut faults, mut is_cut) = (Vec::<Fault>::new(), false);
         for line in words.lines() {
             match (fault(line, name), faults.last_mut()) {
@@ -205,8 +226,16 @@ impl CompileError {
                     faults.push(fault);
                 }
                 // With the line go the marks below it.
-                (None, Some(_)) if is_cut || !is_readable(line) => is_cut = !is_cut,
-                (None, Some(last)) => last.message = format!("{}\n{line}", last.message),
+                (None, Some(_)) if is_cut => is_cut = false,
+                (None, Some(last)) => {
+                    is_cut = !is_readable(line);
+                    let shown = match is_cut {
+                        true if last.file == name => last.excerpt(text),
+                        true => None,
+                        false => Some(line.to_owned()),
+                    };
+                    last.message.extend(shown.map(|shown| format!("\n{shown}")));
+                }
                 (None, None) => faults.push(unplaced(line, name)),
             }
         }
@@ -276,7 +305,7 @@ mod tests {
     fn the_users_own_file_line_and_column_are_named() {
         let words = "/dev/stdin:7:32-32: Error: syntax error, unexpected '}'\n  chain x }\n          ^\n\
                      /etc/a:1:2-3: Error: no\n";
-        let CompileError::Refused(faults) = CompileError::refused(words, "fw.nft") else {
+        let CompileError::Refused(faults) = CompileError::refused(words, "fw.nft", "") else {
             panic!("refused")
         };
         assert_eq!(faults.len(), 2);
@@ -288,25 +317,42 @@ mod tests {
     #[test]
     fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
         let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
-        let error = CompileError::refused(words, "fw.nft");
+        let error = CompileError::refused(words, "fw.nft", "");
         let names = error.missing_links("define wan = gone0");
         assert_eq!(names, Some(vec!["gone0".to_owned()]));
-        let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");
+        let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft", "");
         assert_eq!(other.missing_links(""), None);
     }
 
     #[test]
     fn a_line_without_an_end_or_of_junk_is_not_repeated() {
         let words = "./x:1:1-1: Error: syntax error\n\u{fffd}\u{1b}[31m\n^\n";
-        assert_eq!(CompileError::refused(words, "a").to_string(), "./x:1:1: syntax error");
+        assert_eq!(CompileError::refused(words, "a", "").to_string(), "./x:1:1: syntax error");
         let words = format!("/dev/stdin:1:9-9: Error: no\n{}\n^\n", "x".repeat(5000));
-        assert!(CompileError::refused(&words, "fw.nft").to_string().len() < 100);
+        assert!(CompileError::refused(&words, "fw.nft", "").to_string().len() < 100);
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_place_is_shown() {
+        let text = format!("# a\n\t{} wrong {}", "é".repeat(300), "y".repeat(900));
+        let words = format!("/dev/stdin:2:603-607: Error: no\n{}\n^\n", "x".repeat(4096));
+        let shown = format!(
+            "fw.nft:2:603: no\n...{} wrong {}...\n{}^",
+            "é".repeat(19),
+            "y".repeat(34),
+            " ".repeat(23)
+        );
+        assert_eq!(CompileError::refused(&words, "fw.nft", &text).to_string(), shown);
+        let junk = text.replace("wrong", "wro\u{1b}");
+        assert!(CompileError::refused(&words, "fw.nft", &junk).to_string().ends_with(": no"));
+        let elsewhere = words.replace("/dev/stdin", "/etc/x");
+        assert!(CompileError::refused(&elsewhere, "fw.nft", &text).to_string().ends_with(": no"));
     }
 
     #[test]
     fn words_without_a_place_are_kept() {
-        let error = CompileError::refused("nft: something odd\n", "fw.nft");
+        let error = CompileError::refused("nft: something odd\n", "fw.nft", "");
         assert_eq!(error.to_string(), "fw.nft: nft: something odd");
-        assert!(CompileError::refused("", "fw.nft").to_string().contains("without a word"));
+        assert!(CompileError::refused("", "fw.nft", "").to_string().contains("without a word"));
     }
 }

@@ -59,10 +59,10 @@ impl<'a> Scratch<'a> {
         if let Some(signal) = ran.status.signal() {
             // A bug of `nft`: its message is lost.
             let words = format!("`nft` crashed on it (signal {signal})");
-            return Err(CompileError::refused(&words, name));
+            return Err(CompileError::refused(&words, name, text));
         }
         if !ran.status.success() {
-            return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name));
+            return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name, text));
         }
         // A command that prints, and that `lexer.rs` does not know.
         if !ran.stdout.is_empty() {
@@ -108,7 +108,7 @@ impl<'a> Scratch<'a> {
         let ran = self.run(&["list", "table", &family, &key.name], "")?;
         if !ran.status.success() {
             let words = String::from_utf8_lossy(&ran.stderr);
-            return Err(CompileError::refused(&words, &self.ruleset.name));
+            return Err(CompileError::refused(&words, &self.ruleset.name, ""));
         }
         Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
     }
