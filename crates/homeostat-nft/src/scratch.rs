@@ -20,7 +20,7 @@ use crate::listing::{self, Texts};
 use crate::model::{HookKind, Table};
 use crate::program::{NftProcess, OLDEST, run, version};
 use crate::ruleset::Ruleset;
-use crate::wire::{NEW_CHAIN, message_type};
+use crate::wire::message_type;
 
 /// The namespace is gone when this is dropped.
 pub(crate) struct Scratch<'a> {
@@ -191,10 +191,9 @@ impl DebugParser {
 }
 
 fn hooking(shown: &str) -> Option<HookKind> {
-    const NEW_FLOWTABLE: u16 = message_type(NFT_MSG_NEWFLOWTABLE);
-    match shown.split('|').next()?.trim().parse() {
-        Ok(NEW_CHAIN) => Some(HookKind::Chain),
-        Ok(NEW_FLOWTABLE) => Some(HookKind::Flowtable),
+    match shown.split('|').next()?.trim().parse::<u16>().ok()? ^ message_type(0) {
+        NFT_MSG_NEWCHAIN => Some(HookKind::Chain),
+        NFT_MSG_NEWFLOWTABLE => Some(HookKind::Flowtable),
         _ => None,
     }
 }
