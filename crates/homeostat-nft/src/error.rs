@@ -88,15 +88,12 @@ pub enum CompileError {
     /// What was loaded could not be read back.
     #[error("cannot read back what `nft` loaded: {0}")]
     ReadBack(String),
-    /// `nft` did not take it.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Refused(Vec<Fault>),
-    /// It asks for something that no ruleset can have; `nft` was not asked.
-    #[error("{fault}")]
-    Invalid {
+    /// `nft` did not take it, or it asks for something that no ruleset can have.
+    #[error("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Refused {
         /// What, and where.
-        fault: Fault,
-        /// The way out, where there is one.
+        faults: Vec<Fault>,
+        /// The way out, where it is known before `nft` is asked.
         help: Option<&'static str>,
     },
     /// A comment leaves no room for our mark.
@@ -180,13 +177,12 @@ impl CompileError {
         message: String,
         help: Option<&'static str>,
     ) -> Self {
-        CompileError::Invalid { fault: Fault::at(name, at, message), help }
+        CompileError::Refused { faults: vec![Fault::at(name, at, message)], help }
     }
 
     /// The links that `nft` missed, by what stands at the places of the text that it names.
     pub(crate) fn missing_links(&self, text: &str) -> Option<Vec<String>> {
-        let CompileError::Refused(faults) = self else { return None };
-        let missing = faults.iter().filter(|fault| fault.message.contains(NO_LINK));
+        let missing = self.faults().iter().filter(|fault| fault.message.contains(NO_LINK));
         let names = missing.map(|fault| fault.marked(text)).collect::<Vec<_>>();
         // Whatever else is wrong is said when no link is missed any more.
         (!names.is_empty()).then(|| names.into_iter().flatten().collect())
@@ -194,24 +190,21 @@ impl CompileError {
 
     /// Whether the kernel missed something that the text names.
     pub(crate) fn is_absence(&self) -> bool {
-        let is_it = |fault: &Fault| fault.message.contains("No such file or directory");
-        matches!(self, CompileError::Refused(faults) if faults.iter().any(is_it))
+        self.has("No such file or directory")
     }
 
     /// What is wrong with the text, place by place.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         match self {
-            CompileError::Refused(faults) => faults,
-            CompileError::Invalid { fault, .. } => std::slice::from_ref(fault),
+            CompileError::Refused { faults, .. } => faults,
             _ => &[],
         }
     }
 
     pub(crate) fn faults_mut(&mut self) -> &mut [Fault] {
         match self {
-            CompileError::Refused(faults) => faults,
-            CompileError::Invalid { fault, .. } => std::slice::from_mut(fault),
+            CompileError::Refused { faults, .. } => faults,
             _ => &mut [],
         }
     }
@@ -242,7 +235,12 @@ impl CompileError {
         if faults.is_empty() {
             faults.push(unplaced("refused without a word", name));
         }
-        CompileError::Refused(faults)
+        CompileError::Refused { faults, help: None }
+    }
+
+    /// Whether a fault has these words in its message.
+    fn has(&self, words: &str) -> bool {
+        self.faults().iter().any(|fault| fault.message.contains(words))
     }
 
     /// For a report.
@@ -253,23 +251,20 @@ impl CompileError {
     /// The way out, where there is one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
-        let has = |faults: &[Fault], words: &str| {
-            faults.iter().any(|fault| fault.message.contains(words))
-        };
         match self {
             CompileError::NoProgram => Some("install the package `nftables`"),
             CompileError::TooOld { .. } => Some("install a newer package `nftables`"),
             CompileError::Endless { .. } => {
                 Some("include only files: a pipe or a device has no end")
             }
-            CompileError::Invalid { help, .. } => *help,
+            CompileError::Refused { help: Some(help), .. } => Some(help),
             CompileError::LongComment { .. } => Some("shorten the comment"),
             CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
-            CompileError::Refused(faults) if has(faults, NO_LINK) => {
+            _ if self.has(NO_LINK) => {
                 Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
             }
-            CompileError::Refused(faults) if has(faults, "Message too long") => Some(TOO_LONG),
-            CompileError::Refused(faults) if has(faults, "esolve hostname") => Some(NO_NAMES),
+            _ if self.has("Message too long") => Some(TOO_LONG),
+            _ if self.has("esolve hostname") => Some(NO_NAMES),
             _ => None,
         }
     }
@@ -305,9 +300,8 @@ mod tests {
     fn the_users_own_file_line_and_column_are_named() {
         let words = "/dev/stdin:7:32-32: Error: syntax error, unexpected '}'\n  chain x }\n          ^\n\
                      /etc/a:1:2-3: Error: no\n";
-        let CompileError::Refused(faults) = CompileError::refused(words, "fw.nft", "") else {
-            panic!("refused")
-        };
+        let error = CompileError::refused(words, "fw.nft", "");
+        let faults = error.faults();
         assert_eq!(faults.len(), 2);
         assert_eq!((faults[0].file.as_str(), faults[0].line, faults[0].column), ("fw.nft", 7, 32));
         assert!(faults[0].message.ends_with('^'), "{}", faults[0]);
