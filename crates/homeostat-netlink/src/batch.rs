@@ -1,7 +1,5 @@
 //! Writes messages one after the other into one reusable buffer. Sends nothing.
 
-use std::ffi::CStr;
-
 use crate::decode::ALIGN;
 use crate::uapi::{NLA_F_NESTED, NLM_F_REQUEST, nlattr, nlmsghdr};
 use crate::{Error, Result};
@@ -103,13 +101,18 @@ impl MessageWriter<'_> {
     }
 
     pub fn attr(&mut self, kind: u16, value: &[u8]) -> &mut Self {
+        self.attr_with_end(kind, value, &[])
+    }
+
+    fn attr_with_end(&mut self, kind: u16, value: &[u8], end: &[u8]) -> &mut Self {
         // Checked before it is copied, since a value may have megabytes.
-        let Some(len) = attr_len(ATTR_HEADER.saturating_add(value.len())) else {
+        let Some(len) = attr_len(ATTR_HEADER.saturating_add(value.len() + end.len())) else {
             return self.refuse(kind);
         };
         self.batch.bytes.extend_from_slice(&len.to_ne_bytes());
         self.batch.bytes.extend_from_slice(&kind.to_ne_bytes());
-        self.fixed(value)
+        self.batch.bytes.extend_from_slice(value);
+        self.fixed(end)
     }
 
     /// Appends an attribute without a value.
@@ -142,9 +145,9 @@ impl MessageWriter<'_> {
         self.attr(kind, &value.to_be_bytes())
     }
 
-    /// Appends text with its NUL.
-    pub fn attr_str(&mut self, kind: u16, text: &CStr) -> &mut Self {
-        self.attr(kind, text.to_bytes_with_nul())
+    /// Appends text and a NUL.
+    pub fn attr_str(&mut self, kind: u16, text: &str) -> &mut Self {
+        self.attr_with_end(kind, text.as_bytes(), &[0])
     }
 
     /// Appends an attribute that holds what `inside` writes, with `NLA_F_NESTED`.
@@ -160,17 +163,13 @@ impl MessageWriter<'_> {
     /// Adds the message to the batch, unless an attribute was too long.
     pub fn finish(mut self) -> Result<()> {
         let len = u32::try_from(self.batch.bytes.len().saturating_sub(self.start)).ok();
-        match (self.too_long, len) {
-            (None, Some(len)) => self.keep(len),
-            (kind, _) => return Err(Error::TooLong { kind: kind.unwrap_or_default() }),
-        }
-        Ok(())
-    }
-
-    fn keep(&mut self, len: u32) {
+        let (None, Some(len)) = (self.too_long, len) else {
+            return Err(Error::TooLong { kind: self.too_long.unwrap_or_default() });
+        };
         self.batch.patch(self.start, len.to_ne_bytes());
         self.batch.count = self.batch.count.saturating_add(1);
         self.start = self.batch.bytes.len();
+        Ok(())
     }
 
     fn enclose(&mut self, kind: u16, marked: u16, inside: impl FnOnce(&mut Self)) -> &mut Self {
@@ -238,7 +237,7 @@ mod tests {
         let mut batch = Batch::new();
         let mut message = batch.message(16, 0);
         message.nest(18, |info| {
-            info.attr_str(1, c"veth").nest(2, |inner| {
+            info.attr_str(1, "veth").nest(2, |inner| {
                 inner.attr_u32(3, 70_000).attr(4, &u64::MAX.to_ne_bytes());
             });
         });

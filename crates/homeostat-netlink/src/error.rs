@@ -26,7 +26,7 @@ pub enum Error {
     #[error("an attribute of type {kind} is longer than the 65535 bytes that netlink can express")]
     TooLong { kind: u16 },
     #[error("the message from the kernel is malformed")]
-    Malformed(#[source] Malformed),
+    Malformed(#[from] Malformed),
     #[error("the kernel refused the request")]
     Refused(#[source] Refusal),
     #[error("the kernel did not answer for {0:?}")]
@@ -58,12 +58,6 @@ impl Error {
             }
             _ => None,
         }
-    }
-}
-
-impl From<Malformed> for Error {
-    fn from(malformed: Malformed) -> Self {
-        Self::Malformed(malformed)
     }
 }
 

@@ -16,8 +16,8 @@
 //! let mut connection = Connection::open(Family::Route)?;
 //! let mut batch = Batch::new();
 //! let mut message = batch.message(uapi::RTM_NEWLINK, uapi::NLM_F_CREATE | uapi::NLM_F_EXCL);
-//! message.fixed(&[0; size_of::<uapi::ifinfomsg>()]).attr_str(uapi::IFLA_IFNAME, c"br0");
-//! message.nest(uapi::IFLA_LINKINFO, |info| _ = info.attr_str(uapi::IFLA_INFO_KIND, c"bridge"));
+//! message.fixed(&[0; size_of::<uapi::ifinfomsg>()]).attr_str(uapi::IFLA_IFNAME, "br0");
+//! message.nest(uapi::IFLA_LINKINFO, |info| _ = info.attr_str(uapi::IFLA_INFO_KIND, "bridge"));
 //! message.finish()?;
 //! connection.run(&mut batch, &mut |index, answer| match answer {
 //!     Answer::Refused(refusal) => eprintln!("message {index}: {refusal}"),

@@ -6,7 +6,7 @@ use std::time::Duration;
 use homeostat_netns::Netns;
 
 use crate::inbox::{Inbox, Incoming};
-use crate::{Error, Family, Group, Message, Options, Result, Socket};
+use crate::{Family, Group, Message, Options, Result, Socket};
 
 /// Events come one or few at a time; a link with many functions may need more room than this.
 const ROOM: usize = 64 << 10;
@@ -70,21 +70,18 @@ impl Listener {
         timeout: Duration,
         each: &mut dyn FnMut(Event<'_>),
     ) -> Result<bool> {
-        let messages = match self.inbox.receive(&self.socket, timeout)? {
+        match self.inbox.receive(&self.socket, timeout)? {
             Incoming::Nothing => return Ok(false),
-            Incoming::Messages(messages) => messages,
-            Incoming::Truncated(_) => {
-                each(Event::Lost);
-                return Ok(true);
+            Incoming::Messages(messages) => {
+                for message in messages {
+                    each(Event::Message(message?));
+                }
             }
+            Incoming::Truncated(_) => each(Event::Lost),
             Incoming::Lost => {
                 self.drain()?;
                 each(Event::Lost);
-                return Ok(true);
             }
-        };
-        for message in messages {
-            each(Event::Message(message.map_err(Error::Malformed)?));
         }
         Ok(true)
     }
@@ -112,6 +109,6 @@ impl AsFd for Listener {
 
 impl AsRawFd for Listener {
     fn as_raw_fd(&self) -> RawFd {
-        self.socket.as_raw_fd()
+        self.socket.as_fd().as_raw_fd()
     }
 }

@@ -1,7 +1,7 @@
 //! One netlink socket: opened in any namespace, used from any thread. Only [`Socket::wait`] blocks.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use homeostat_netns::Netns;
@@ -146,12 +146,6 @@ impl AsFd for Socket {
     }
 }
 
-impl AsRawFd for Socket {
-    fn as_raw_fd(&self) -> RawFd {
-        self.fd.as_raw_fd()
-    }
-}
-
 fn bound(family: Family) -> Result<OwnedFd, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let fd = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, family.protocol())?;
@@ -176,15 +170,11 @@ fn set_netlink(fd: BorrowedFd<'_>, name: &'static str, option: u32, value: u32) 
 /// Quirk `no-strict-check` (before Linux 4.20, and some later kernels): the option is unknown. Filters are then
 /// silently ignored, so that a dump has more than was asked for, and callers must filter.
 fn ask_for_strict(fd: BorrowedFd<'_>) -> Result<()> {
-    unless_unknown(sys::set_netlink(fd, NETLINK_GET_STRICT_CHK, 1))
-        .map_err(|source| Error::Option { option: "NETLINK_GET_STRICT_CHK", source })
+    unless_unknown(set_netlink(fd, "NETLINK_GET_STRICT_CHK", NETLINK_GET_STRICT_CHK, 1))
 }
 
-fn unless_unknown(set: io::Result<()>) -> io::Result<()> {
-    match set {
-        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOPROTOOPT) => Ok(()),
-        other => other,
-    }
+fn unless_unknown(set: Result<()>) -> Result<()> {
+    set.or_else(|error| if error.errno() == Some(Errno::NOPROTOOPT) { Ok(()) } else { Err(error) })
 }
 
 /// Returns whether the size was forced.
@@ -206,8 +196,9 @@ mod tests {
 
     #[test]
     fn a_kernel_without_strict_checking_is_no_error() {
+        let refused = refused("NETLINK_GET_STRICT_CHK");
         unless_unknown(Ok(())).unwrap();
-        unless_unknown(Err(Errno::NOPROTOOPT.into())).unwrap();
-        assert!(unless_unknown(Err(Errno::PERM.into())).is_err());
+        unless_unknown(Err(refused(Errno::NOPROTOOPT))).unwrap();
+        assert!(unless_unknown(Err(refused(Errno::PERM))).is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! The kernel's own constants and structs, taken from generated bindings: nothing here is typed from memory.
+//! The kernel's own constants and structs, taken from generated bindings: nothing here is typed from memory. Only
+//! those that this workspace uses are here.
 //!
 //! Names come from `linux-raw-sys`; what it lacks (nexthops, veth, tunnels, nftables) is in `generated.rs` and `nft.rs`, made by
 //! `uapi/generate.sh` of this crate from Debian's `linux-libc-dev`. Here each constant only gets the

@@ -29,21 +29,13 @@ use crate::{diff, dump, rule_lines};
 #[derive(Clone, Debug)]
 pub struct Compiler {
     program: OsString,
-    write_as: WriteAs,
+    /// Whether `nft` loads every table whole, as if none could be carried as bytes.
+    writes_text: bool,
     /// What texts that are still declared were compiled to.
     cache: Arc<Mutex<Vec<Cached>>>,
 }
 
 type Cached = (TextHash, Weak<Compiled>);
-
-/// Whether tables are written as the bytes that they were dumped as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum WriteAs {
-    /// Those that come out equal when it is tried.
-    Bytes,
-    /// None of them.
-    Text,
-}
 
 impl Default for Compiler {
     fn default() -> Self {
@@ -55,13 +47,13 @@ impl Compiler {
     /// Takes another program for `nft`.
     #[must_use]
     pub fn with_program(program: impl Into<OsString>) -> Self {
-        Compiler { program: program.into(), write_as: WriteAs::Bytes, cache: Arc::default() }
+        Compiler { program: program.into(), writes_text: false, cache: Arc::default() }
     }
 
     /// Lets `nft` load every table whole, as if none could be carried as bytes.
     #[must_use]
     pub fn writing_text(self) -> Self {
-        Compiler { write_as: WriteAs::Text, cache: Arc::default(), ..self }
+        Compiler { writes_text: true, cache: Arc::default(), ..self }
     }
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
@@ -199,9 +191,10 @@ impl CompileInput {
         named: &NamedLinks<'_>,
         tables: &mut [Table],
     ) -> Result<(), CompileError> {
-        let uncarried = match self.compiler.write_as {
-            WriteAs::Bytes => uncarried(&mut scratch.connect(Family::Netfilter)?, tables)?,
-            WriteAs::Text => tables.iter().map(|table| table.key.clone()).collect(),
+        let uncarried = if self.compiler.writes_text {
+            tables.iter().map(|table| table.key.clone()).collect()
+        } else {
+            uncarried(&mut scratch.connect(Family::Netfilter)?, tables)?
         };
         if uncarried.is_empty() {
             return Ok(());

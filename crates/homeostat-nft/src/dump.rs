@@ -178,7 +178,7 @@ impl List<'_> {
         let mut message = request.message(message_type(self.message), 0);
         message.fixed(&[self.family.0, 0, 0, 0]);
         for (kind, name) in self.names {
-            message.attr(*kind, &[name.as_bytes(), &[0]].concat());
+            message.attr_str(*kind, name);
         }
         message.finish()?;
         let (mut found, mut taken) = (T::default(), Ok(()));

@@ -15,9 +15,7 @@ use crate::key::Family;
 use crate::model::{Handle, Set};
 use crate::plan::{ElementFrom, Op};
 use crate::step::Step;
-use crate::wire::{
-    DEL_ELEMENTS, DEL_RULE, NEW_CHAIN, NEW_ELEMENTS, NEW_GENERATION, NEW_RULE, be32, be64, text,
-};
+use crate::wire::{be32, be64, nft_message, text};
 
 /// Beyond this, the answers cost as much as another look.
 const MOST: usize = 1000;
@@ -54,8 +52,8 @@ pub(crate) fn about(steps: &[Step], message: &Message<'_>) -> Option<(usize, usi
     let is_here = |step: &Step| step.key.family == Family(*family) && step.key.name == table;
     let at = steps.iter().position(is_here)?;
     let is_meant = |op: &Op| match op {
-        Op::AddElements { set, .. } => message.kind == NEW_ELEMENTS && set == name,
-        Op::DeleteElements { set, .. } => message.kind == DEL_ELEMENTS && set == name,
+        Op::AddElements { set, .. } => nft_message(message) == NFT_MSG_NEWSETELEM && set == name,
+        Op::DeleteElements { set, .. } => nft_message(message) == NFT_MSG_DELSETELEM && set == name,
         _ => false,
     };
     Some((at, steps.get(at)?.ops.iter().position(is_meant)?))
@@ -72,9 +70,10 @@ impl Echoes {
     /// Takes one echo of an op.
     pub(crate) fn record(&mut self, op: usize, message: &Message<'_>) {
         // The commit itself is echoed, too.
-        if message.kind != NEW_GENERATION {
+        let kind = nft_message(message);
+        if kind != NFT_MSG_NEWGEN {
             let attrs = message.payload.get(4..).unwrap_or_default();
-            self.0.entry(op).or_default().push((message.kind, attrs.into()));
+            self.0.entry(op).or_default().push((kind, attrs.into()));
         }
     }
 
@@ -103,28 +102,28 @@ fn confirms(
     }
     let attrs = Attrs::new(attrs);
     Ok(match (op, *kind) {
-        (Op::SetPolicy(chain), NEW_CHAIN) => {
+        (Op::SetPolicy(chain), NFT_MSG_NEWCHAIN) => {
             let policy = be32(&attrs, NFTA_CHAIN_POLICY)?;
             policy.is_some() && policy == desired.chains.get(chain).and_then(|chain| chain.policy)
         }
-        (Op::DeleteRule { chain, at }, DEL_RULE) => {
+        (Op::DeleteRule { chain, at }, NFT_MSG_DELRULE) => {
             places.gone.entry(chain.clone()).or_default().push(*at);
             let handle = be64(&attrs, NFTA_RULE_HANDLE)?.map(Handle);
             handle.is_some() && handle == seen.rules(chain).get(*at).map(|rule| rule.handle)
         }
-        (Op::AddRule { chain, at, .. }, NEW_RULE) => {
+        (Op::AddRule { chain, at, .. }, NFT_MSG_NEWRULE) => {
             let rule = Parts::default().decode_rule(&attrs)?.complete(&mut BTreeMap::new());
             let after = be64(&attrs, NFTA_RULE_POSITION)?.map(Handle);
             let is_equal = desired.rules(chain).get(*at) == Some(&rule);
             places.made.entry(chain.clone()).or_default().insert(*at, (rule.handle, after));
             is_equal
         }
-        (Op::DeleteElements { set, units }, DEL_ELEMENTS) => {
+        (Op::DeleteElements { set, units }, NFT_MSG_DELSETELEM) => {
             let set = seen.sets.get(set);
             let gone = set.map(|set| elements(echoes, set)).transpose()?;
             gone.is_some_and(|gone| gone.places().len() == units.len())
         }
-        (Op::AddElements { set, units }, NEW_ELEMENTS) => {
+        (Op::AddElements { set, units }, NFT_MSG_NEWSETELEM) => {
             let Some(set) = desired.sets.get(set) else { return Ok(false) };
             let added = elements(echoes, set)?;
             let mut declared = units.iter().filter_map(|from| match from {

@@ -18,16 +18,13 @@ pub(crate) fn kept<T: Eq + Hash>(
     let ends = (0..old.len()).rev().zip(old.iter().rev().zip(new.iter().rev()));
     let end = ends.take(rest).take_while(stays).count();
     let (old_end, new_end) = (old.len() - end, new.len() - end);
-    let (old, new) = (inside(old, start, old_end), inside(new, start, new_end));
-    let between = between(old, new, |at| may_stay(start + at));
-    let between = between.into_iter().map(|(old, new)| (start + old, start + new));
-    let same = |at: usize| (at, at);
+    let old = old.get(start..old_end).unwrap_or_default();
+    let new = new.get(start..new_end).unwrap_or_default();
+    let between = between(old, new, |at| may_stay(start + at))
+        .into_iter()
+        .map(|(old, new)| (start + old, start + new));
     let last = (0..end).map(|at| (old_end + at, new_end + at));
-    (0..start).map(same).chain(between).chain(last).collect()
-}
-
-fn inside<T>(all: &[T], start: usize, end: usize) -> &[T] {
-    all.get(start..end).unwrap_or_default()
+    (0..start).map(|at| (at, at)).chain(between).chain(last).collect()
 }
 
 fn between<T: Eq + Hash>(
@@ -46,6 +43,9 @@ fn between<T: Eq + Hash>(
     // What only one side has cannot stay. Leaving it out keeps two long chains without anything in
     // common from being compared entry by entry.
     let (old, new) = (common(&old, &new), common(&new, &old));
+    let numbers_of = |entries: &[(usize, u32)]| -> Vec<u32> {
+        entries.iter().map(|(_, number)| *number).collect()
+    };
     let (old_numbers, new_numbers) = (numbers_of(&old), numbers_of(&new));
     let mut kept = Vec::new();
     for op in capture_diff_slices(Algorithm::Myers, &old_numbers, &new_numbers) {
@@ -56,15 +56,9 @@ fn between<T: Eq + Hash>(
     kept
 }
 
-type Numbered = Vec<(usize, u32)>;
-
-fn common(of: &[(usize, u32)], with: &[(usize, u32)]) -> Numbered {
+fn common(of: &[(usize, u32)], with: &[(usize, u32)]) -> Vec<(usize, u32)> {
     let there: HashSet<u32> = with.iter().map(|(_, number)| *number).collect();
     of.iter().filter(|(_, number)| there.contains(number)).copied().collect()
-}
-
-fn numbers_of(entries: &[(usize, u32)]) -> Vec<u32> {
-    entries.iter().map(|(_, number)| *number).collect()
 }
 
 #[cfg(test)]

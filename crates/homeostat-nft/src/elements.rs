@@ -14,7 +14,7 @@ use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attr, Attrs, Malformed};
 
 use crate::expression::{Becomes, Counts, Rewriting, rewrite, rewrite_one};
-use crate::wire::{NEW_ELEMENTS, Tlvs, be32, only, padded};
+use crate::wire::{Tlvs, be32, only, padded};
 
 /// The place of a unit in its list.
 pub(crate) type UnitAt = u32;
@@ -407,7 +407,7 @@ impl Edits {
     pub(crate) fn take(&mut self, message: u16, list: &[u8]) -> Result<(), Malformed> {
         for element in Attrs::new(list) {
             let element = element?;
-            let added = (message == NEW_ELEMENTS).then(|| copied(&element));
+            let added = (message == NFT_MSG_NEWSETELEM).then(|| copied(&element));
             self.by_rank.insert(own(rank_of(&element)), added);
         }
         Ok(())
@@ -597,7 +597,6 @@ mod edit_tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::wire::DEL_ELEMENTS;
 
     /// An element of a key; odd values carry the time that they have left, which is kept apart.
     fn element(key: u8, is_end: bool, time: u8) -> Vec<u8> {
@@ -641,10 +640,10 @@ mod edit_tests {
             for ((key, is_start), becomes) in edits {
                 if let Some(time) = becomes {
                     after.insert((key, is_start), time);
-                    told.take(NEW_ELEMENTS, &element(key, !is_start, time)).unwrap();
+                    told.take(NFT_MSG_NEWSETELEM, &element(key, !is_start, time)).unwrap();
                 } else {
                     after.remove(&(key, is_start));
-                    told.take(DEL_ELEMENTS, &element(key, !is_start, 0)).unwrap();
+                    told.take(NFT_MSG_DELSETELEM, &element(key, !is_start, 0)).unwrap();
                 }
             }
             let mut edited = elements(&before, layout);
@@ -660,7 +659,7 @@ mod edit_tests {
         let mut known = elements(&Known::from([((1, true), 0)]), Layout::Single);
         for (key, expected) in [(1, true), (2, false)] {
             let mut told = Edits::default();
-            told.take(DEL_ELEMENTS, &element(key, false, 0)).unwrap();
+            told.take(NFT_MSG_DELSETELEM, &element(key, false, 0)).unwrap();
             assert_eq!(known.edit(&told, Layout::Single).unwrap(), expected);
         }
         assert!(known.is_empty());

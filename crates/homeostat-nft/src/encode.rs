@@ -8,7 +8,7 @@ use crate::elements::{KEY, reduced};
 use crate::expression::{Becomes, Counts, NAMELESS, Rewriting, counts, rewrite};
 use crate::key::Key;
 use crate::mark::Mark;
-use crate::model::{Handle, Inside, ObjectId, Part, Rule, Set, Stateful, Table};
+use crate::model::{Handle, Inside, Part, Rule, Set, Stateful, Table};
 use crate::plan::{ElementFrom, Op};
 use crate::wire::{Tlvs, message_type};
 
@@ -83,15 +83,17 @@ impl<'a> Encoder<'a> {
             Op::Delete(part) => self.delete(part),
             Op::SetPolicy(name) => {
                 let policy = self.desired()?.chains.get(name).and_then(|chain| chain.policy);
-                let policy = tlv(NFTA_CHAIN_POLICY, policy.ok_or_else(|| missing(name))?);
-                self.named(NFT_MSG_NEWCHAIN, 0, NFTA_CHAIN_NAME, name, &policy)
+                let policy = policy.ok_or_else(|| missing(name))?;
+                self.named(NFT_MSG_NEWCHAIN, 0, NFTA_CHAIN_NAME, name, |message| {
+                    message.attr_be32(NFTA_CHAIN_POLICY, policy);
+                })
             }
-            Op::FlushChain(name) => self.named(NFT_MSG_DELRULE, 0, NFTA_RULE_CHAIN, name, &[]),
+            Op::FlushChain(name) => self.named(NFT_MSG_DELRULE, 0, NFTA_RULE_CHAIN, name, |_| {}),
             Op::DeleteRule { chain, at } => {
                 let rule = self.seen()?.rules(chain).get(*at).ok_or_else(|| missing(chain))?;
-                let mut handle = Tlvs::default();
-                handle.put(NFTA_RULE_HANDLE, &rule.handle.0.to_be_bytes());
-                self.named(NFT_MSG_DELRULE, 0, NFTA_RULE_CHAIN, chain, &handle.into_bytes())
+                self.named(NFT_MSG_DELRULE, 0, NFTA_RULE_CHAIN, chain, |message| {
+                    message.attr(NFTA_RULE_HANDLE, &rule.handle.0.to_be_bytes());
+                })
             }
             Op::AddRule { chain, at, before, replaces } => {
                 let rule = self.desired()?.rules(chain).get(*at).ok_or_else(|| missing(chain))?;
@@ -125,24 +127,31 @@ impl<'a> Encoder<'a> {
                 let object = desired.objects.get(id).ok_or_else(|| missing(&id.name))?;
                 let former = self.seen.and_then(|seen| seen.objects.get(id));
                 let mut attrs = Tlvs::default();
-                attrs.put(NFTA_OBJ_TYPE, &id.kind.to_be_bytes());
                 match former {
                     Some(former) if !former.counts.is_empty() => {
                         with_counts(object, former, &mut attrs)?;
                     }
                     _ => Attrs::new(&object.dumped).try_for_each(|a| a.map(|a| attrs.copy(&a)))?,
                 }
-                self.named(NFT_MSG_NEWOBJ, CREATE, NFTA_OBJ_NAME, &id.name, &attrs.into_bytes())
+                let attrs = attrs.into_vec();
+                self.named(NFT_MSG_NEWOBJ, CREATE, NFTA_OBJ_NAME, &id.name, |message| {
+                    message.attr_be32(NFTA_OBJ_TYPE, id.kind).fixed(&attrs);
+                })
             }
             Part::Flowtable(name) => {
                 let attrs = desired.flowtables.get(name).ok_or_else(|| missing(name))?;
-                self.named(NFT_MSG_NEWFLOWTABLE, CREATE, NFTA_FLOWTABLE_NAME, name, attrs)
+                self.named(NFT_MSG_NEWFLOWTABLE, CREATE, NFTA_FLOWTABLE_NAME, name, |message| {
+                    message.fixed(attrs);
+                })
             }
             Part::Chain(name) => {
                 let chain = desired.chains.get(name).ok_or_else(|| missing(name))?;
-                let policy = chain.policy.map_or_else(Box::default, |p| tlv(NFTA_CHAIN_POLICY, p));
-                let attrs = [&*chain.definition, &policy].concat();
-                self.named(NFT_MSG_NEWCHAIN, CREATE, NFTA_CHAIN_NAME, name, &attrs)
+                self.named(NFT_MSG_NEWCHAIN, CREATE, NFTA_CHAIN_NAME, name, |message| {
+                    message.fixed(&chain.definition);
+                    if let Some(policy) = chain.policy {
+                        message.attr_be32(NFTA_CHAIN_POLICY, policy);
+                    }
+                })
             }
             Part::Set(name) => {
                 let set = desired.sets.get(name).ok_or_else(|| missing(name))?;
@@ -152,38 +161,46 @@ impl<'a> Encoder<'a> {
     }
 
     fn delete(&mut self, part: &Part) -> Written {
-        match part {
-            Part::Set(name) => self.named(NFT_MSG_DELSET, 0, NFTA_SET_NAME, name, &[]),
-            Part::Chain(name) => self.named(NFT_MSG_DELCHAIN, 0, NFTA_CHAIN_NAME, name, &[]),
-            Part::Flowtable(name) => {
-                self.named(NFT_MSG_DELFLOWTABLE, 0, NFTA_FLOWTABLE_NAME, name, &[])
+        let (message, kind, name) = match part {
+            Part::Set(name) => (NFT_MSG_DELSET, NFTA_SET_NAME, name),
+            Part::Chain(name) => (NFT_MSG_DELCHAIN, NFTA_CHAIN_NAME, name),
+            Part::Flowtable(name) => (NFT_MSG_DELFLOWTABLE, NFTA_FLOWTABLE_NAME, name),
+            Part::Object(id) => (NFT_MSG_DELOBJ, NFTA_OBJ_NAME, &id.name),
+        };
+        self.named(message, 0, kind, name, |message| {
+            if let Part::Object(id) = part {
+                message.attr_be32(NFTA_OBJ_TYPE, id.kind);
             }
-            Part::Object(ObjectId { kind, name }) => {
-                self.named(NFT_MSG_DELOBJ, 0, NFTA_OBJ_NAME, name, &tlv(NFTA_OBJ_TYPE, *kind))
-            }
-        }
+        })
     }
 
     fn message(&mut self, message: u16, flags: u16) -> MessageWriter<'_> {
         let mut writer = self.batch.message(message_type(message), flags | self.flags);
         writer.fixed(&[self.key.family.0, 0, 0, 0]);
-        put_name(&mut writer, TABLE_NAME, &self.key.name);
+        writer.attr_str(TABLE_NAME, &self.key.name);
         writer
     }
 
-    /// A message about something that has a name, with more attributes.
-    fn named(&mut self, message: u16, flags: u16, kind: u16, name: &str, more: &[u8]) -> Written {
+    /// A message about something that has a name; `more` writes further attributes.
+    fn named(
+        &mut self,
+        message: u16,
+        flags: u16,
+        kind: u16,
+        name: &str,
+        more: impl FnOnce(&mut MessageWriter<'_>),
+    ) -> Written {
         let mut message = self.message(message, flags);
-        put_name(&mut message, kind, name);
-        message.fixed(more);
+        more(message.attr_str(kind, name));
         Ok(message.finish()?)
     }
 
     /// Creates a set without elements; returns its id in this transaction.
     fn set(&mut self, name: &str, set: &Set) -> Result<u32, Unwritable> {
         let id = self.next_id();
-        let attrs = [&*set.definition, &tlv(NFTA_SET_ID, id)].concat();
-        self.named(NFT_MSG_NEWSET, CREATE, NFTA_SET_NAME, name, &attrs)?;
+        self.named(NFT_MSG_NEWSET, CREATE, NFTA_SET_NAME, name, |message| {
+            message.fixed(&set.definition).attr_be32(NFTA_SET_ID, id);
+        })?;
         Ok(id)
     }
 
@@ -209,13 +226,12 @@ impl<'a> Encoder<'a> {
 
     fn element_list(&mut self, message: u16, set: &str, id: Option<u32>, list: &[u8]) -> Written {
         let flags = if message == NFT_MSG_NEWSETELEM { NLM_F_CREATE } else { 0 };
-        let mut message = self.message(message, flags);
-        put_name(&mut message, NFTA_SET_ELEM_LIST_SET, set);
-        if let Some(id) = id {
-            message.attr_be32(NFTA_SET_ELEM_LIST_SET_ID, id);
-        }
-        message.nest(NFTA_SET_ELEM_LIST_ELEMENTS, |inside| _ = inside.fixed(list));
-        Ok(message.finish()?)
+        self.named(message, flags, NFTA_SET_ELEM_LIST_SET, set, |message| {
+            if let Some(id) = id {
+                message.attr_be32(NFTA_SET_ELEM_LIST_SET_ID, id);
+            }
+            message.nest(NFTA_SET_ELEM_LIST_ELEMENTS, |inside| _ = inside.fixed(list));
+        })
     }
 
     /// A rule, after the anonymous sets and chains inside of it.
@@ -235,12 +251,12 @@ impl<'a> Encoder<'a> {
         let mut message = self.message(NFT_MSG_NEWRULE, NLM_F_CREATE | flags);
         match place {
             RulePlace::Before(chain, handle) => {
-                put_name(&mut message, NFTA_RULE_CHAIN, chain);
-                message.attr(NFTA_RULE_POSITION, &handle.0.to_be_bytes());
+                message.attr_str(NFTA_RULE_CHAIN, chain);
+                message.attr(NFTA_RULE_POSITION, &handle.0.to_be_bytes())
             }
-            RulePlace::End(chain) => put_name(&mut message, NFTA_RULE_CHAIN, chain),
-            RulePlace::EndOfAnonymous(id) => _ = message.attr_be32(NFTA_RULE_CHAIN_ID, *id),
-        }
+            RulePlace::End(chain) => message.attr_str(NFTA_RULE_CHAIN, chain),
+            RulePlace::EndOfAnonymous(id) => message.attr_be32(NFTA_RULE_CHAIN_ID, *id),
+        };
         message.nest(NFTA_RULE_EXPRESSIONS, |inside| _ = inside.fixed(&expressions));
         if let Some(userdata) = rule.userdata() {
             message.attr(NFTA_RULE_USERDATA, userdata);
@@ -289,17 +305,6 @@ impl<'a> Encoder<'a> {
 
 fn missing(name: &str) -> Unwritable {
     Unwritable::Missing(name.to_owned())
-}
-
-fn put_name(message: &mut MessageWriter<'_>, kind: u16, name: &str) {
-    message.attr(kind, &[name.as_bytes(), &[0]].concat());
-}
-
-/// A number in network order as an attribute.
-fn tlv(kind: u16, number: u32) -> Box<[u8]> {
-    let mut out = Tlvs::default();
-    out.put(kind, &number.to_be_bytes());
-    out.into_bytes()
 }
 
 /// An object with the counters of the one that it replaces.

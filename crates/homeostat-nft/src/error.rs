@@ -88,15 +88,12 @@ pub enum CompileError {
     /// What was loaded could not be read back.
     #[error("cannot read back what `nft` loaded: {0}")]
     ReadBack(String),
-    /// `nft` did not take it.
-    #[error("{}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
-    Refused(Vec<Fault>),
-    /// It asks for something that no ruleset can have; `nft` was not asked.
-    #[error("{fault}")]
-    Invalid {
+    /// `nft` did not take it, or it asks for something that no ruleset can have.
+    #[error("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
+    Refused {
         /// What, and where.
-        fault: Fault,
-        /// The way out, where there is one.
+        faults: Vec<Fault>,
+        /// The way out, where it is known before `nft` is asked.
         help: Option<&'static str>,
     },
     /// A comment leaves no room for our mark.
@@ -128,14 +125,35 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A longer line is not repeated, and neither is junk, which a terminal might obey: file and line say where it is.
+/// Of a longer line only a part is shown. Junk is not, since a terminal might obey it: file and line say where it is.
 const LONGEST: usize = 400;
 
 impl Fault {
+    /// The line of a text that it is about, and the byte at which its place begins.
+    fn line<'t>(&self, text: &'t str) -> Option<(&'t str, usize)> {
+        let line = text.lines().nth(self.line.checked_sub(1)? as usize)?;
+        Some((line, self.column.checked_sub(1)? as usize))
+    }
+
+    /// The part of a long line around its place, with a mark below it as `nft` draws one.
+    fn excerpt(&self, text: &str) -> Option<String> {
+        const AROUND: usize = 40;
+        let (line, column) = self.line(text)?;
+        let (start, end) = (column.saturating_sub(AROUND), column + AROUND);
+        let part = |from: usize, until: usize| -> String {
+            let chars = line.char_indices().filter(|(at, _)| (from..until).contains(at));
+            chars.map(|(_, c)| if c == '\t' { ' ' } else { c }).collect()
+        };
+        let dots = |is_cut: bool| if is_cut { "..." } else { "" };
+        let before = format!("{}{}", dots(start > 0), part(start, column));
+        let shown = format!("{before}{}{}", part(column, end), dots(end < line.len()));
+        let mark = " ".repeat(before.chars().count());
+        is_readable(&shown).then(|| format!("{shown}\n{mark}^"))
+    }
+
     /// What stands at its place in a text: a name, with or without quotes.
     fn marked(&self, text: &str) -> Option<String> {
-        let line = text.lines().nth(self.line.checked_sub(1)? as usize)?;
-        let start = self.column.checked_sub(1)? as usize;
+        let (line, start) = self.line(text)?;
         let marked = line.get(start..start + self.width as usize)?.trim_matches('"');
         let is_name = !marked.is_empty() && !marked.starts_with('$');
         is_name.then(|| marked.to_owned())
@@ -159,13 +177,12 @@ impl CompileError {
         message: String,
         help: Option<&'static str>,
     ) -> Self {
-        CompileError::Invalid { fault: Fault::at(name, at, message), help }
+        CompileError::Refused { faults: vec![Fault::at(name, at, message)], help }
     }
 
     /// The links that `nft` missed, by what stands at the places of the text that it names.
     pub(crate) fn missing_links(&self, text: &str) -> Option<Vec<String>> {
-        let CompileError::Refused(faults) = self else { return None };
-        let missing = faults.iter().filter(|fault| fault.message.contains(NO_LINK));
+        let missing = self.faults().iter().filter(|fault| fault.message.contains(NO_LINK));
         let names = missing.map(|fault| fault.marked(text)).collect::<Vec<_>>();
         // Whatever else is wrong is said when no link is missed any more.
         (!names.is_empty()).then(|| names.into_iter().flatten().collect())
@@ -173,30 +190,27 @@ impl CompileError {
 
     /// Whether the kernel missed something that the text names.
     pub(crate) fn is_absence(&self) -> bool {
-        let is_it = |fault: &Fault| fault.message.contains("No such file or directory");
-        matches!(self, CompileError::Refused(faults) if faults.iter().any(is_it))
+        self.has("No such file or directory")
     }
 
     /// What is wrong with the text, place by place.
     #[must_use]
     pub fn faults(&self) -> &[Fault] {
         match self {
-            CompileError::Refused(faults) => faults,
-            CompileError::Invalid { fault, .. } => std::slice::from_ref(fault),
+            CompileError::Refused { faults, .. } => faults,
             _ => &[],
         }
     }
 
     pub(crate) fn faults_mut(&mut self) -> &mut [Fault] {
         match self {
-            CompileError::Refused(faults) => faults,
-            CompileError::Invalid { fault, .. } => std::slice::from_mut(fault),
+            CompileError::Refused { faults, .. } => faults,
             _ => &mut [],
         }
     }
 
-    /// From what `nft` prints on its standard error.
-    pub(crate) fn refused(words: &str, name: &str) -> Self {
+    /// From what `nft` prints on its standard error about this text.
+    pub(crate) fn refused(words: &str, name: &str, text: &str) -> Self {
         let (mut faults, mut is_cut) = (Vec::<Fault>::new(), false);
         for line in words.lines() {
             match (fault(line, name), faults.last_mut()) {
@@ -205,15 +219,28 @@ impl CompileError {
                     faults.push(fault);
                 }
                 // With the line go the marks below it.
-                (None, Some(_)) if is_cut || !is_readable(line) => is_cut = !is_cut,
-                (None, Some(last)) => last.message = format!("{}\n{line}", last.message),
+                (None, Some(_)) if is_cut => is_cut = false,
+                (None, Some(last)) => {
+                    is_cut = !is_readable(line);
+                    let shown = match is_cut {
+                        true if last.file == name => last.excerpt(text),
+                        true => None,
+                        false => Some(line.to_owned()),
+                    };
+                    last.message.extend(shown.map(|shown| format!("\n{shown}")));
+                }
                 (None, None) => faults.push(unplaced(line, name)),
             }
         }
         if faults.is_empty() {
             faults.push(unplaced("refused without a word", name));
         }
-        CompileError::Refused(faults)
+        CompileError::Refused { faults, help: None }
+    }
+
+    /// Whether a fault has these words in its message.
+    fn has(&self, words: &str) -> bool {
+        self.faults().iter().any(|fault| fault.message.contains(words))
     }
 
     /// For a report.
@@ -224,23 +251,20 @@ impl CompileError {
     /// The way out, where there is one.
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
-        let has = |faults: &[Fault], words: &str| {
-            faults.iter().any(|fault| fault.message.contains(words))
-        };
         match self {
             CompileError::NoProgram => Some("install the package `nftables`"),
             CompileError::TooOld { .. } => Some("install a newer package `nftables`"),
             CompileError::Endless { .. } => {
                 Some("include only files: a pipe or a device has no end")
             }
-            CompileError::Invalid { help, .. } => *help,
+            CompileError::Refused { help: Some(help), .. } => Some(help),
             CompileError::LongComment { .. } => Some("shorten the comment"),
             CompileError::TooLarge { .. } => Some("keep large lists in sets that others fill"),
-            CompileError::Refused(faults) if has(faults, NO_LINK) => {
+            _ if self.has(NO_LINK) => {
                 Some("`iif` and `oif` want a link that exists; write `iifname` or `oifname`")
             }
-            CompileError::Refused(faults) if has(faults, "Message too long") => Some(TOO_LONG),
-            CompileError::Refused(faults) if has(faults, "esolve hostname") => Some(NO_NAMES),
+            _ if self.has("Message too long") => Some(TOO_LONG),
+            _ if self.has("esolve hostname") => Some(NO_NAMES),
             _ => None,
         }
     }
@@ -276,9 +300,8 @@ mod tests {
     fn the_users_own_file_line_and_column_are_named() {
         let words = "/dev/stdin:7:32-32: Error: syntax error, unexpected '}'\n  chain x }\n          ^\n\
                      /etc/a:1:2-3: Error: no\n";
-        let CompileError::Refused(faults) = CompileError::refused(words, "fw.nft") else {
-            panic!("refused")
-        };
+        let error = CompileError::refused(words, "fw.nft", "");
+        let faults = error.faults();
         assert_eq!(faults.len(), 2);
         assert_eq!((faults[0].file.as_str(), faults[0].line, faults[0].column), ("fw.nft", 7, 32));
         assert!(faults[0].message.ends_with('^'), "{}", faults[0]);
@@ -288,25 +311,42 @@ mod tests {
     #[test]
     fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
         let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
-        let error = CompileError::refused(words, "fw.nft");
+        let error = CompileError::refused(words, "fw.nft", "");
         let names = error.missing_links("define wan = gone0");
         assert_eq!(names, Some(vec!["gone0".to_owned()]));
-        let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft");
+        let other = CompileError::refused("/dev/stdin:1:1-2: Error: syntax error\n", "fw.nft", "");
         assert_eq!(other.missing_links(""), None);
     }
 
     #[test]
     fn a_line_without_an_end_or_of_junk_is_not_repeated() {
         let words = "./x:1:1-1: Error: syntax error\n\u{fffd}\u{1b}[31m\n^\n";
-        assert_eq!(CompileError::refused(words, "a").to_string(), "./x:1:1: syntax error");
+        assert_eq!(CompileError::refused(words, "a", "").to_string(), "./x:1:1: syntax error");
         let words = format!("/dev/stdin:1:9-9: Error: no\n{}\n^\n", "x".repeat(5000));
-        assert!(CompileError::refused(&words, "fw.nft").to_string().len() < 100);
+        assert!(CompileError::refused(&words, "fw.nft", "").to_string().len() < 100);
+    }
+
+    #[test]
+    fn of_a_long_line_the_part_around_the_place_is_shown() {
+        let text = format!("# a\n\t{} wrong {}", "é".repeat(300), "y".repeat(900));
+        let words = format!("/dev/stdin:2:603-607: Error: no\n{}\n^\n", "x".repeat(4096));
+        let shown = format!(
+            "fw.nft:2:603: no\n...{} wrong {}...\n{}^",
+            "é".repeat(19),
+            "y".repeat(34),
+            " ".repeat(23)
+        );
+        assert_eq!(CompileError::refused(&words, "fw.nft", &text).to_string(), shown);
+        let junk = text.replace("wrong", "wro\u{1b}");
+        assert!(CompileError::refused(&words, "fw.nft", &junk).to_string().ends_with(": no"));
+        let elsewhere = words.replace("/dev/stdin", "/etc/x");
+        assert!(CompileError::refused(&elsewhere, "fw.nft", &text).to_string().ends_with(": no"));
     }
 
     #[test]
     fn words_without_a_place_are_kept() {
-        let error = CompileError::refused("nft: something odd\n", "fw.nft");
+        let error = CompileError::refused("nft: something odd\n", "fw.nft", "");
         assert_eq!(error.to_string(), "fw.nft: nft: something odd");
-        assert!(CompileError::refused("", "fw.nft").to_string().contains("without a word"));
+        assert!(CompileError::refused("", "fw.nft", "").to_string().contains("without a word"));
     }
 }

@@ -15,7 +15,7 @@ use crate::key::{Family, Key};
 use crate::links::{self, Link};
 use crate::shadow::Shadow;
 use crate::source::{Nft, OwnPorts};
-use crate::wire::{NEW_GENERATION, be32, name};
+use crate::wire::{be32, name, nft_message};
 
 /// The subscriptions of a reader, and what they have brought.
 pub(crate) struct Notifications {
@@ -149,7 +149,7 @@ impl Commits {
                 self.changed.clear();
                 self.queued.push_back(Hint::Lost);
             }
-            Event::Message(message) if message.kind == NEW_GENERATION => {
+            Event::Message(message) if nft_message(message) == NFT_MSG_NEWGEN => {
                 let hint = self.end(message);
                 self.queued.extend(hint);
                 bound(&mut self.queued);

@@ -90,7 +90,7 @@ fn create_one(connection: &mut Connection, link: &Link, kind: &str) -> Result<()
     }
     let mut request = Batch::new();
     let mut message = request.message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-    message.fixed(&fixed).attr(IFLA_IFNAME, &[link.name.as_bytes(), &[0]].concat());
+    message.fixed(&fixed).attr_str(IFLA_IFNAME, &link.name);
     message.nest(IFLA_LINKINFO, |info| _ = info.attr(IFLA_INFO_KIND, kind.as_bytes()));
     message.finish()?;
     connection.ask(&mut request, &mut |_| {})

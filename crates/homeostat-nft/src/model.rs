@@ -95,10 +95,8 @@ impl Table {
 
     /// Whether anything in it holds these bytes.
     pub(crate) fn mentions(&self, bytes: &[u8]) -> bool {
-        let rules = self.chains.values().flat_map(|chain| &chain.rules);
-        let sets = self.sets.values();
-        rules.into_iter().any(|rule| rule.mentions(bytes))
-            || sets.into_iter().any(|set| set.elements.mention(bytes))
+        self.chains.values().flat_map(|chain| &chain.rules).any(|rule| rule.mentions(bytes))
+            || self.sets.values().any(|set| set.elements.mention(bytes))
     }
 
     /// Whether parts of it disappear with a device, or with the program that owns it: that is not announced, and
@@ -215,9 +213,13 @@ impl Rule {
         userdata.filter(|_| self.bytes.has_userdata)
     }
 
+    /// Two rules are equal if these are.
+    fn compared(&self) -> (&[u8], Option<&[u8]>, &[Inside]) {
+        (self.expressions(), self.userdata(), &self.inside)
+    }
+
     fn mentions(&self, bytes: &[u8]) -> bool {
-        let holds = self.expressions().windows(bytes.len()).any(|window| window == bytes);
-        holds
+        self.expressions().windows(bytes.len()).any(|window| window == bytes)
             || self.inside.iter().any(|inside| match inside {
                 Inside::Set(set) => set.elements.mention(bytes),
                 Inside::Chain(rules) => rules.iter().any(|rule| rule.mentions(bytes)),
@@ -236,9 +238,7 @@ impl Rule {
 
 impl PartialEq for Rule {
     fn eq(&self, other: &Self) -> bool {
-        self.expressions() == other.expressions()
-            && self.userdata() == other.userdata()
-            && self.inside == other.inside
+        self.compared() == other.compared()
     }
 }
 
@@ -246,9 +246,7 @@ impl Eq for Rule {}
 
 impl Hash for Rule {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.expressions().hash(state);
-        self.userdata().hash(state);
-        self.inside.hash(state);
+        self.compared().hash(state);
     }
 }
 

@@ -41,23 +41,19 @@ struct Recorded {
 #[derive(Serialize, Deserialize)]
 struct Stored {
     digest: String,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    declared: BTreeMap<String, Prints>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    definitions: BTreeMap<String, Prints>,
+    #[serde(flatten)]
+    declared: Declared,
 }
 
 impl From<Stored> for Object {
-    fn from(Stored { digest, declared, definitions }: Stored) -> Self {
-        let declared = OnceLock::from(Declared { keys: declared, definitions });
-        Object::new(None, Recorded { digest: OnceLock::from(digest), declared })
+    fn from(Stored { digest, declared }: Stored) -> Self {
+        Object::new(None, Recorded { digest: digest.into(), declared: declared.into() })
     }
 }
 
 impl From<Object> for Stored {
     fn from(object: Object) -> Self {
-        let Declared { keys, definitions } = object.declared().clone();
-        Stored { digest: object.digest().to_owned(), declared: keys, definitions }
+        Stored { digest: object.digest().to_owned(), declared: object.declared().clone() }
     }
 }
 
@@ -177,11 +173,13 @@ fn rules(rules: &[Rule], sum: &mut Fnv) {
 }
 
 /// The declared elements of each set of a table.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 struct Declared {
     /// What names the elements.
+    #[serde(rename = "declared", default, skip_serializing_if = "BTreeMap::is_empty")]
     keys: BTreeMap<String, Prints>,
     /// The elements with timeout, comment and statements, of sets in which packets or time change those.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     definitions: BTreeMap<String, Prints>,
 }
 

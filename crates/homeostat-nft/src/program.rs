@@ -83,7 +83,7 @@ impl NftProcess {
         let Child { stdin, stdout, stderr, .. } = &mut self.0;
         let (stdin, stdout, stderr) = (stdin.take(), stdout.take(), stderr.take());
         let process = pidfd_open(Pid::from_child(&self.0), PidfdFlags::empty())?;
-        let (read, status, words) = std::thread::scope(|scope| {
+        let (read, status, errors) = std::thread::scope(|scope| {
             // On a thread of its own: `nft` may print before it has read all.
             scope.spawn(move || {
                 if let Some(mut stdin) = stdin {
@@ -91,7 +91,7 @@ impl NftProcess {
                     let _ = stdin.write_all(text.as_bytes());
                 }
             });
-            let words = scope.spawn(move || stderr.map_or_else(Vec::new, words_of));
+            let errors = scope.spawn(move || stderr.map_or_else(Vec::new, read_errors));
             scope.spawn(|| {
                 if !ends_within(&process, longest) {
                     // It may have ended just now.
@@ -99,25 +99,34 @@ impl NftProcess {
                 }
             });
             let read = stdout.map_or(Ok(()), read);
-            (read, self.0.wait(), words.join().unwrap_or_default())
+            (read, self.0.wait(), errors.join().unwrap_or_default())
         });
         let status = status?;
         if status.signal() == Some(Signal::KILL.as_raw()) {
             let message = format!("it did not end within {longest:?}");
             return Err(io::Error::new(io::ErrorKind::TimedOut, message));
         }
-        read.map(|()| (status, words))
+        read.map(|()| (status, errors))
     }
 }
 
-/// What it says, as far as anybody reads: it repeats each line that it has something against, however long
-/// that is.
-fn words_of(stderr: ChildStderr) -> Vec<u8> {
-    const MOST: u64 = 1 << 20;
-    let mut words = Vec::new();
-    // What came before a failure is said all the same.
-    let _ = stderr.take(MOST).read_to_end(&mut words);
-    words
+/// Reads to the end, since `nft` would die of SIGPIPE otherwise, and keeps a part: it repeats each line that it
+/// refuses, however long that is.
+fn read_errors(stderr: ChildStderr) -> Vec<u8> {
+    const MOST: usize = 1 << 20;
+    const MOST_OF_A_LINE: u64 = 4096;
+    let (mut stderr, mut errors) = (BufReader::new(stderr), Vec::new());
+    while errors.len() < MOST
+        && let Ok(1..) = stderr.by_ref().take(MOST_OF_A_LINE).read_until(b'\n', &mut errors)
+    {
+        if !errors.ends_with(b"\n") {
+            errors.push(b'\n');
+            // Whatever fails here fails again above.
+            let _ = stderr.skip_until(b'\n');
+        }
+    }
+    let _ = io::copy(&mut stderr, &mut io::sink());
+    errors
 }
 
 fn ends_within(process: &impl AsFd, longest: Duration) -> bool {
@@ -165,10 +174,16 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_complains_of_is_read_only_so_far() {
-        let arguments = ["-c", "yes no | head -c 3000000 >&2"];
-        let output = run(OsStr::new("sh"), Path::new("/"), &arguments, "").unwrap();
-        assert_eq!(output.stderr.len(), 1 << 20);
+    fn errors_are_read_to_the_end_and_kept_in_part() {
+        let stderr_of = |script: &str| {
+            let output = run(OsStr::new("sh"), Path::new("/"), &["-c", script], "").unwrap();
+            assert!(output.status.success(), "it was cut off: {}", output.status);
+            String::from_utf8(output.stderr).unwrap()
+        };
+        assert!(stderr_of("yes no | head -c 3000000 >&2").len() < 2 << 20);
+        let long_line =
+            stderr_of("{ yes no | head -c 3000000 | tr '\\n' ' '; echo; echo end; } >&2");
+        assert!(long_line.ends_with("\nend\n") && long_line.len() < 10_000);
     }
 
     #[test]

@@ -20,7 +20,7 @@ use crate::listing::{self, Texts};
 use crate::model::{HookKind, Table};
 use crate::program::{NftProcess, OLDEST, run, version};
 use crate::ruleset::Ruleset;
-use crate::wire::{NEW_CHAIN, message_type};
+use crate::wire::message_type;
 
 /// The namespace is gone when this is dropped.
 pub(crate) struct Scratch<'a> {
@@ -59,10 +59,10 @@ impl<'a> Scratch<'a> {
         if let Some(signal) = ran.status.signal() {
             // A bug of `nft`: its message is lost.
             let words = format!("`nft` crashed on it (signal {signal})");
-            return Err(CompileError::refused(&words, name));
+            return Err(CompileError::refused(&words, name, text));
         }
         if !ran.status.success() {
-            return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name));
+            return Err(CompileError::refused(&String::from_utf8_lossy(&ran.stderr), name, text));
         }
         // A command that prints, and that `lexer.rs` does not know.
         if !ran.stdout.is_empty() {
@@ -108,7 +108,7 @@ impl<'a> Scratch<'a> {
         let ran = self.run(&["list", "table", &family, &key.name], "")?;
         if !ran.status.success() {
             let words = String::from_utf8_lossy(&ran.stderr);
-            return Err(CompileError::refused(&words, &self.ruleset.name));
+            return Err(CompileError::refused(&words, &self.ruleset.name, ""));
         }
         Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
     }
@@ -191,10 +191,9 @@ impl DebugParser {
 }
 
 fn hooking(shown: &str) -> Option<HookKind> {
-    const NEW_FLOWTABLE: u16 = message_type(NFT_MSG_NEWFLOWTABLE);
-    match shown.split('|').next()?.trim().parse() {
-        Ok(NEW_CHAIN) => Some(HookKind::Chain),
-        Ok(NEW_FLOWTABLE) => Some(HookKind::Flowtable),
+    match shown.split('|').next()?.trim().parse::<u16>().ok()? ^ message_type(0) {
+        NFT_MSG_NEWCHAIN => Some(HookKind::Chain),
+        NFT_MSG_NEWFLOWTABLE => Some(HookKind::Flowtable),
         _ => None,
     }
 }

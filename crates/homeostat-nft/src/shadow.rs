@@ -17,10 +17,7 @@ use crate::dump::{
 use crate::elements::Edits;
 use crate::key::{Family, Key};
 use crate::model::{Handle, Table};
-use crate::wire::{
-    DEL_CHAIN, DEL_ELEMENTS, DEL_OBJECT, DEL_RULE, DEL_SET, DEL_TABLE, NEW_CHAIN, NEW_ELEMENTS,
-    NEW_GENERATION, NEW_OBJECT, NEW_RULE, NEW_SET, NEW_TABLE, be32, be64, name, text,
-};
+use crate::wire::{be32, be64, name, nft_message, text};
 
 /// Copies of the tables that matter, as of one generation; nothing while no generation is followed.
 #[derive(Debug, Default)]
@@ -94,7 +91,7 @@ impl Followed {
     /// Applies a message of the next commit; passes over those of former ones. False if a commit is missing.
     fn apply(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let ([family, _, high, low], attrs) = message.split::<4>()?;
-        if message.kind == NEW_GENERATION {
+        if nft_message(message) == NFT_MSG_NEWGEN {
             let generation = be32(&attrs, NFTA_GEN_ID)?.ok_or(Malformed::Payload)?;
             return Ok(self.finish_commit(generation));
         }
@@ -136,13 +133,13 @@ impl Followed {
         let key = Key { family, name: name(attrs, TABLE_NAME)? };
         let Some(state) = self.tables.get_mut(&key) else { return Ok(()) };
         match state {
-            _ if message.kind == DEL_TABLE => *state = State::Absent,
+            _ if nft_message(message) == NFT_MSG_DELTABLE => *state = State::Absent,
             State::Present(copy) => {
                 if copy.apply(message, attrs).is_err() {
                     *state = State::Unclear;
                 }
             }
-            State::Absent if message.kind == NEW_TABLE => {
+            State::Absent if nft_message(message) == NFT_MSG_NEWTABLE => {
                 let head = dump::decode_head(family, attrs)?;
                 let table = Arc::new(Table::empty(&head));
                 *state = State::Present(Box::new(TableCopy::new(head, table)));
@@ -202,25 +199,25 @@ impl TableCopy {
         if self.commit.count > MOST_MESSAGES {
             return Err(Unclear);
         }
-        match message.kind {
-            NEW_TABLE => self.update_table(attrs),
-            NEW_CHAIN => self.add_chain(attrs),
-            DEL_CHAIN => self.delete_chain(attrs),
-            NEW_RULE => self.add_rule(message.flags, attrs),
-            DEL_RULE => self.delete_rule(message.flags, attrs),
-            NEW_SET => self.add_set(attrs),
-            DEL_SET => {
+        match nft_message(message) {
+            NFT_MSG_NEWTABLE => self.update_table(attrs),
+            NFT_MSG_NEWCHAIN => self.add_chain(attrs),
+            NFT_MSG_DELCHAIN => self.delete_chain(attrs),
+            NFT_MSG_NEWRULE => self.add_rule(message.flags, attrs),
+            NFT_MSG_DELRULE => self.delete_rule(message.flags, attrs),
+            NFT_MSG_NEWSET => self.add_set(attrs),
+            NFT_MSG_DELSET => {
                 let name = text(attrs, NFTA_SET_NAME)?;
                 self.commit.elements.remove(name);
                 self.table().sets.remove(name);
                 Ok(())
             }
-            NEW_ELEMENTS | DEL_ELEMENTS => self.edit_elements(message.kind, attrs),
-            NEW_OBJECT => {
+            kind @ (NFT_MSG_NEWSETELEM | NFT_MSG_DELSETELEM) => self.edit_elements(kind, attrs),
+            NFT_MSG_NEWOBJ => {
                 self.table().objects.extend([decode_object(attrs)?]);
                 Ok(())
             }
-            DEL_OBJECT => {
+            NFT_MSG_DELOBJ => {
                 self.table().objects.remove(&decode_object(attrs)?.0);
                 Ok(())
             }
@@ -433,7 +430,7 @@ mod tests {
     use super::*;
     use crate::mark::Comment;
     use crate::model::Handle;
-    use crate::wire::Tlvs;
+    use crate::wire::{Tlvs, message_type};
 
     fn key() -> Key {
         Key { family: Family(2), name: "a".to_owned() }
@@ -442,7 +439,13 @@ mod tests {
     fn tell(shadow: &mut Shadow, (kind, label): (u16, u16), attrs: Tlvs) {
         let [high, low] = label.to_be_bytes();
         let payload = [&[2, 0, high, low][..], &attrs.into_bytes()].concat();
-        let message = Message { kind, flags: 0, seq: 0, port: Port::KERNEL, payload: &payload };
+        let message = Message {
+            kind: message_type(kind),
+            flags: 0,
+            seq: 0,
+            port: Port::KERNEL,
+            payload: &payload,
+        };
         shadow.apply(&Event::Message(message));
     }
 
@@ -451,13 +454,13 @@ mod tests {
         let mut attrs = Tlvs::default();
         attrs.put_name(TABLE_NAME, "a");
         let [_, _, high, low] = generation.to_be_bytes();
-        tell(shadow, (DEL_TABLE, u16::from_be_bytes([high, low])), attrs);
+        tell(shadow, (NFT_MSG_DELTABLE, u16::from_be_bytes([high, low])), attrs);
     }
 
     fn ended(shadow: &mut Shadow, generation: Generation) {
         let mut attrs = Tlvs::default();
         attrs.put(NFTA_GEN_ID, &generation.to_be_bytes());
-        tell(shadow, (NEW_GENERATION, 0), attrs);
+        tell(shadow, (NFT_MSG_NEWGEN, 0), attrs);
     }
 
     /// One that has looked at this generation.

@@ -1,7 +1,7 @@
 //! Message types of nftables, and attributes as bytes: copied as they were dumped, left out, or rewritten.
 
 use homeostat_netlink::uapi::*;
-use homeostat_netlink::{Attr, Attrs, Malformed};
+use homeostat_netlink::{Attr, Attrs, Malformed, Message};
 
 const ALIGN: usize = 4;
 const HEADER: usize = 4;
@@ -139,20 +139,10 @@ pub(crate) const fn message_type(message: u16) -> u16 {
     NFNL_SUBSYS_NFTABLES << 8 | message
 }
 
-/// The end of a commit.
-pub(crate) const NEW_GENERATION: u16 = message_type(NFT_MSG_NEWGEN);
-pub(crate) const NEW_TABLE: u16 = message_type(NFT_MSG_NEWTABLE);
-pub(crate) const DEL_TABLE: u16 = message_type(NFT_MSG_DELTABLE);
-pub(crate) const NEW_CHAIN: u16 = message_type(NFT_MSG_NEWCHAIN);
-pub(crate) const DEL_CHAIN: u16 = message_type(NFT_MSG_DELCHAIN);
-pub(crate) const NEW_RULE: u16 = message_type(NFT_MSG_NEWRULE);
-pub(crate) const DEL_RULE: u16 = message_type(NFT_MSG_DELRULE);
-pub(crate) const NEW_SET: u16 = message_type(NFT_MSG_NEWSET);
-pub(crate) const DEL_SET: u16 = message_type(NFT_MSG_DELSET);
-pub(crate) const NEW_ELEMENTS: u16 = message_type(NFT_MSG_NEWSETELEM);
-pub(crate) const DEL_ELEMENTS: u16 = message_type(NFT_MSG_DELSETELEM);
-pub(crate) const NEW_OBJECT: u16 = message_type(NFT_MSG_NEWOBJ);
-pub(crate) const DEL_OBJECT: u16 = message_type(NFT_MSG_DELOBJ);
+/// The `NFT_MSG_*` number of a message; no such number if it is of another subsystem.
+pub(crate) fn nft_message(message: &Message<'_>) -> u16 {
+    message.kind ^ message_type(0)
+}
 
 #[cfg(test)]
 mod tests {

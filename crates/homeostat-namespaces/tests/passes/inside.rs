@@ -138,7 +138,7 @@ fn make_table(comment: &str) {
         let mut message = batch.message(kind, flags);
         message.fixed(&fixed);
         if kind == 0x0a00 {
-            message.attr_str(1, c"filter");
+            message.attr_str(1, "filter");
             let len = u8::try_from(comment.len() + 1).unwrap();
             message.attr(6, &[&[0, len], comment.as_bytes(), &[0]].concat());
         }

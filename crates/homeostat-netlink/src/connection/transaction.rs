@@ -7,8 +7,8 @@ use super::chunk::{Chunk, Room};
 use crate::batch::stamp;
 use crate::inbox::Incoming;
 use crate::uapi::{
-    NFNL_BATCH_GENID, NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NLM_F_ACK,
-    NLMSG_ERROR,
+    NFNL_BATCH_GENID, NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NLMSG_ERROR,
+    nlmsghdr,
 };
 use crate::{Batch, Error, Message, Messages, Refusal, Result};
 
@@ -60,15 +60,11 @@ impl Connection {
             return Ok(Transacted::Done);
         }
         let mut framed = framed(batch, generation)?;
-        let Some(chunk) = Chunk::number(framed.bytes_mut(), 0, self.next_seq, Room::UNLIMITED)
-        else {
-            return Ok(Transacted::Done);
-        };
+        let Some(chunk) = number(&mut framed, self.next_seq) else { return Ok(Transacted::Done) };
         self.next_seq = chunk.last_seq().wrapping_add(1);
-        let last = ask_for_ack(&mut framed);
         self.socket.make_send_room(framed.bytes().len());
         self.socket.send(framed.bytes())?;
-        let answers = self.receive_answers(&chunk, last, echoes)?;
+        let answers = self.receive_answers(&chunk, echoes)?;
         Ok(answers.result(chunk.count))
     }
 
@@ -87,7 +83,6 @@ impl Connection {
     fn receive_answers(
         &mut self,
         chunk: &Chunk,
-        last: usize,
         echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
     ) -> Result<Answers> {
         let mut answers = Answers::default();
@@ -95,7 +90,7 @@ impl Connection {
             let is_over = answers.is_done || answers.is_lossy || answers.refused.is_some();
             let timeout = if is_over { Duration::ZERO } else { self.limits.timeout };
             match self.inbox.receive(&self.socket, timeout)? {
-                Incoming::Messages(messages) => answers.take(messages, chunk, last, echoes)?,
+                Incoming::Messages(messages) => answers.take(messages, chunk, echoes)?,
                 Incoming::Lost | Incoming::Truncated(_) => answers.is_lossy = true,
                 Incoming::Nothing if is_over => return Ok(answers),
                 Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
@@ -121,30 +116,20 @@ fn framed(batch: &Batch, generation: Option<u32>) -> Result<Batch> {
     Ok(framed)
 }
 
-/// Requests an ack for the last message inside, and returns its index.
+/// The length of `NFNL_MSG_BATCH_END`.
+const END_LEN: usize = size_of::<nlmsghdr>() + 4;
+
+/// Numbers all messages, and requests an ack for the last one inside.
 ///
 /// Quirk `no-ack-for-the-end` (Linux 6.1): `NFNL_MSG_BATCH_END` is never acknowledged, whatever its flags; a
 /// message inside is, on all kernels.
-fn ask_for_ack(framed: &mut Batch) -> usize {
-    let count = framed.count();
-    let bytes = framed.bytes_mut();
-    let last = count.saturating_sub(2);
-    let mut at = 0;
-    for index in 0..count {
-        let Some(message) = bytes.get_mut(at..) else { break };
-        let Some(len) = message.first_chunk::<4>().map(|len| u32::from_ne_bytes(*len)) else {
-            break;
-        };
-        at = at.saturating_add(usize::try_from(len).unwrap_or(usize::MAX));
-        let Some(seq) = message.get(8..12).and_then(|seq| seq.first_chunk()).copied() else {
-            break;
-        };
-        let is_last = index == last;
-        stamp(message, u32::from_ne_bytes(seq), |flags| {
-            if is_last { flags | NLM_F_ACK } else { flags & !NLM_F_ACK }
-        });
-    }
-    last
+fn number(framed: &mut Batch, seq: u32) -> Option<Chunk> {
+    let end_at = framed.bytes().len().checked_sub(END_LEN)?;
+    let (inside, end) = framed.bytes_mut().split_at_mut_checked(end_at)?;
+    let mut chunk = Chunk::number(inside, 0, seq, Room::UNLIMITED)?;
+    chunk.count += 1;
+    stamp(end, chunk.last_seq(), |flags| flags);
+    Some(chunk)
 }
 
 impl Answers {
@@ -152,7 +137,6 @@ impl Answers {
         &mut self,
         messages: Messages<'_>,
         chunk: &Chunk,
-        last: usize,
         echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
     ) -> Result<()> {
         for message in messages {
@@ -165,7 +149,7 @@ impl Answers {
             let Some(index) = index.filter(|_| message.kind == NLMSG_ERROR) else { continue };
             match Refusal::of_error(&message)? {
                 Some(refusal) => self.refuse(index, refusal),
-                None => self.is_done |= index == last,
+                None => self.is_done |= index + 2 == chunk.count,
             }
         }
         Ok(())
@@ -194,6 +178,7 @@ impl Answers {
 mod tests {
     use super::*;
     use crate::Errno;
+    use crate::uapi::NLM_F_ACK;
 
     fn refusal() -> Refusal {
         Refusal { errno: Errno::BUSY, text: None, offset: None }
@@ -206,11 +191,12 @@ mod tests {
             inside.message(0x0a00, 0).finish().unwrap();
         }
         let mut framed = framed(&inside, Some(7)).unwrap();
-        assert_eq!(ask_for_ack(&mut framed), 3);
+        assert_eq!(number(&mut framed, 40).unwrap().count, 5);
         let messages: Vec<Message<'_>> =
             Messages::new(framed.bytes()).collect::<Result<_, _>>().unwrap();
         let acks: Vec<_> = messages.iter().map(|one| one.flags & NLM_F_ACK != 0).collect();
         assert_eq!(acks, [false, false, false, true, false]);
+        assert!(messages.iter().map(|one| one.seq).eq(40..45));
     }
 
     #[test]

@@ -33,9 +33,9 @@ fn sound() -> Vec<u8> {
     let mut batch = Batch::new();
     for kind in 16..24_u16 {
         let mut message = batch.message(kind, 0);
-        message.fixed(&[0; 12]).attr_u32(1, u32::from(kind)).attr_str(3, c"eth0");
+        message.fixed(&[0; 12]).attr_u32(1, u32::from(kind)).attr_str(3, "eth0");
         message.nest(18, |info| {
-            info.attr_str(1, c"vxlan").nest(2, |inside| {
+            info.attr_str(1, "vxlan").nest(2, |inside| {
                 inside.attr_be16(15, 4789).attr_u8(7, 1).attr_flag(9);
             });
         });

@@ -1,6 +1,5 @@
 //! Many messages per send: which answer belongs to which message.
 
-use std::ffi::CString;
 use std::thread;
 use std::time::Duration;
 
@@ -261,7 +260,7 @@ fn replies_as_large_as_links_fit_even_a_default_buffer() {
     let mut connection = connect(&unforced(), Limits::default());
     let mut batch = Batch::new();
     for number in 0..70 {
-        let name = CString::new(format!("b{number}")).unwrap();
+        let name = format!("b{number}");
         crate::requests::add_link(&mut batch, &name, b"bridge");
     }
     connection.ask(&mut batch, &mut |_| {}).unwrap();

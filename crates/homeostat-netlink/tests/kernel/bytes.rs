@@ -33,7 +33,7 @@ fn check(kind: u16, flags: u16, write: impl FnOnce(&mut MessageWriter<'_>), reco
 fn a_new_bridge_is_written_as_ip_writes_it() {
     // ip link add br7 type bridge forward_delay 400
     let write = |message: &mut MessageWriter<'_>| {
-        message.fixed(&[0; 16]).attr_str(IFLA_IFNAME, c"br7");
+        message.fixed(&[0; 16]).attr_str(IFLA_IFNAME, "br7");
         message.nest_unmarked(IFLA_LINKINFO, |info| {
             info.attr(IFLA_INFO_KIND, b"bridge").nest_unmarked(IFLA_INFO_DATA, |options| {
                 options.attr_u32(IFLA_BR_FORWARD_DELAY, 400);

@@ -197,8 +197,8 @@ fn s_a_dump_of_links_torn_by_changes_is_restarted_or_a_typed_error() {
         names.filter(|name| name.starts_with('b')).collect::<BTreeSet<_>>().len()
     };
     let mut churn = Batch::new();
-    crate::requests::add_link(&mut churn, c"x0", b"ifb");
-    crate::requests::del_link(&mut churn, c"x0");
+    crate::requests::add_link(&mut churn, "x0", b"ifb");
+    crate::requests::del_link(&mut churn, "x0");
     every_dump_under_churn_is_whole_or_torn(&mut all_links(), &mut churn, steady, 60);
 }
 

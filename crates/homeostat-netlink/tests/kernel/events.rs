@@ -224,7 +224,7 @@ fn a_listener_in_another_namespace_hears_that_one() {
     assert!(heard(&mut listener).is_empty(), "that was here");
     let mut inside = Connection::open_in(&there, Family::Route).unwrap();
     let mut batch = Batch::new();
-    crate::requests::add_link(&mut batch, c"x0", b"bridge");
+    crate::requests::add_link(&mut batch, "x0", b"bridge");
     inside.ask(&mut batch, &mut |_| {}).unwrap();
     let mut count = 0;
     assert!(listener.receive_within(PATIENCE, &mut |_| count += 1).unwrap());

@@ -1,7 +1,5 @@
 //! Requests that the tests send, and the namespace that they are sent in.
 
-use std::ffi::CStr;
-
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_LOCAL, IFLA_IFNAME, IFLA_INFO_KIND, IFLA_LINKINFO, NLM_F_CREATE, NLM_F_EXCL,
     RT_SCOPE_UNIVERSE, RT_TABLE_MAIN, RTA_DST, RTA_GATEWAY, RTA_OIF, RTM_DELADDR, RTM_DELLINK,
@@ -97,7 +95,7 @@ pub(crate) fn del_address(batch: &mut Batch, number: u16, index: u32) {
 }
 
 /// `ip link add NAME type KIND`.
-pub(crate) fn add_link(batch: &mut Batch, name: &CStr, kind: &[u8]) {
+pub(crate) fn add_link(batch: &mut Batch, name: &str, kind: &[u8]) {
     let mut message = batch.message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
     message.fixed(&[0; 16]).attr_str(IFLA_IFNAME, name);
     message.nest(IFLA_LINKINFO, |info| _ = info.attr(IFLA_INFO_KIND, kind));
@@ -105,7 +103,7 @@ pub(crate) fn add_link(batch: &mut Batch, name: &CStr, kind: &[u8]) {
 }
 
 /// `ip link del NAME`.
-pub(crate) fn del_link(batch: &mut Batch, name: &CStr) {
+pub(crate) fn del_link(batch: &mut Batch, name: &str) {
     let mut message = batch.message(RTM_DELLINK, 0);
     message.fixed(&[0; 16]).attr_str(IFLA_IFNAME, name);
     message.finish().unwrap();

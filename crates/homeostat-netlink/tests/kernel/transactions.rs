@@ -16,7 +16,7 @@ const fn kind(message: u16) -> u16 {
 fn table(batch: &mut Batch, message: u16, name: &str) {
     let mut message = batch.message(kind(message), NLM_F_CREATE);
     message.fixed(&[NFPROTO_IPV4, 0, 0, 0]);
-    message.attr(NFTA_TABLE_NAME, &[name.as_bytes(), &[0]].concat());
+    message.attr_str(NFTA_TABLE_NAME, name);
     message.finish().unwrap();
 }
 

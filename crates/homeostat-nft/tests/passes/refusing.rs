@@ -29,6 +29,21 @@ fn all_mistakes_are_told() {
 }
 
 #[test]
+fn a_mistake_behind_a_very_long_line_is_shown_with_what_is_around_it() {
+    let address = |n: u32| std::net::Ipv4Addr::from_bits(0x0a00_0000 + n).to_string();
+    let elements = (0..200_000).map(address).collect::<Vec<_>>().join(", ");
+    let set = format!("set s {{ type ipv4_addr; elements = {{ {elements} }}; }}");
+    let (error, _) = refused(&format!("table ip a {{ {set}; chain x {{ oops; }}; }}"));
+    let column = format!("table ip a {{ {set}; chain x {{ oops;").len();
+    let expected = format!(
+        "fw.nft:1:{column}: syntax error, unexpected semicolon\n\
+         ...3.13.62, 10.3.13.63 }}; }}; chain x {{ oops; }}; }}\n{}^",
+        " ".repeat(43)
+    );
+    assert_eq!(error, expected);
+}
+
+#[test]
 fn names_of_hosts_are_not_looked_up() {
     // One that `nft` could look up without any network, one with a dot, and one that only it knows for a name.
     for (name, told) in [

@@ -110,9 +110,9 @@ fn an_alias_comes_after_the_link() {
     let namespace = Namespace::enter().unwrap();
     let mut batch = Batch::new();
     let mut message = batch.message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-    message.fixed(&[0; 16]).attr_str(IFLA_IFNAME, c"x0").attr_u32(IFLA_GROUP, 76);
+    message.fixed(&[0; 16]).attr_str(IFLA_IFNAME, "x0").attr_u32(IFLA_GROUP, 76);
     message.attr(IFLA_IFALIAS, b"early");
-    message.nest(IFLA_LINKINFO, |kind| _ = kind.attr_str(IFLA_INFO_KIND, c"ifb"));
+    message.nest(IFLA_LINKINFO, |kind| _ = kind.attr_str(IFLA_INFO_KIND, "ifb"));
     message.finish().unwrap();
     let mut connection = Connection::open(Family::Route).unwrap();
     connection.ask(&mut batch, &mut |_| {}).unwrap();
