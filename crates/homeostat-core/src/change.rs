@@ -7,6 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::change_list::ChangeList;
 use crate::desired::{Desired, Slot};
+use crate::explain::{Action, Line};
 use crate::finding::Finding;
 use crate::seen::Owner;
 
@@ -128,13 +129,45 @@ impl<K, O> Default for Changes<K, O> {
     }
 }
 
-impl<K: Clone, O> Change<K, O> {
+impl<K: Clone + fmt::Display, O> Change<K, O> {
     /// The key that the change is about.
     pub fn key<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> K {
         match self {
             Change::Create { slot } | Change::Update { slot, .. } => desired.key(*slot),
             Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
         }
+    }
+
+    /// What one step does that makes the change.
+    pub fn action(&self) -> Action {
+        match self {
+            Change::Create { .. } => Action::Create,
+            Change::Update { .. } => Action::Update,
+            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+        }
+    }
+
+    /// What such a step says of itself.
+    pub fn line<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> Line {
+        let wanted = |slot: Slot| Some(desired.shown(&desired.object(slot)));
+        let (before, after, note) = match self {
+            Change::Create { slot } => (None, wanted(*slot), None),
+            Change::Update { slot, before, adopts } => {
+                let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                (Some(before), wanted(*slot), note)
+            }
+            Change::Delete { before, .. } => (Some(before), None, None),
+            Change::Release { before, restore: None, .. } => {
+                (Some(before), None, Some("released, the value stays".to_owned()))
+            }
+            Change::Release { before, restore: Some(original), .. } => {
+                let note = "released, the original returns".to_owned();
+                (Some(before), Some(desired.shown(original)), Some(note))
+            }
+        };
+        let (action, key) = (self.action(), self.key(desired).to_string());
+        let before = before.map(|before| desired.shown(before));
+        Line { action, key, before, after, note, text: None }
     }
 }
 
