@@ -27,7 +27,7 @@ mod time;
 
 pub use backoff::Backoff;
 pub use contention::{Contended, Contention, Heal, Threshold};
-pub use convergence::{Convergence, NotConverging};
+pub use convergence::Convergence;
 pub use health::{Bounds, Health, Stall};
 pub use keys::KeyPacer;
 pub use pacer::{Fired, Pacer};

@@ -264,7 +264,7 @@ impl<S: Source> Controller<S> {
 
     /// When the scheduler, or the patience of a caller, needs another turn of the loop.
     fn deadline(&self) -> Option<Instant> {
-        let deadlines = [self.scheduler.deadline(), self.patience_ends()];
+        let deadlines = [self.scheduler.due().map(|(time, _)| time), self.patience_ends()];
         deadlines.into_iter().flatten().min().map(|time| self.watchdog.at(time))
     }
 
@@ -293,7 +293,7 @@ impl<S: Source> Controller<S> {
             Ok(Hint::Keys(keys)) => self.on_hinted_keys(keys, None),
             Ok(Hint::By { who, keys }) => self.on_hinted_keys(keys, Some(&who)),
             Ok(Hint::Lost) => {
-                self.publisher.update(|status| status.counts.lost += 1);
+                self.publisher.status.send_modify(|status| status.counts.lost += 1);
                 self.publisher.emit(EventKind::Lost);
                 self.wake(Wakeup::Paced(Reason::Resync), None);
             }
@@ -395,7 +395,7 @@ impl<S: Source> Controller<S> {
             // A failed key that depends on one in focus is tried again with it.
             let now = self.now();
             for key in keys {
-                self.scheduler.start_retry(key, now);
+                self.scheduler.backoff.take(key, now);
             }
         }
         self.take_task_results();
@@ -457,7 +457,7 @@ impl<S: Source> Controller<S> {
         let session = Session::open(&self.bound, &self.lock, ledger, self.pace.hints)?;
         self.hinted.clear();
         if std::mem::take(&mut self.has_lost_reader) {
-            self.publisher.update(|status| status.counts.resubscribed += 1);
+            self.publisher.status.send_modify(|status| status.counts.resubscribed += 1);
             self.publisher.emit(EventKind::Resubscribed);
         }
         Ok(session)
@@ -466,14 +466,14 @@ impl<S: Source> Controller<S> {
     /// Counts what drifted, and learns whether somebody keeps undoing a key.
     fn count_drift(&mut self, plan: &Plan<S>, focus: &Focus<S::Key>, hinted: &HintedKeys<S::Key>) {
         // What a first look finds was lost while nobody watched.
-        if !self.scheduler.is_synced() {
+        if !self.scheduler.full.is_synced() {
             return;
         }
         let open = self.open.read();
         let drift = drift::find(plan, focus, hinted, |key| open.contains_key(key));
         drop(open);
         if drift.by_hint + drift.by_resync > 0 {
-            self.publisher.update(|status| {
+            self.publisher.status.send_modify(|status| {
                 status.counts.drift_by_hint += drift.by_hint as u64;
                 status.counts.drift_by_resync += drift.by_resync as u64;
             });
@@ -481,8 +481,9 @@ impl<S: Source> Controller<S> {
         let now = self.now();
         for (key, who) in drift.undone {
             let text = key.to_string();
-            let Heal::At(until) = self.scheduler.undone(key, who, now) else { continue };
-            let contended = self.scheduler.contended().find(|one| one.key.to_string() == text);
+            let Heal::At(until) = self.scheduler.contention.lost(key, who, now) else { continue };
+            let contended =
+                self.scheduler.contention.report().find(|one| one.key.to_string() == text);
             let culprit = contended.and_then(|one| one.culprit).unwrap_or(UNNAMED).to_owned();
             let pause = until.since(now);
             self.publisher.emit(EventKind::Contention { key: text, culprit, pause });
@@ -511,7 +512,7 @@ impl<S: Source> Controller<S> {
         result: Result<PassResult<S>, Error>,
     ) -> PassAnswer {
         let now = self.now();
-        let started = self.publisher.status().last_attempt;
+        let started = self.publisher.status.borrow().last_attempt;
         let took = started.map_or(Duration::ZERO, |started| now.since(started));
         self.watchdog.health().ended(now);
         let error = match result {
@@ -523,7 +524,7 @@ impl<S: Source> Controller<S> {
         self.scheduler.record(request, feedback, now);
         (self.session, self.has_lost_reader) = (None, true);
         self.publisher.emit(EventKind::Failed { failure: failure.clone() });
-        self.publisher.update(|status| {
+        self.publisher.status.send_modify(|status| {
             status.is_converged = false;
             status.last_error = Some(failure);
             status.failures = status.failures.saturating_add(1);
@@ -543,8 +544,7 @@ impl<S: Source> Controller<S> {
     ) -> SharedReport {
         let PassResult { feedback, open, applied, is_recorded, report } = result;
         let now = self.now();
-        let known = self.scheduler.not_converging().map(|one| one.key.clone());
-        let known: BTreeSet<S::Key> = known.collect();
+        let known: BTreeSet<S::Key> = self.scheduler.convergence.report().cloned().collect();
         self.scheduler.record(request, feedback.clone(), now);
         let moved = feedback.failed.values().any(|retry| *retry == Retry::Now);
         self.last_pass = LastPass { is_good: is_recorded, has_moved: applied > 0 || moved };
@@ -554,14 +554,13 @@ impl<S: Source> Controller<S> {
         self.report_shown_tasks(&request.focus, &feedback);
         let open = self.count_open();
         let is_converged = self.open.read().is_empty() && is_recorded;
-        let contended = self.scheduler.contended().map(|one| {
+        let contended = self.scheduler.contention.report().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             (one.key.to_string(), culprit, one.pause)
         });
         let contended = contended.collect();
-        let not_converging = self.scheduler.not_converging().map(|one| one.key.to_string());
-        let not_converging = not_converging.collect();
-        self.publisher.update(|status| {
+        let not_converging = self.scheduler.convergence.report().map(ToString::to_string).collect();
+        self.publisher.status.send_modify(|status| {
             status.last_success = Some(now);
             (status.last_error, status.failures) = (None, 0);
             status.is_ready |= request.focus == Focus::All;
@@ -570,8 +569,8 @@ impl<S: Source> Controller<S> {
             status.counts.applied += applied as u64;
             status.counts.failed += (feedback.failed.len() + feedback.missed.len()) as u64;
         });
-        for one in self.scheduler.not_converging().filter(|one| !known.contains(one.key)) {
-            self.publisher.emit(EventKind::NotConverging { key: one.key.to_string() });
+        for key in self.scheduler.convergence.report().filter(|key| !known.contains(*key)) {
+            self.publisher.emit(EventKind::NotConverging { key: key.to_string() });
         }
         let (summary, converged) = (report.summary(), report.is_converged());
         self.publisher.emit(EventKind::Completed { summary, converged, took });
@@ -591,7 +590,7 @@ impl<S: Source> Controller<S> {
         let next_why = due.map_or(Reasons::NONE, |(_, reason)| reason.into());
         // A moment that lies ahead is no work yet, and becomes so if no pass starts then.
         self.watchdog.health().ready(next_due);
-        self.publisher.update_if(|status| {
+        self.publisher.status.send_if_modified(|status| {
             let former = (status.next_due, status.next_why, status.is_paused);
             (status.next_due, status.next_why, status.is_paused) = (next_due, next_why, is_paused);
             former != (next_due, next_why, is_paused)
@@ -619,14 +618,14 @@ impl<S: Source> Controller<S> {
 impl<S: Source> Controller<S> {
     /// Whether there are lanes to conclude. Nothing can be verified before a full pass has seen everything.
     fn may_conclude(&self) -> bool {
-        self.detached.has_finished() && !self.scheduler.needs_full()
+        !self.detached.finished.is_empty() && !self.scheduler.needs_full
     }
 
     /// Verifies and records the detached lanes that have finished, in a pass of their own.
     async fn conclude_detached(&mut self, inbox: Option<&mut Inbox<S>>) {
-        if self.scheduler.needs_full() && self.scheduler.is_paused() {
+        if self.scheduler.needs_full && self.scheduler.is_paused() {
             // No pass may come for a long time, and commands wait for the lanes.
-            self.detached.drop_finished();
+            self.detached.finished.clear();
         }
         if !self.may_conclude() {
             return;
@@ -727,7 +726,7 @@ impl<S: Source> Controller<S> {
         if !failed.is_empty() {
             self.open.add(open);
             let counts = self.count_open();
-            self.publisher.update(|status| {
+            self.publisher.status.send_modify(|status| {
                 (status.is_converged, status.open) = (false, counts);
                 status.counts.failed += failed.len() as u64;
             });
@@ -756,11 +755,13 @@ impl<S: Source> Controller<S> {
                 let line = Line { action, key, before: None, after: None, note, text: None };
                 applied.push(Entry::Applied(line, cause));
             } else {
-                self.scheduler.task_missed(key, now);
+                self.scheduler.convergence.missed(key, 0, now);
             }
         }
         if !applied.is_empty() {
-            self.publisher.update(|status| status.counts.applied += applied.len() as u64);
+            self.publisher
+                .status
+                .send_modify(|status| status.counts.applied += applied.len() as u64);
             // Only what was applied: the pass itself says which keys are open.
             let covers = Covers::Keys(BTreeSet::new());
             self.record_for_callers(&covers, &(Arc::new(Entries(applied)) as SharedReport));
@@ -817,7 +818,7 @@ impl<S: Source> Controller<S> {
         let (generation, forget) = match self.next_bound.take() {
             Some(waiting) if waiting.forget == Forget::All => (waiting.generation + 1, Forget::All),
             Some(waiting) => (waiting.generation + 1, forget),
-            None => (self.publisher.status().generation + 1, forget),
+            None => (self.publisher.status.borrow().generation + 1, forget),
         };
         self.next_bound = Some(NextBound { bound, generation, forget });
         let wakeup = match forget {
@@ -846,7 +847,7 @@ impl<S: Source> Controller<S> {
         };
         let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
         self.scheduler.desired_changed(|key| is_rebound || !is_same(key), keeps_task, now);
-        self.publisher.update(|status| {
+        self.publisher.status.send_modify(|status| {
             (status.is_converged, status.generation) = (false, generation);
         });
     }
@@ -877,7 +878,7 @@ impl<S: Source> Controller<S> {
     fn commanded(&mut self, focus: Focus<S::Key>) -> PassRequest<S::Key> {
         self.take_desired();
         self.drain_hints();
-        let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
+        let focus = if self.scheduler.needs_full { Focus::All } else { focus };
         self.scheduler.commanded(&focus, self.now());
         PassRequest { focus, reasons: Reason::Operator.into(), waited: Duration::ZERO }
     }
@@ -886,7 +887,7 @@ impl<S: Source> Controller<S> {
     async fn look(&mut self, key: S::Key, inbox: &mut Inbox<S>) -> PassAnswer {
         self.take_desired();
         let focus = Focus::Keys(BTreeSet::from([key]));
-        let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
+        let focus = if self.scheduler.needs_full { Focus::All } else { focus };
         let looked = self.guarded(Some(inbox), async |this| {
             let mut session = this.open_session()?;
             let order = this.bound.order(Arc::clone(&this.desired), &this.config, focus).widened();
@@ -975,7 +976,7 @@ impl<S: Source> Controller<S> {
             has_tasks: self.open.read().values().any(|open| open.ends_by_itself)
                 || self.has_unreported_tasks(),
             next_retry: self.scheduler.next_retry(),
-            has_failed_tasks: has_lanes && self.scheduler.has_tries_left(settle::TRIES),
+            has_failed_tasks: has_lanes && self.scheduler.backoff.has_tries_left(settle::TRIES),
         }
     }
 

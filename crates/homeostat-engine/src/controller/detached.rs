@@ -27,7 +27,7 @@ pub(super) struct FinishedLane<S: Source> {
 /// pass of their own.
 pub(super) struct DetachedLanes<S: Source> {
     running: FuturesUnordered<Later<'static, FinishedLane<S>>>,
-    finished: Vec<FinishedLane<S>>,
+    pub(super) finished: Vec<FinishedLane<S>>,
 }
 
 impl<S: Source> Default for DetachedLanes<S> {
@@ -51,14 +51,6 @@ impl<S: Source> DetachedLanes<S> {
     pub(super) fn extend(&mut self, other: DetachedLanes<S>) {
         self.running.extend(other.running);
         self.finished.extend(other.finished);
-    }
-
-    pub(super) fn has_finished(&self) -> bool {
-        !self.finished.is_empty()
-    }
-
-    pub(super) fn drop_finished(&mut self) {
-        self.finished.clear();
     }
 
     /// Takes the finished lanes, with the pass that concludes them.

@@ -27,7 +27,7 @@ pub(super) struct Publisher {
     scope: Arc<str>,
     pass: PassId,
     events: Events,
-    status: watch::Sender<Status>,
+    pub(super) status: watch::Sender<Status>,
     reported: ReportedFailures,
 }
 
@@ -54,23 +54,10 @@ impl Publisher {
         }
     }
 
-    pub(super) fn status(&self) -> watch::Ref<'_, Status> {
-        self.status.borrow()
-    }
-
-    pub(super) fn update(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_modify(change);
-    }
-
-    /// The same, but readers are woken only if the change says that there was one.
-    pub(super) fn update_if(&self, change: impl FnOnce(&mut Status) -> bool) {
-        self.status.send_if_modified(change);
-    }
-
     pub(super) fn pass_started<K>(&mut self, request: &PassRequest<K>, now: Time) {
         self.pass = PassId(self.pass.0 + 1);
         let (pass, keys) = (self.pass, request.key_count());
-        self.update(|status| {
+        self.status.send_modify(|status| {
             (status.pass, status.last_attempt) = (pass, Some(now));
             match keys {
                 None => status.counts.full += 1,
