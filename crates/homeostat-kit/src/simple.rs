@@ -90,7 +90,7 @@ use std::future::Future;
 
 use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 
-pub use reader::{ApiReader, Listing, Pages, Shards};
+pub use reader::{ApiReader, Listing, Shards, whole};
 pub use refusal::Refusal;
 pub use source::{Adapted, BindRefused, DesiredObjects, Witness, Write, place};
 pub use versioned::Versioned;

@@ -48,50 +48,16 @@ impl Shards {
     }
 }
 
-/// The parts of a list that comes in pages, gathered until all of it is there.
+/// A list that came in pages, if it has as many objects as the API says that there are.
 ///
 /// A list that ends early is a failure, and never a short list: the objects of the missing page would
 /// be made again, or forgotten.
-#[derive(Debug)]
-pub struct Pages<T> {
-    found: Vec<T>,
-}
-
-impl<T> Default for Pages<T> {
-    fn default() -> Self {
-        Pages { found: Vec::new() }
+pub fn whole<T>(list: Vec<T>, total: usize) -> Result<Vec<T>, Failure> {
+    if list.len() == total {
+        return Ok(list);
     }
-}
-
-impl<T> Pages<T> {
-    /// Adds a page.
-    #[must_use]
-    pub fn and(mut self, page: impl IntoIterator<Item = T>) -> Self {
-        self.found.extend(page);
-        self
-    }
-
-    /// How many objects there are until now.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.found.len()
-    }
-
-    /// Whether nothing was found until now.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    /// The whole list, if it has as many objects as the API says that there are.
-    pub fn whole(self, total: usize) -> Result<Vec<T>, Failure> {
-        let told = self.found.len();
-        if told == total {
-            return Ok(self.found);
-        }
-        let text = format!("the list is not whole: {told} of {total} objects");
-        Err(Failure::new(text, Retry::Soon))
-    }
+    let text = format!("the list is not whole: {} of {total} objects", list.len());
+    Err(Failure::new(text, Retry::Soon))
 }
 
 /// Lists, looks and watches.
@@ -363,11 +329,8 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_whole_is_a_failure() {
-        let pages = Pages::default().and([1, 2]).and([3]);
-        assert_eq!(pages.len(), 3);
-        assert_eq!(pages.whole(3), Ok(vec![1, 2, 3]));
-        let failure = Pages::default().and([1]).whole(2).unwrap_err();
+        assert_eq!(whole(vec![1, 2, 3], 3), Ok(vec![1, 2, 3]));
+        let failure = whole(vec![1], 2).unwrap_err();
         assert_eq!(failure.error, "the list is not whole: 1 of 2 objects");
-        assert!(Pages::<u8>::default().is_empty());
     }
 }
