@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use educe::Educe;
 use serde::{Serialize, Serializer};
 
 use crate::change_list::ChangeList;
@@ -94,7 +95,8 @@ impl Serialize for Reason {
 }
 
 /// Everything that a diff found, in key order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
 pub struct Changes<K, O> {
     /// What has to be written.
     pub list: ChangeList<K, O>,
@@ -112,21 +114,6 @@ pub struct Changes<K, O> {
     pub identities: BTreeMap<K, String>,
     /// How many objects in focus are ours.
     pub owned: usize,
-}
-
-impl<K, O> Default for Changes<K, O> {
-    fn default() -> Self {
-        Changes {
-            list: ChangeList::default(),
-            claims: Vec::new(),
-            originals: BTreeMap::new(),
-            findings: Vec::new(),
-            pruned: Vec::new(),
-            confirmed: Vec::new(),
-            identities: BTreeMap::new(),
-            owned: 0,
-        }
-    }
 }
 
 impl<K: Clone + fmt::Display, O> Change<K, O> {

@@ -1,5 +1,7 @@
 //! The desired state, in whatever layout its source likes, addressed by slots in key order.
 
+use educe::Educe;
+
 use crate::last_applied::Fingerprint;
 use std::cmp::Ordering;
 
@@ -140,7 +142,8 @@ pub struct DuplicateKey {
 }
 
 /// The ready-made desired state: a sorted list of keys and objects that are compared whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
 pub struct Table<K, O> {
     desired_states: Vec<(K, O)>,
 }
@@ -159,12 +162,6 @@ impl<K: Key, O: Object> Table<K, O> {
     /// The desired states in key order.
     pub fn iter(&self) -> impl Iterator<Item = &(K, O)> {
         self.desired_states.iter()
-    }
-}
-
-impl<K, O> Default for Table<K, O> {
-    fn default() -> Self {
-        Table { desired_states: Vec::new() }
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use educe::Educe;
 use serde::{Deserialize, Serialize};
 
 use crate::last_applied::LastApplied;
@@ -154,18 +155,13 @@ impl<O: PartialEq> Record<O> {
 pub type Records<K, O> = BTreeMap<K, Record<O>>;
 
 /// What the caller knows from earlier passes.
-#[derive(Clone)]
+#[derive(Clone, Educe)]
+#[educe(Default)]
 pub struct Holdings<K, O> {
     /// What the ledger says is ours.
     pub records: Records<K, O>,
     /// The desired state that was last applied.
     pub last: LastApplied,
-}
-
-impl<K, O> Default for Holdings<K, O> {
-    fn default() -> Self {
-        Holdings { records: Records::new(), last: LastApplied::default() }
-    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use educe::Educe;
+
 use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
 use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summary};
@@ -94,17 +96,13 @@ pub struct Taken {
 }
 
 /// What a source answers to changes.
+#[derive(Educe)]
+#[educe(Default)]
 pub struct Draft<S: Source> {
     /// The steps, in any order; equal phases keep the order given here.
     pub steps: Vec<S::Step>,
     /// The keys that get no step, and why.
     pub findings: Vec<(S::Key, Finding)>,
-}
-
-impl<S: Source> Default for Draft<S> {
-    fn default() -> Self {
-        Draft { steps: vec![], findings: vec![] }
-    }
 }
 
 impl<S: Source> Draft<S> {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_core::{Action, Focus, Owner, Plan, Source, Step};
 
 /// How much one full pass may delete.
@@ -38,6 +39,8 @@ pub enum MassDelete {
 ///
 /// A section is any part of a document that can be lost as a whole. Only who reads the document knows the
 /// sections, so they are given as a function from a key to the reason for holding its removal.
+#[derive(Educe)]
+#[educe(Clone, Default)]
 pub struct MissingSections<K> {
     why: Option<Arc<dyn WhyHeld<K>>>,
 }
@@ -87,19 +90,6 @@ impl<K: 'static> MissingSections<K> {
             (None, None) => true,
             _ => false,
         }
-    }
-}
-
-/// No section is missing.
-impl<K> Default for MissingSections<K> {
-    fn default() -> Self {
-        MissingSections { why: None }
-    }
-}
-
-impl<K> Clone for MissingSections<K> {
-    fn clone(&self) -> Self {
-        MissingSections { why: self.why.clone() }
     }
 }
 

@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use educe::Educe;
 use futures_util::FutureExt as _;
 use homeostat_core::operation::{Doubt, Effect, Event, OperationSet, Unended};
 use homeostat_core::outcome::Later;
@@ -29,14 +30,10 @@ use tokio::time::Instant;
 use crate::journal::{End, Journal, JournalError, OpenStep, Repeat, StepId, Subject};
 
 /// The operations of one source in one scope, with the journal. Clones are the same one.
+#[derive(Educe)]
+#[educe(Clone)]
 pub struct Operations<K: Key> {
     shared: Arc<Shared<K>>,
-}
-
-impl<K: Key> Clone for Operations<K> {
-    fn clone(&self) -> Self {
-        Operations { shared: Arc::clone(&self.shared) }
-    }
 }
 
 impl<K: Key> std::fmt::Debug for Operations<K> {

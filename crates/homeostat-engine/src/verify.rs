@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_core::{
     Action, Change, Changes, Desired, Failure, Finding, Focus, Kind, Outcome, Owner, Plan, Retry,
     Source, Step, Tally, WaitsOn,
@@ -14,6 +15,8 @@ use crate::run::StepResults;
 const SINGLE_LOOKS: usize = 1000;
 
 /// What the second look showed beside the outcomes.
+#[derive(Educe)]
+#[educe(Default)]
 pub(crate) struct Shown<K> {
     /// Keys that were written and are not there.
     pub(crate) absent: Vec<K>,
@@ -21,12 +24,6 @@ pub(crate) struct Shown<K> {
     pub(crate) through: Vec<K>,
     /// What the target calls the objects that were made.
     pub(crate) identities: BTreeMap<K, String>,
-}
-
-impl<K> Default for Shown<K> {
-    fn default() -> Self {
-        Shown { absent: Vec::new(), through: Vec::new(), identities: BTreeMap::new() }
-    }
 }
 
 /// Where to look again, if anywhere.

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use educe::Educe;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use homeostat_core::outcome::Later;
@@ -25,15 +26,11 @@ pub(super) struct FinishedLane<S: Source> {
 
 /// The lanes that passes did not wait for. The loop drives them while it does other things, and concludes them in a
 /// pass of their own.
+#[derive(Educe)]
+#[educe(Default)]
 pub(super) struct DetachedLanes<S: Source> {
     running: FuturesUnordered<Later<'static, FinishedLane<S>>>,
     pub(super) finished: Vec<FinishedLane<S>>,
-}
-
-impl<S: Source> Default for DetachedLanes<S> {
-    fn default() -> Self {
-        DetachedLanes { running: FuturesUnordered::new(), finished: Vec::new() }
-    }
 }
 
 impl<S: Source> DetachedLanes<S> {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use educe::Educe;
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Time;
@@ -59,6 +60,8 @@ pub(super) enum Forget {
 
 /// A running loop, seen from outside. When the last handle is dropped, the loop ends as
 /// with [`OnStop::Leave`].
+#[derive(Educe)]
+#[educe(Clone)]
 pub struct Handle<S: Source> {
     pub(super) commands: mpsc::UnboundedSender<Command<S>>,
     pub(super) status: watch::Receiver<Status>,
@@ -68,16 +71,6 @@ pub struct Handle<S: Source> {
     pub(super) generation: Arc<AtomicU64>,
     pub(super) latest: Arc<Mutex<Arc<Bound<S>>>>,
     pub(super) ledger_key: Arc<LedgerKey>,
-}
-
-impl<S: Source> Clone for Handle<S> {
-    fn clone(&self) -> Self {
-        let (commands, status) = (self.commands.clone(), self.status.clone());
-        let (watchdog, open) = (Arc::clone(&self.watchdog), Arc::clone(&self.open));
-        let (generation, latest) = (Arc::clone(&self.generation), Arc::clone(&self.latest));
-        let ledger_key = Arc::clone(&self.ledger_key);
-        Handle { commands, status, watchdog, open, generation, latest, ledger_key }
-    }
 }
 
 impl<S: Source> Handle<S> {

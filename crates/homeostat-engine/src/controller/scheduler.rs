@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use educe::Educe;
 use homeostat_core::pacing::{
     Backoff, Contention, Convergence, KeyPacer, Pacer, Pauses, Reason, Reasons, Resync, Threshold,
     Time,
@@ -67,7 +68,8 @@ impl<K> PassRequest<K> {
 }
 
 /// What a pass found out that decides about the next ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
 pub(super) struct PassFeedback<K> {
     pub(super) failed: BTreeMap<K, Retry>,
     /// Written, and the target does not show it; with a fingerprint of the failure.
@@ -80,14 +82,6 @@ pub(super) struct PassFeedback<K> {
     pub(super) waiting: BTreeSet<K>,
     /// When a pass that could not be made at all is worth another try.
     pub(super) broken: Option<Retry>,
-}
-
-impl<K> Default for PassFeedback<K> {
-    fn default() -> Self {
-        let (failed, missed) = (BTreeMap::new(), BTreeMap::new());
-        let (written, deferred, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        PassFeedback { failed, missed, written, deferred, waiting, broken: None }
-    }
 }
 
 /// Decides when a loop runs its next pass: gathers wakeups, retries, resyncs and pauses.

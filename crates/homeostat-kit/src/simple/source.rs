@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
     Fails, Failure, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
@@ -16,6 +17,8 @@ use crate::strategy::Strategy;
 
 /// An API as a source. Clones share the API, its limit and what is under way: a loop that is given
 /// another desired state keeps waiting for the tasks of the last one.
+#[derive(Educe)]
+#[educe(Clone)]
 pub struct Adapted<A: Api> {
     api: Arc<A>,
     follow_ups: Arc<FollowUps<A::Key>>,
@@ -31,13 +34,6 @@ pub enum Witness {
     None,
     /// Yes: a mark that somebody takes off is noticed.
     Ledger,
-}
-
-impl<A: Api> Clone for Adapted<A> {
-    fn clone(&self) -> Self {
-        let (api, follow_ups) = (Arc::clone(&self.api), Arc::clone(&self.follow_ups));
-        Adapted { api, follow_ups, limiter: self.limiter.clone(), witness: self.witness }
-    }
 }
 
 impl<A: Api> Adapted<A> {
@@ -154,6 +150,8 @@ pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
 }
 
 /// What should exist in an API.
+#[derive(Educe)]
+#[educe(Default)]
 pub struct DesiredObjects<A: Api> {
     table: Table<A::Key, A::Object>,
     adopt: BTreeSet<A::Key>,
@@ -172,12 +170,6 @@ impl<A: Api> DesiredObjects<A> {
     pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
         self.adopt.extend(keys);
         self
-    }
-}
-
-impl<A: Api> Default for DesiredObjects<A> {
-    fn default() -> Self {
-        DesiredObjects { table: Table::default(), adopt: BTreeSet::new() }
     }
 }
 
