@@ -56,7 +56,7 @@ pub enum Reason {
     Foreign,
     /// The target has two objects with this key.
     Twin,
-    /// It was ours; somebody took our mark off.
+    /// It was ours; our mark was taken off.
     LostMark,
     /// Another desired state of the same document undoes this one.
     Fights {
@@ -159,7 +159,7 @@ impl<K: Clone + fmt::Display, O> Change<K, O> {
 }
 
 impl<K: Ord, O> Changes<K, O> {
-    /// The order of the findings does not depend on the order in which the target told them.
+    /// The order of the findings does not depend on the order in which the target reported them.
     pub(crate) fn sort(&mut self) {
         self.list.sort();
         self.claims.sort_unstable();

@@ -9,7 +9,7 @@ use educe::Educe;
 use crate::change::Change;
 use crate::desired::Slot;
 
-/// Differences in key order: declared keys first, then what nobody declares.
+/// Differences in key order: declared keys first, then what is not declared.
 #[derive(Clone, Debug, PartialEq, Eq, Educe)]
 #[educe(Default)]
 pub struct ChangeList<K, O> {

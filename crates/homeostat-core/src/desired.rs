@@ -80,13 +80,13 @@ pub trait Desired: Send + Sync + 'static {
     /// Compares declared attributes only.
     fn compare(&self, slot: Slot, seen: &Self::Object) -> Agreement;
 
-    /// Whether the desired state has standing leave to take this key from anybody.
+    /// Whether the desired state has permanent leave to take this key from any owner.
     fn may_adopt(&self, slot: Slot) -> bool {
         let _ = slot;
         false
     }
 
-    /// What tells this very object from a later one with the same key, where the target can tell (the
+    /// What distinguishes this very object from a later one with the same key, where the target knows it (the
     /// cookie of a namespace). A record is about one of them only; it learns which by a look, so the
     /// writer of such an object leaves its answer to the second look.
     fn identity(&self, seen: &Self::Object) -> Option<String> {
@@ -195,7 +195,7 @@ impl<K: Key, O: Object> Desired for Table<K, O> {
 }
 
 /// Looks a key up in a sorted slice. The search widens from the last answer, so that a sorted stream
-/// costs a comparison or two an object, also for keys that nobody declares. For sources that bring
+/// costs a comparison or two an object, also for keys that are not declared. For sources that bring
 /// their own layout of [`Desired`].
 pub fn find_near<T>(
     sorted: &[T],

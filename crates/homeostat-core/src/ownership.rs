@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::last_applied::LastApplied;
 
-/// How a source tells its own objects from others'. There is no default: a caller says it.
+/// How a source distinguishes its own objects from others'. There is no default: a caller says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// The target holds a mark; records exist only where it cannot, or as a second witness.
@@ -72,7 +72,7 @@ impl Prefixes {
     }
 }
 
-/// The statement that nobody else has objects in the scope.
+/// The statement that no other owner has objects in the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exclusive(());
 
@@ -98,7 +98,7 @@ pub struct Record<O> {
     pub settled: Option<O>,
     /// Whether the write is known to have happened.
     pub stage: Stage,
-    /// Which object of this key it is about, where the target tells them apart.
+    /// Which object of this key it is about, where the target distinguishes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
 }

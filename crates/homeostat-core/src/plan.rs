@@ -77,7 +77,7 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         Dispatch { kind: self.action().word().to_owned(), ..Dispatch::default() }
     }
 
-    /// Counts the lines that [`Step::explain`] tells; override it where that is not one.
+    /// Counts the lines that [`Step::explain`] hands out; override it where that is not one.
     fn count(&self, summary: &mut Summary) {
         summary.count(self.action());
     }
@@ -129,7 +129,7 @@ pub struct Plan<S: Source> {
     pub findings: Vec<(S::Key, Finding)>,
     /// Everything else that the diff found; its changes have become the steps, its findings those above.
     pub found: Changes<S::Key, S::Object>,
-    /// How many objects of ours nobody declares any more: what a budget of deletes counts. A guard that
+    /// How many objects of ours are not declared any more: what a budget of deletes counts. A guard that
     /// holds some of them for another reason takes them off.
     pub removals: usize,
     last: LastApplied,
@@ -188,14 +188,14 @@ impl<S: Source> Plan<S> {
         Plan { last, released, ..Plan::of(self.desired.clone(), self.moment.clone(), steps) }
     }
 
-    /// Lets the plan tell "config changed" from "drifted".
+    /// Lets the plan distinguish "config changed" from "drifted".
     #[must_use]
     pub fn since(mut self, last: LastApplied) -> Self {
         self.last = last;
         self
     }
 
-    /// The desired state that a step fulfils; none, if nobody declares its key.
+    /// The desired state that a step fulfils; none, if its key is not declared.
     pub fn slot_of(&self, step: &S::Step) -> Option<Slot> {
         step.slot().or_else(|| self.desired.slot(&step.key(&self.desired), None))
     }
@@ -212,7 +212,7 @@ impl<S: Source> Plan<S> {
         self.last.cause_of_removal(&*self.desired, &key)
     }
 
-    /// Tells the lines of one step with their cause.
+    /// Hands out the lines of one step with their cause.
     pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
         let cause = self.cause(step);
         let mut taken = taken_along(step.takes());
@@ -223,7 +223,7 @@ impl<S: Source> Plan<S> {
         });
     }
 
-    /// Tells the lines of one step, if they are wanted.
+    /// Hands out the lines of one step, if they are wanted.
     pub(crate) fn sample_step(
         &self,
         step: &S::Step,

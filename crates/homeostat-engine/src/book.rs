@@ -92,7 +92,7 @@ impl<S: Source> Book<S> {
         }
     }
 
-    /// Records, durably, what the plan is about to do where the target cannot tell (law 8), and
+    /// Records, durably, what the plan is about to do where the target cannot hold a mark (law 8), and
     /// what it found out without writing. Returns what to put back if a step does nothing.
     pub(crate) fn begin(
         &mut self,
@@ -208,7 +208,7 @@ impl<S: Source> Book<S> {
                 (Some(Effect::Nothing), _) if !is_announced => {}
                 (Some(Effect::Removed), _) | (Some(Effect::Nothing), None) => self.drop(&key),
                 (Some(Effect::Nothing), Some(record)) => self.put(key, record)?,
-                // Nobody knows whether it was written: the intent stands.
+                // It is not known whether it was written: the intent stays.
                 (Some(Effect::Unknown) | None, _) => {}
             }
         }
@@ -230,7 +230,7 @@ impl<S: Source> Book<S> {
     }
 
     /// Drops the records of what is gone. Only after the second look: what is still there must stay
-    /// ours, or nobody would ever remove it.
+    /// ours, or it would never be removed.
     pub(crate) fn forget(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
         if self.holdings.records.is_empty() {
             return;
@@ -247,7 +247,7 @@ impl<S: Source> Book<S> {
         }
     }
 
-    /// Drops the record of a key, durably; tells whether there was one.
+    /// Drops the record of a key, durably; returns whether there was one.
     pub(crate) fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
         let known = self.holdings.records.contains_key(key);
         self.drop(key);
@@ -329,7 +329,7 @@ enum Effect<O> {
     Written {
         settled: Option<O>,
     },
-    /// Nobody knows whether anything was written.
+    /// It is not known whether anything was written.
     Unknown,
     /// It was removed and not made again.
     Removed,

@@ -23,13 +23,13 @@ pub struct Bound<S: Source> {
     pub source: S,
     /// The desired state.
     pub desired: Arc<S::Desired>,
-    /// How our objects are told from others'.
+    /// How our objects are distinguished from others'.
     pub ownership: Ownership,
     /// How passes behave.
     pub config: Config<S::Key>,
     /// Where the ledger files it.
     pub place: LedgerKey,
-    /// The desired state that declares nothing: what a revert applies. Without it nobody can ask for a revert.
+    /// The desired state that declares nothing: what a revert applies. Without it no revert can be asked for.
     pub nothing: Option<Arc<S::Desired>>,
 }
 
@@ -77,7 +77,7 @@ pub trait Planner: Send {
     /// Becomes a loop.
     fn into_loop(self: Box<Self>, deps: LoopDeps, pace: Pace) -> LoopTask;
 
-    /// The bound source itself, for whoever knows its type.
+    /// The bound source itself, for a caller that knows its type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 

@@ -93,7 +93,7 @@ const MOST_HINTS: usize = 1000;
 
 /// What a loop works with.
 pub struct LoopDeps {
-    /// The proof that nobody else writes in the scope.
+    /// The proof that no other process writes in the scope.
     pub lock: Arc<ScopeLock>,
     /// Where ownership is remembered.
     pub ledger: Arc<dyn Ledger>,
@@ -465,7 +465,7 @@ impl<S: Source> Controller<S> {
 
     /// Counts what drifted, and learns whether somebody keeps undoing a key.
     fn count_drift(&mut self, plan: &Plan<S>, focus: &Focus<S::Key>, hinted: &HintedKeys<S::Key>) {
-        // What a first look finds was lost while nobody watched.
+        // What a first look finds was lost while no loop ran.
         if !self.scheduler.full.is_synced() {
             return;
         }
@@ -650,7 +650,7 @@ impl<S: Source> Controller<S> {
                     prior.extend(one.prior);
                     ended.push(lane);
                 }
-                // What was announced stands: nobody knows whether it was written.
+                // What was announced stays: it is not known whether it was written.
                 Err(error) => broken = Some(error),
             }
         }

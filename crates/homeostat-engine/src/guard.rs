@@ -174,7 +174,7 @@ fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>
     plan.removals = plan.removals.saturating_sub(held.len());
 }
 
-/// Holds back every step that removes what nobody declares.
+/// Holds back every step that removes what is not declared.
 pub(crate) fn hold_removals<S: Source>(plan: &mut Plan<S>, why: &str) {
     plan.hold(|plan, step| is_removal(plan, step).then(|| why.to_owned()));
 }
@@ -183,7 +183,7 @@ fn is_removal<S: Source>(plan: &Plan<S>, step: &S::Step) -> bool {
     step.action() == Action::Delete && plan.slot_of(step).is_none()
 }
 
-/// What the target made by itself goes and comes with what it hangs on; nobody loses anything.
+/// What the target made by itself goes and comes with what it hangs on; no owner loses anything.
 fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<String> {
     let mut foreign =
         step.takes().iter().filter(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel));

@@ -11,7 +11,7 @@ pub struct LedgerKey {
     pub source: String,
     /// The scope's name.
     pub scope: String,
-    /// What tells this scope from a former one of the same name (boot id, namespace cookie). What
+    /// What distinguishes this scope from a former one of the same name (boot id, namespace cookie). What
     /// was recorded under another identity is void.
     pub identity: String,
 }
@@ -55,8 +55,8 @@ pub trait Pages: Send + Sync {
     /// target need no record.
     fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error>;
 
-    /// What other owners hold at the same place: owner and key. A ledger of one owner has nothing to
-    /// tell.
+    /// What other owners hold at the same place: owner and key. A ledger of one owner returns
+    /// nothing.
     fn others(&self, place: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
         let _ = place;
         Ok(Vec::new())

@@ -8,8 +8,8 @@
 //! target in memory.
 //!
 //! **Look before you write.** A [`Bound`] source has its desired state, its owner and its place in the ledger. As a
-//! [`Planner`] it can tell what differs. It has no writer, so it cannot write; there is no dry-run flag that
-//! somebody could forget.
+//! [`Planner`] it can say what differs. It has no writer, so it cannot write; there is no dry-run flag that
+//! a caller could forget.
 //!
 //! **One pass.** With the lock of its scope it is opened as a [`Session`], and a pass is one call.
 //!
@@ -32,7 +32,7 @@
 //!     Ok(Bound {
 //!         source: Memory::<Independent>::marked(target.clone()),
 //!         desired: Arc::new(Table::new(declared.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
-//!         ownership: Ownership::Marked, // How ours are told from others': never by default.
+//!         ownership: Ownership::Marked, // How ours are distinguished from others': never by default.
 //!         config: Config::default(),
 //!         place: LedgerKey {
 //!             owner: "me".into(),
@@ -58,7 +58,7 @@
 //! let (looped, handle) = Loop::new(bound()?, deps, Pace::of::<Memory<Independent>>(1));
 //! let running = tokio::spawn(looped.run());
 //! handle.wait_for(|status| status.is_converged).await?;
-//! target.remove("door"); // Somebody does, a hint tells, and it comes back.
+//! target.remove("door"); // Another program does, a hint arrives, and it comes back.
 //! handle.wait_for(|status| status.counts.applied == 1).await?;
 //! handle.stop(OnStop::Leave).await;
 //! running.await?;

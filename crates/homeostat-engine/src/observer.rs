@@ -23,7 +23,7 @@ impl<S: Source> Observer<S> {
         Self::with(source.reader(), scope)
     }
 
-    /// Opens a reader for looks alone: nobody will ask it for hints.
+    /// Opens a reader for looks alone: it is never asked for hints.
     pub fn without_hints(source: &S, scope: &str) -> Result<Self, Error> {
         Self::with(source.reader_without_hints(), scope)
     }
@@ -41,7 +41,7 @@ impl<S: Source> Observer<S> {
         self.reader.hint().await
     }
 
-    /// Looks at the target, and tells what was learned and how it differs from the desired state.
+    /// Looks at the target, and returns what was learned and how it differs from the desired state.
     pub(crate) async fn diff(
         &mut self,
         order: &Order<'_, S>,
@@ -66,7 +66,7 @@ impl<S: Source> Observer<S> {
                     self.synced = true;
                     return Ok((moment, diff.finish()));
                 }
-                // The target moved under the look: what was told so far is forgotten with its diff.
+                // The target moved under the look: what was reported so far is forgotten with its diff.
                 Err(failure) if failure.retry == Retry::Now && tries < LOOKS => tries += 1,
                 Err(failure) => {
                     let scope = self.scope.clone();

@@ -22,7 +22,7 @@ pub enum Hints {
 }
 
 /// Reader, writer and page of the ledger of one source in one scope. The loop keeps one open as long as
-/// nothing breaks; whoever wants passes without the loop opens one and calls [`Session::pass`].
+/// nothing breaks; a caller that wants passes without the loop opens one and calls [`Session::pass`].
 pub struct Session<S: Source> {
     pub(crate) observer: Observer<S>,
     pub(crate) writer: Arc<S::Writer>,
@@ -30,7 +30,7 @@ pub struct Session<S: Source> {
 }
 
 impl<S: Source> Session<S> {
-    /// Opens the source, by proof that nobody else writes in its scope.
+    /// Opens the source, by proof that no other process writes in its scope.
     pub fn open(
         bound: &Bound<S>,
         lock: &ScopeLock,

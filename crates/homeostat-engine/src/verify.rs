@@ -78,7 +78,7 @@ pub(crate) fn correct<S: Source>(
     for (key, at) in steps {
         let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
         match objections.remove(&key) {
-            // Ours is gone, and somebody else was quick to take its place.
+            // Ours is gone, and another owner has taken its place.
             Some(Objection::Conflict(_)) if removes => {}
             Some(objection) => results.tally.revise(at, objection.outcome(&*desired)),
             None => {}
@@ -146,7 +146,7 @@ fn objections<'a, D: Desired>(
     absent.chain(changes).chain(findings).collect()
 }
 
-/// Where a step went bad, its own words tell why the key is not as declared; and what could not be
+/// Where a step went bad, its own words say why the key is not as declared; and what could not be
 /// read before is no news.
 fn drop_explained<S: Source>(
     plan: &Plan<S>,

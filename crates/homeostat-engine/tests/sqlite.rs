@@ -182,7 +182,7 @@ fn run(
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
     let mut observer = Observer::open(source, "here")?;
     let report = block_on(pass(&order, &mut observer, &writer, book))?;
-    Ok(common::rig::told(&report))
+    Ok(common::rig::lines(&report))
 }
 
 #[test]

@@ -236,7 +236,7 @@ async fn drift_in_any_part_is_found_within_the_stated_age() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_by_memory() {
     let (api, mut life) = converged().await;
-    // Another desired state makes what is remembered differ; it is looked at before it is told.
+    // Another desired state makes what is remembered differ; it is looked at before it is reported.
     let desired = [(10, 2), (21, 1), (54, 1)];
     life.pass(&desired).await;
     let calls = api.calls();

@@ -1,4 +1,4 @@
-//! The target in memory misbehaves as it was told, and a pass says so.
+//! The target in memory misbehaves as it was set up, and a pass says so.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;

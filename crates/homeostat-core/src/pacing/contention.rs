@@ -1,4 +1,4 @@
-//! Slows down the healing of a key that somebody keeps undoing, and names who does it.
+//! Slows down the healing of a key that another program keeps undoing, and names who does it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use super::due::{Due, Ticket};
 use super::pauses::Pauses;
 use super::time::Time;
 
-/// Says when a key that somebody else removed or replaced is healed.
+/// Says when a key that another program removed or replaced is healed.
 ///
-/// Tell it only losses of that very key: what goes with a link, an address, a nexthop or a
+/// It must be given only losses of that very key: what goes with a link, an address, a nexthop or a
 /// namespace is no fight, and counting it would turn a blip into an outage.
 ///
 /// 1. A lost key is healed at once, until there were too many losses within a short time.
@@ -46,14 +46,14 @@ pub enum Heal {
     At(Time),
 }
 
-/// A key that somebody keeps undoing.
+/// A key that another program keeps undoing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contended<'a, K> {
     /// The key.
     pub key: &'a K,
     /// The pause before the last heal or the next one.
     pub pause: Duration,
-    /// Who did it last, as far as the target tells.
+    /// Who did it last, as far as the target says.
     pub culprit: Option<&'a str>,
 }
 
@@ -76,7 +76,7 @@ impl<K: Ord + Clone> Contention<K> {
         Self { threshold, pauses, lost: BTreeMap::new(), due: Due::new() }
     }
 
-    /// Somebody else removed or replaced this very key.
+    /// Another program removed or replaced this very key.
     pub fn lost(&mut self, key: K, culprit: Option<Arc<str>>, now: Time) -> Heal {
         self.calm(&key, now);
         let ticket = (now, 0);
@@ -162,7 +162,7 @@ impl Lost {
         self.ticket = due.list(key, time);
     }
 
-    // Takes note of a loss, and tells whether it begins a pause.
+    // Records a loss, and returns whether it begins a pause.
     fn counts(&mut self, threshold: Threshold, now: Time) -> bool {
         if self.nth > 0 {
             return !self.is_paused;

@@ -74,7 +74,7 @@ pub struct Handle<S: Source> {
 }
 
 impl<S: Source> Handle<S> {
-    /// Gives the loop another desired state, with the way in which passes behave under it, and tells whether
+    /// Gives the loop another desired state, with the way in which passes behave under it, and returns whether
     /// anything changed. From here on the status is converged only if it is so for this desired state, or for one
     /// that was put later.
     ///
@@ -88,7 +88,7 @@ impl<S: Source> Handle<S> {
         self.take(&mut latest, bound, Forget::Changed).map(|()| true)
     }
 
-    /// The same for somebody who asks for it, and may have mended the cause of a failure: everything is
+    /// The same for an operator who asks for it, and may have mended the cause of a failure: everything is
     /// opened again and tried again, also if nothing changed, and does not wait for the pace of new desired states.
     pub fn replace(&self, bound: Bound<S>) -> Result<(), CommandRefused> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -156,7 +156,7 @@ impl<S: Source> Handle<S> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandRefused {
-    /// Nobody is left to carry it out.
+    /// The loop that would carry it out has ended.
     #[error("the loop has ended")]
     Ended,
     /// The text is no key of this source.
@@ -173,18 +173,18 @@ pub trait Control: Send + Sync {
     fn place(&self) -> &LedgerKey;
     /// Gives the loop another desired state, as in [`Handle::put`]. It must be bound to the same source.
     fn put(&self, planner: Box<dyn Planner>) -> Result<bool, CommandRefused>;
-    /// Gives the loop a desired state for somebody who asks for it, as in [`Handle::replace`].
+    /// Gives the loop a desired state for an operator who asks for it, as in [`Handle::replace`].
     fn replace(&self, planner: Box<dyn Planner>) -> Result<(), CommandRefused>;
     /// Runs a full pass now, and waits for its report.
     fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
     /// the reports of the passes made meanwhile, in order.
     fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, CommandRefused>>;
-    /// Looks at one key, and tells how it stands. Writes nothing.
+    /// Looks at one key, and reports its state. Writes nothing.
     fn look(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
-    /// Takes once what is on a declared key now, from whoever has it.
+    /// Takes once what is on a declared key now, from any owner.
     fn adopt(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
-    /// Drops what the ledger knows of a key, and tells whether it knew anything. The target is not touched.
+    /// Drops what the ledger knows of a key, and returns whether it knew anything. The target is not touched.
     fn forget(&self, key: &str) -> Later<'_, Result<Result<bool, Arc<Error>>, CommandRefused>>;
     /// Holds passes off, for some time or until [resumed](Self::resume).
     fn pause(&self, during: Option<Duration>) -> Result<(), CommandRefused>;
@@ -211,7 +211,7 @@ pub trait Control: Send + Sync {
 pub struct LoopTask {
     /// The handle.
     pub control: Arc<dyn Control>,
-    /// The loop; nothing happens until somebody polls it.
+    /// The loop; nothing happens until it is polled.
     pub run: Later<'static, ()>,
 }
 

@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_wait_is_published_when_it_begins_when_its_reason_changes_and_once_an_hour() {
         let events = Events::default();
-        let mut heard = events.subscribe();
+        let mut received = events.subscribe();
         let status = watch::channel(Status::default()).0;
         let mut publisher = Publisher::new("memory", "test".into(), events, status);
         let mut publish = |publisher: &mut Publisher, on: &WaitsOn, seconds| {
@@ -211,9 +211,9 @@ mod tests {
             let now = Time::from_epoch(Duration::from_secs(seconds));
             publisher.emit_steps(&report, now, |_: &u32| None);
             let (mut waits, mut more) = (0, 0);
-            while let Ok(event) = heard.try_recv() {
+            while let Ok(event) = received.try_recv() {
                 match event.kind {
-                    EventKind::Pending { on: told, .. } if told == *on => waits += 1,
+                    EventKind::Pending { on: waits_on, .. } if waits_on == *on => waits += 1,
                     EventKind::More { steps } => more += steps,
                     other => panic!("{other:?}"),
                 }

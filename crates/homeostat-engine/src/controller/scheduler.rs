@@ -231,7 +231,7 @@ impl<K: Key> Scheduler<K> {
         failed.into_iter().chain(contended).chain(self.convergence.take_due(now)).collect()
     }
 
-    /// A pass over `focus` starts now because somebody asked for it.
+    /// A pass over `focus` starts now because an operator asked for it.
     pub(super) fn commanded(&mut self, focus: &Focus<K>, now: Time) {
         if *focus == Focus::All {
             self.full.on_command(Reason::Operator, now);

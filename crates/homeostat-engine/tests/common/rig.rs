@@ -91,11 +91,11 @@ impl<M: Mode> Rig<M> {
 
     /// A full pass, and what it tells.
     pub(crate) fn pass(&mut self, rows: &str) -> Vec<String> {
-        told(&self.try_pass(rows, None).unwrap())
+        lines(&self.try_pass(rows, None).unwrap())
     }
 
     pub(crate) fn focused_pass(&mut self, rows: &str, keys: &str) -> Vec<String> {
-        told(&self.try_pass(rows, Some(keys)).unwrap())
+        lines(&self.try_pass(rows, Some(keys)).unwrap())
     }
 
     /// A full pass, and everything that happened in it.
@@ -143,7 +143,7 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// Everything that a plan or a report tells, a line each, and at last whether it is converged.
-pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+pub(crate) fn lines(explain: &dyn Explain) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in KINDS {
         explain.explain(kind, &mut |entry| lines.push(line(entry)));

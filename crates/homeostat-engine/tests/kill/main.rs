@@ -83,31 +83,31 @@ impl Process {
 
     /// Passes until one is converged, and checks that the next one writes nothing.
     #[track_caller]
-    fn converge(&mut self, desired: &str, told: &str) {
+    fn converge(&mut self, desired: &str, context: &str) {
         let converged = (0..5).any(|_| self.pass(desired).is_converged());
-        assert!(converged, "{told}: never converged on {desired:?}");
+        assert!(converged, "{context}: never converged on {desired:?}");
         let before = self.fuse.passed();
         assert!(self.pass(desired).is_converged());
-        assert_eq!(self.fuse.passed(), before, "{told}: a pass after a converged one wrote");
+        assert_eq!(self.fuse.passed(), before, "{context}: a pass after a converged one wrote");
     }
 }
 
 /// Checks target and ledger against a desired state that is applied.
 #[track_caller]
-fn check(directory: &Path, desired: &str, told: &str) {
+fn check(directory: &Path, desired: &str, context: &str) {
     let mut expected = rows(BEFORE);
     expected.extend(rows(desired));
     if let Some(number) = rows(desired).get(COARSE) {
         expected.insert(COARSE.to_owned(), number.next_multiple_of(10));
     }
     let found: BTreeMap<_, _> = contents(&directory.join("target")).into_iter().collect();
-    assert_eq!(found, expected, "{told}, then {desired:?}");
+    assert_eq!(found, expected, "{context}, then {desired:?}");
     let process = Process::start(directory, None);
     let owned: Vec<_> = process.book.holdings().records.keys().cloned().collect();
     let declared: Vec<_> = rows(desired).into_keys().collect();
     assert_eq!(
         owned, declared,
-        "{told}, then {desired:?}: records without objects, or the other way"
+        "{context}, then {desired:?}: records without objects, or the other way"
     );
 }
 
@@ -152,7 +152,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What the target made of our number, if we died before we could record it. It cannot be told
+/// What the target made of our number, if we died before we could record it. It cannot be distinguished
 /// from what somebody else wrote, and that is never undone.
 fn unconfirmed(directory: &Path) -> Option<u32> {
     let process = Process::start(directory, None);
@@ -163,22 +163,22 @@ fn unconfirmed(directory: &Path) -> Option<u32> {
 }
 
 /// Restarts over a copy of what the dead process left, and goes through these desired states.
-fn restart(dead: &Path, desired_states: &[&str], told: &str) {
+fn restart(dead: &Path, desired_states: &[&str], context: &str) {
     let copied = TempDir::new().unwrap();
     copy(dead, copied.path());
     let spared = unconfirmed(copied.path()).filter(|_| !desired_states[0].contains(COARSE));
     let mut process = Process::start(copied.path(), None);
-    process.converge(desired_states[0], told);
+    process.converge(desired_states[0], context);
     if let Some(held) = spared {
         let knob = copied.path().join("target").join(COARSE);
-        assert_eq!(std::fs::read_to_string(&knob).unwrap(), held.to_string(), "{told}");
+        assert_eq!(std::fs::read_to_string(&knob).unwrap(), held.to_string(), "{context}");
         std::fs::write(knob, rows(BEFORE)[COARSE].to_string()).unwrap();
     }
     for desired in &desired_states[1..] {
-        process.converge(desired, told);
+        process.converge(desired, context);
     }
     drop(process);
-    check(copied.path(), desired_states[desired_states.len() - 1], told);
+    check(copied.path(), desired_states[desired_states.len() - 1], context);
 }
 
 #[test]
@@ -191,11 +191,11 @@ fn a_kill_at_any_write_leaks_nothing_and_loses_no_original() {
             break;
         }
         boundaries = at;
-        let told = format!("killed at boundary {at}");
-        restart(dead.path(), &LIFE, &told);
-        restart(dead.path(), &[""], &told);
+        let context = format!("killed at boundary {at}");
+        restart(dead.path(), &LIFE, &context);
+        restart(dead.path(), &[""], &context);
         for desired in LIFE {
-            restart(dead.path(), &[desired, ""], &told);
+            restart(dead.path(), &[desired, ""], &context);
         }
     }
     assert!(boundaries > 40, "only {boundaries} boundaries");

@@ -19,10 +19,10 @@ pub enum Listing {
     /// Everything at once.
     Whole,
     /// Nothing: only objects whose names are known can be looked at. What is declared and what the
-    /// ledger knows is probed; what nobody knows is never seen, and so never deleted.
+    /// ledger knows is probed; what is not known is never seen, and so never deleted.
     KnownNames,
     /// So many parts, each by itself. A full look lists some of them, those that waited longest; what
-    /// it tells of the others was seen before, and only if that is as declared. Everything else is
+    /// it reports of the others was seen before, and only if that is as declared. Everything else is
     /// looked at, key by key.
     Shards(Shards),
 }
@@ -32,7 +32,7 @@ pub enum Listing {
 pub struct Shards {
     /// How many there are.
     pub count: usize,
-    /// How old the list of a part may be when it is told. It holds however rarely full looks come.
+    /// How old the list of a part may be when it is used. It holds however rarely full looks come.
     pub max_age: Duration,
 }
 
@@ -123,8 +123,8 @@ impl<A: Api> ApiReader<A> {
         }
         let mut written = self.follow_ups.take_written();
         written.retain(|key| !due.contains(&A::shard(key)));
-        let (told, mut doubts) = cache.recall(&due, view);
-        all.extend(told.into_iter().filter(|seen| !written.contains(key_of(seen))));
+        let (remembered, mut doubts) = cache.recall(&due, view);
+        all.extend(remembered.into_iter().filter(|seen| !written.contains(key_of(seen))));
         doubts.extend(written.iter().cloned());
         if doubts.is_empty() {
             return Ok(all);
@@ -272,7 +272,7 @@ impl<A: Api> ListCache<A> {
         listed: &[usize],
         view: &View<'_, Adapted<A>>,
     ) -> (Listed<A>, BTreeSet<A::Key>) {
-        let (mut told, mut doubts) = (Vec::new(), BTreeSet::new());
+        let (mut remembered, mut doubts) = (Vec::new(), BTreeSet::new());
         let recalled = |key: &A::Key| !listed.contains(&A::shard(key));
         for (key, (object, owner)) in self.parts.iter().flat_map(|part| &part.known) {
             if !recalled(key) {
@@ -283,9 +283,9 @@ impl<A: Api> ListCache<A> {
             match agrees {
                 Some(true) => {
                     let (key, object, owner) = (key.clone(), object.clone(), owner.clone());
-                    told.push(Seen::Present { key, object, owner });
+                    remembered.push(Seen::Present { key, object, owner });
                 }
-                // A foreign object that nobody declares is reported when its part is listed.
+                // A foreign object that is not declared is reported when its part is listed.
                 None if matches!(owner, Owner::Foreign(_) | Owner::Kernel) => {}
                 Some(false) | None => _ = doubts.insert(key.clone()),
             }
@@ -294,7 +294,7 @@ impl<A: Api> ListCache<A> {
             self.parts.get(A::shard(key)).is_some_and(|part| part.known.contains_key(key))
         };
         doubts.extend(declared_or_recorded(view).filter(|key| recalled(key) && !knows(key)));
-        (told, doubts)
+        (remembered, doubts)
     }
 }
 

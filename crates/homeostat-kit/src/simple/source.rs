@@ -26,13 +26,13 @@ pub struct Adapted<A: Api> {
     witness: Witness,
 }
 
-/// Whether the ledger keeps a record of what the target's own marks tell.
+/// Whether the ledger keeps a record of what the target's own marks say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Witness {
-    /// No: the mark alone tells.
+    /// No: the mark alone decides.
     #[default]
     None,
-    /// Yes: a mark that somebody takes off is noticed.
+    /// Yes: a mark that another program takes off is noticed.
     Ledger,
 }
 
@@ -165,7 +165,7 @@ impl<A: Api> DesiredObjects<A> {
         Ok(DesiredObjects { table: Table::new(desired_states)?, adopt: BTreeSet::new() })
     }
 
-    /// Gives standing leave to take these keys from anybody.
+    /// Gives permanent leave to take these keys from any owner.
     #[must_use]
     pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
         self.adopt.extend(keys);

@@ -385,7 +385,7 @@ impl Access {
             return Outcome::Conflict { owner };
         }
         let outcome = world.put(desired, step);
-        if world.faults.echoes == Echoes::Heard {
+        if world.faults.echoes == Echoes::Received {
             world.notify(&key);
         }
         if self.is_flawed(Flaw::Sprawls) {
