@@ -79,7 +79,7 @@ impl<K: Key> Config<K> {
 }
 
 /// What one pass works on: a source, its desired state, how our objects are distinguished from others', and which keys.
-pub struct Order<'a, S: Source> {
+pub struct PassInput<'a, S: Source> {
     /// The source.
     pub source: &'a S,
     /// The desired state.
@@ -92,15 +92,15 @@ pub struct Order<'a, S: Source> {
     pub config: &'a Config<S::Key>,
 }
 
-impl<'a, S: Source> Order<'a, S> {
-    /// The same order, about its keys and what depends on them.
-    pub(crate) fn widened(&self) -> Order<'a, S> {
+impl<'a, S: Source> PassInput<'a, S> {
+    /// The same, about its keys and what depends on them.
+    pub(crate) fn widened(&self) -> PassInput<'a, S> {
         self.about(focus::widened(&*self.desired, &self.focus))
     }
 
-    /// The same order about other keys.
-    pub(crate) fn about(&self, focus: Focus<S::Key>) -> Order<'a, S> {
+    /// The same about other keys.
+    pub(crate) fn about(&self, focus: Focus<S::Key>) -> PassInput<'a, S> {
         let (source, ownership, config) = (self.source, self.ownership, self.config);
-        Order { source, desired: Arc::clone(&self.desired), ownership, focus, config }
+        PassInput { source, desired: Arc::clone(&self.desired), ownership, focus, config }
     }
 }

@@ -77,13 +77,13 @@ use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
 use self::status::{OpenCounts, Status, Watchdog};
-use crate::book::PriorRecords;
 use crate::bound::Bound;
 use crate::config::Config;
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::guard::{self, Guards, MassDelete};
 use crate::ledger::Ledger;
+use crate::ledger_page::PriorRecords;
 use crate::pass::{PassRun, plan_focus};
 use crate::run::{LaneWait, join};
 use crate::session::{Hints, Session};
@@ -172,9 +172,9 @@ impl<S: Source> Loop<S> {
             open: Arc::clone(&open),
             generation: Arc::default(),
             latest: Arc::new(Mutex::new(Arc::clone(&bound))),
-            ledger_key: Arc::new(bound.place.clone()),
+            ledger_key: Arc::new(bound.ledger_key.clone()),
         };
-        let scope = bound.place.scope.as_str().into();
+        let scope = bound.ledger_key.scope.as_str().into();
         let controller = Controller {
             scheduler: Scheduler::new(&pace),
             watchdog,
@@ -389,9 +389,9 @@ impl<S: Source> Controller<S> {
         let mut session = self.open_session()?;
         let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
         let focus = std::mem::replace(&mut request.focus, Focus::All);
-        let order = bound.order(Arc::clone(&self.desired), &config, focus).widened();
-        request.focus.clone_from(&order.focus);
-        if let Focus::Keys(keys) = &order.focus {
+        let input = bound.pass_input(Arc::clone(&self.desired), &config, focus).widened();
+        request.focus.clone_from(&input.focus);
+        if let Focus::Keys(keys) = &input.focus {
             // A failed key that depends on one in focus is tried again with it.
             let now = self.now();
             for key in keys {
@@ -400,32 +400,32 @@ impl<S: Source> Controller<S> {
         }
         self.take_task_results();
         // Tasks that ended before the look are seen by it; the steps do not know of those that end later.
-        config.dispatch.look(&order.focus);
-        let Session { observer, writer, book } = &mut session;
-        let mut plan = plan_focus(&order, observer, book.holdings()).await?;
+        config.dispatch.look(&input.focus);
+        let Session { observer, writer, ledger_page } = &mut session;
+        let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
         self.publisher.emit(EventKind::Planned { summary: plan.summary() });
-        let hinted = self.hinted.extract_if(.., |key, _| order.focus.covers(key)).collect();
-        self.count_drift(&plan, &order.focus, &hinted);
-        let holds_removals = config.guards.holds_removals(&plan, &order.focus);
+        let hinted = self.hinted.extract_if(.., |key, _| input.focus.covers(key)).collect();
+        self.count_drift(&plan, &input.focus, &hinted);
+        let holds_removals = config.guards.holds_removals(&plan, &input.focus);
         let now = self.now();
         let result = if self.pace.mode == Mode::Observe {
             PassResult::planned(plan, &mut self.open_reasons, now)
         } else {
             let deferred = self.hold_deferred(&mut plan, request);
-            let written = match &order.focus {
+            let written = match &input.focus {
                 Focus::All => BTreeSet::new(),
                 Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
             };
             let (run, detached) =
-                PassRun::start(&order, writer, book, plan, LaneWait::Patience).await?;
-            let report = run.conclude(&order, observer, book).await?;
+                PassRun::start(&input, writer, ledger_page, plan, LaneWait::Patience).await?;
+            let report = run.conclude(&input, observer, ledger_page).await?;
             let mut result = PassResult::applied(report, deferred, &mut self.open_reasons, now);
             result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));
             result.feedback.written = written;
             self.detached.add(detached, self.pace.deadline);
             result
         };
-        if order.focus == Focus::All {
+        if input.focus == Focus::All {
             self.holds_removals = holds_removals;
         }
         Ok(self.made(session, result, &hinted))
@@ -664,9 +664,9 @@ impl<S: Source> Controller<S> {
         results.distrust(plan.steps.len());
         let mut session = self.open_session()?;
         let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
-        let order = bound.order(Arc::clone(&self.desired), &config, request.focus.clone());
+        let input = bound.pass_input(Arc::clone(&self.desired), &config, request.focus.clone());
         let run = PassRun { plan, results, prior };
-        let report = run.conclude(&order, &mut session.observer, &mut session.book).await?;
+        let report = run.conclude(&input, &mut session.observer, &mut session.ledger_page).await?;
         let now = self.now();
         let mut result = PassResult::applied(report, BTreeSet::new(), &mut self.open_reasons, now);
         if let Focus::Keys(keys) = &request.focus {
@@ -799,7 +799,7 @@ impl<S: Source> Controller<S> {
                 match policy {
                     OnStop::Leave => {}
                     OnStop::Release => {
-                        if let Err(error) = self.ledger.clear(&self.bound.place) {
+                        if let Err(error) = self.ledger.clear(&self.bound.ledger_key) {
                             self.publisher.emit(EventKind::Failed { failure: error.failure() });
                         }
                     }
@@ -890,8 +890,10 @@ impl<S: Source> Controller<S> {
         let focus = if self.scheduler.needs_full { Focus::All } else { focus };
         let looked = self.guarded(Some(inbox), async |this| {
             let mut session = this.open_session()?;
-            let order = this.bound.order(Arc::clone(&this.desired), &this.config, focus).widened();
-            let plan = plan_focus(&order, &mut session.observer, session.book.holdings()).await?;
+            let input =
+                this.bound.pass_input(Arc::clone(&this.desired), &this.config, focus).widened();
+            let plan =
+                plan_focus(&input, &mut session.observer, session.ledger_page.holdings()).await?;
             this.session = Some(session);
             Ok(Arc::new(plan) as SharedReport)
         });
@@ -916,7 +918,7 @@ impl<S: Source> Controller<S> {
         let deadline = self.pace.deadline;
         let forgotten = bounded(deadline, async {
             let mut session = self.open_session()?;
-            let known = session.book.forget_key(key)?;
+            let known = session.ledger_page.forget_key(key)?;
             self.session = Some(session);
             Ok(known)
         });

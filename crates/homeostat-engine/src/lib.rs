@@ -34,7 +34,7 @@
 //!         desired: Arc::new(Table::new(declared.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
 //!         ownership: Ownership::Marked, // How ours are distinguished from others': never by default.
 //!         config: Config::default(),
-//!         place: LedgerKey {
+//!         ledger_key: LedgerKey {
 //!             owner: "me".into(),
 //!             source: "squares".into(),
 //!             scope: "here".into(),
@@ -83,7 +83,6 @@
 
 pub use homeostat_core::*;
 
-pub mod book;
 pub mod bound;
 pub mod config;
 pub mod controller;
@@ -94,6 +93,7 @@ mod focus;
 pub mod guard;
 pub mod journal;
 pub mod ledger;
+pub mod ledger_page;
 pub mod lock;
 pub mod memory;
 pub mod observer;
@@ -104,9 +104,8 @@ pub mod session;
 pub mod sqlite;
 mod verify;
 
-pub use book::Book;
 pub use bound::{Bound, Planner};
-pub use config::{Config, Order, Progress};
+pub use config::{Config, PassInput, Progress};
 pub use controller::event::{Event, EventKind, Events, PassId};
 pub use controller::handle::{CommandRefused, Control, Handle, LoopTask, OnStop, PassAnswer};
 pub use controller::open::OpenEntry;
@@ -119,6 +118,7 @@ pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
+pub use ledger_page::LedgerPage;
 pub use lock::{Alone, NetnsLock};
 pub use memory::MemoryLedger;
 pub use observer::Observer;

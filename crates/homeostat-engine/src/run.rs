@@ -20,8 +20,8 @@ use homeostat_core::{
 use tokio::time::timeout;
 
 use self::sink::Sink;
-use crate::book::PriorRecords;
 use crate::config::Config;
+use crate::ledger_page::PriorRecords;
 use crate::operations::{LaneGuard, Operations};
 
 /// How long a pass of a loop waits for its lanes.

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use homeostat_core::{Focus, Report, ScopeLock, Source};
 
-use crate::book::Book;
 use crate::bound::Bound;
 use crate::error::Error;
 use crate::ledger::Ledger;
+use crate::ledger_page::LedgerPage;
 use crate::observer::Observer;
 use crate::pass;
 
@@ -26,7 +26,7 @@ pub enum Hints {
 pub struct Session<S: Source> {
     pub(crate) observer: Observer<S>,
     pub(crate) writer: Arc<S::Writer>,
-    pub(crate) book: Book<S>,
+    pub(crate) ledger_page: LedgerPage<S>,
 }
 
 impl<S: Source> Session<S> {
@@ -37,23 +37,23 @@ impl<S: Source> Session<S> {
         ledger: Arc<dyn Ledger>,
         hints: Hints,
     ) -> Result<Self, Error> {
-        let Bound { source, place, .. } = bound;
+        let Bound { source, ledger_key, .. } = bound;
         let observer = match hints {
-            Hints::Subscribe => Observer::open(source, &place.scope)?,
-            Hints::Ignore => Observer::without_hints(source, &place.scope)?,
+            Hints::Subscribe => Observer::open(source, &ledger_key.scope)?,
+            Hints::Ignore => Observer::without_hints(source, &ledger_key.scope)?,
         };
         let writer = source.writer(lock).map_err(|failure| Error::Writer {
             name: S::NAME,
-            scope: place.scope.clone(),
+            scope: ledger_key.scope.clone(),
             failure,
         })?;
-        let book = Book::open(ledger, place.clone())?;
-        Ok(Session { observer, writer: Arc::new(writer), book })
+        let ledger_page = LedgerPage::open(ledger, ledger_key.clone())?;
+        Ok(Session { observer, writer: Arc::new(writer), ledger_page })
     }
 
     /// One full pass.
     pub async fn pass(&mut self, bound: &Bound<S>) -> Result<Report<S>, Error> {
-        let order = bound.order(Arc::clone(&bound.desired), &bound.config, Focus::All);
-        pass::pass(&order, &mut self.observer, &self.writer, &mut self.book).await
+        let input = bound.pass_input(Arc::clone(&bound.desired), &bound.config, Focus::All);
+        pass::pass(&input, &mut self.observer, &self.writer, &mut self.ledger_page).await
     }
 }

@@ -58,7 +58,7 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let colours = Arc::new(Colours::default());
 //! let source = Adapted::shared(colours.clone());
-//! let order = Order {
+//! let order = PassInput {
 //!     source: &source,
 //!     desired: Arc::new(DesiredObjects::new([("door".to_owned(), "green".to_owned())])?),
 //!     ownership: &Ownership::Marked,
@@ -69,8 +69,8 @@
 //! let writer = source.writer(&Alone::i_am_the_only_writer())?;
 //! # let [owner, name, scope, identity] = ["me", "colours", "house", ""].map(str::to_owned);
 //! # let place = LedgerKey { owner, source: name, scope, identity };
-//! let mut book = Book::open(Arc::new(MemoryLedger::default()), place)?;
-//! let report = pass(&order, &mut observer, &writer, &mut book).await?;
+//! let mut ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place)?;
+//! let report = pass(&order, &mut observer, &writer, &mut ledger_page).await?;
 //! assert!(report.is_converged());
 //! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

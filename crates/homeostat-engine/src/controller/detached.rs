@@ -13,8 +13,8 @@ use homeostat_core::{Action, Cause, Focus, Source};
 
 use super::bounded;
 use super::scheduler::PassRequest;
-use crate::book::PriorRecords;
 use crate::error::Error;
+use crate::ledger_page::PriorRecords;
 use crate::run::{DetachedLane, EndedLane};
 
 /// A detached lane that has ended, or broke.

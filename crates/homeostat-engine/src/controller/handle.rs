@@ -170,7 +170,7 @@ pub enum CommandRefused {
 /// What can be asked of a running loop of any source.
 pub trait Control: Send + Sync {
     /// Where the ledger files the source.
-    fn place(&self) -> &LedgerKey;
+    fn ledger_key(&self) -> &LedgerKey;
     /// Gives the loop another desired state, as in [`Handle::put`]. It must be bound to the same source.
     fn put(&self, planner: Box<dyn Planner>) -> Result<bool, CommandRefused>;
     /// Gives the loop a desired state for an operator who asks for it, as in [`Handle::replace`].
@@ -234,7 +234,7 @@ fn parse<S: Source>(key: &str) -> Result<S::Key, CommandRefused> {
 }
 
 impl<S: Source> Control for Handle<S> {
-    fn place(&self) -> &LedgerKey {
+    fn ledger_key(&self) -> &LedgerKey {
         &self.ledger_key
     }
 

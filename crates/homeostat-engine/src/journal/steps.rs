@@ -53,7 +53,7 @@ pub enum Known {
 pub enum Illegal {
     /// An id is used twice, or runs backwards.
     #[error("step {0} is begun after a later one")]
-    Order(StepId),
+    PassInput(StepId),
     /// A key has an open step.
     #[error("step {id} of `{key}` has no end yet")]
     StillOpen {
@@ -165,7 +165,7 @@ impl Steps {
     fn begin(&mut self, entry: &Entry, intent: &Intent) -> Result<(), Illegal> {
         let (id, since) = (entry.record.id, entry.record.at);
         if self.newest.is_some_and(|newest| newest >= id) {
-            return Err(Illegal::Order(id));
+            return Err(Illegal::PassInput(id));
         }
         if let Some(open) = self.keys.get(&intent.subject).and_then(|key| key.open) {
             return Err(Illegal::StillOpen { id: open, key: intent.subject.key.clone() });

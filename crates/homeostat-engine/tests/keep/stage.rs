@@ -47,7 +47,7 @@ pub(crate) fn bound(target: &Target, entries: DesiredState<'_>) -> Bound<Source>
         desired: Arc::new(desired(entries)),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: place(),
+        ledger_key: place(),
         nothing: Some(Arc::new(desired(&[]))),
     }
 }

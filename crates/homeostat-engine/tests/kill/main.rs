@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Focus, LedgerKey, Observer, OnRelease, Order, Ownership,
-    Report, Source as _, SqliteLedger, Stage, Table, pass,
+    Alone, Config, Explain as _, Focus, LedgerKey, LedgerPage, Observer, OnRelease, Ownership,
+    PassInput, Report, Source as _, SqliteLedger, Stage, Table, pass,
 };
 use target::{COARSE, Files, Fuse, Fused, contents};
 use tempfile::TempDir;
@@ -50,7 +50,7 @@ struct Process {
     fuse: Arc<Fuse>,
     source: Files,
     observer: Observer<Files>,
-    book: Book<Files>,
+    ledger_page: LedgerPage<Files>,
 }
 
 impl Process {
@@ -67,18 +67,23 @@ impl Process {
             identity: text("boot"),
         };
         let observer = Observer::open(&source, "here").unwrap();
-        Process { fuse, source, observer, book: Book::open(ledger, place).unwrap() }
+        Process { fuse, source, observer, ledger_page: LedgerPage::open(ledger, place).unwrap() }
     }
 
     fn pass(&mut self, desired: &str) -> Report<Files> {
         let config = Config { on_release: OnRelease::Restore, ..Config::default() };
         let (source, ownership) = (&self.source, Ownership::Checkpoint);
         let desired = Arc::new(Table::new(rows(desired)).unwrap());
-        let order =
-            Order { source, desired, ownership: &ownership, focus: Focus::All, config: &config };
+        let order = PassInput {
+            source,
+            desired,
+            ownership: &ownership,
+            focus: Focus::All,
+            config: &config,
+        };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(pass(&order, &mut self.observer, &writer, &mut self.book)).unwrap()
+        runtime.block_on(pass(&order, &mut self.observer, &writer, &mut self.ledger_page)).unwrap()
     }
 
     /// Passes until one is converged, and checks that the next one writes nothing.
@@ -103,7 +108,7 @@ fn check(directory: &Path, desired: &str, context: &str) {
     let found: BTreeMap<_, _> = contents(&directory.join("target")).into_iter().collect();
     assert_eq!(found, expected, "{context}, then {desired:?}");
     let process = Process::start(directory, None);
-    let owned: Vec<_> = process.book.holdings().records.keys().cloned().collect();
+    let owned: Vec<_> = process.ledger_page.holdings().records.keys().cloned().collect();
     let declared: Vec<_> = rows(desired).into_keys().collect();
     assert_eq!(
         owned, declared,
@@ -156,7 +161,7 @@ fn copy(from: &Path, to: &Path) {
 /// from what somebody else wrote, and that is never undone.
 fn unconfirmed(directory: &Path) -> Option<u32> {
     let process = Process::start(directory, None);
-    let record = process.book.holdings().records.get(COARSE)?;
+    let record = process.ledger_page.holdings().records.get(COARSE)?;
     let held = contents(&directory.join("target")).into_iter().find(|(key, _)| key == COARSE)?.1;
     let is_rounded = held != rows(BEFORE)[COARSE] && !record.still_holds(&held);
     (record.stage == Stage::Intent && is_rounded).then_some(held)

@@ -182,7 +182,7 @@ async fn a_late_refusal_takes_no_record_of_what_another_pass_has_seen() {
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(SOON).await;
     let record = || {
-        let page = process.ledger.page(&bound(&server, &[100]).place).unwrap();
+        let page = process.ledger.page(&bound(&server, &[100]).ledger_key).unwrap();
         page.records.into_iter().map(|(_, record)| record).collect::<String>()
     };
     assert!(record().contains("\"intent\""), "{}", record());

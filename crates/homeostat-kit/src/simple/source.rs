@@ -66,7 +66,7 @@ impl<A: Api> Adapted<A> {
         &self,
         strategy: &Strategy,
         desired: DesiredObjects<A>,
-        place: LedgerKey,
+        ledger_key: LedgerKey,
     ) -> Result<Bound<Self>, BindRefused> {
         let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
         if let Some(key) = keys.find(|key| !strategy.admits(key)) {
@@ -82,7 +82,7 @@ impl<A: Api> Adapted<A> {
             desired: Arc::new(desired),
             ownership: strategy.ownership(),
             config: Config::default(),
-            place,
+            ledger_key,
             nothing: Some(Arc::new(DesiredObjects::default())),
         })
     }

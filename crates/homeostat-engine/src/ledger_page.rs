@@ -17,7 +17,7 @@ pub(crate) type PriorRecords<S> =
     BTreeMap<<S as Source>::Key, Option<Record<<S as Source>::Object>>>;
 
 /// The ownership that a caller holds for one source in one scope.
-pub struct Book<S: Source> {
+pub struct LedgerPage<S: Source> {
     ledger: Arc<dyn Ledger>,
     ledger_key: LedgerKey,
     holdings: Holdings<S::Key, S::Object>,
@@ -48,14 +48,14 @@ fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
     Ok(holdings)
 }
 
-impl<S: Source> Book<S> {
+impl<S: Source> LedgerPage<S> {
     /// Opens the page of one source in one scope. Records of a former scope of the same name are dropped with the
     /// next write.
     pub fn open(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey) -> Result<Self, Error> {
         let page = ledger.page(&ledger_key)?;
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
-        Ok(Book { ledger, ledger_key, holdings, edits, advanced: None })
+        Ok(LedgerPage { ledger, ledger_key, holdings, edits, advanced: None })
     }
 
     /// What is held.
