@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Focus, Guards, Hint, LedgerKey, MassDelete, MemoryLedger,
-    Observer, Order, Ownership, Report, Source, Summary, pass,
+    Alone, Config, Explain as _, Focus, Guards, Hint, LedgerKey, LedgerPage, MassDelete,
+    MemoryLedger, Observer, Ownership, PassInput, Report, Source, Summary, pass,
 };
 use tokio::runtime::Runtime;
 
@@ -17,7 +17,7 @@ pub(super) struct Fixture<S: Source> {
     desired: Arc<S::Desired>,
     observer: Observer<S>,
     writer: S::Writer,
-    book: Book<S>,
+    book: LedgerPage<S>,
     config: Config<S::Key>,
     runtime: Runtime,
 }
@@ -46,7 +46,7 @@ impl<S: Source> Fixture<S> {
             desired,
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
-            book: Book::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
+            book: LedgerPage::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
             config: Config { guards, ..Config::default() },
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
             source,
@@ -56,7 +56,7 @@ impl<S: Source> Fixture<S> {
     pub(super) fn pass(&mut self, focus: Focus<S::Key>) -> Result<Report<S>> {
         let Fixture { source, desired, observer, writer, book, config, runtime } = self;
         let (desired, ownership) = (Arc::clone(desired), &Ownership::Marked);
-        let order = Order { source, desired, ownership, focus, config };
+        let order = PassInput { source, desired, ownership, focus, config };
         Ok(runtime.block_on(pass(&order, observer, writer, book))?)
     }
 

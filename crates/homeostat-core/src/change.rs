@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use educe::Educe;
 use serde::{Serialize, Serializer};
 
 use crate::change_list::ChangeList;
 use crate::desired::{Desired, Slot};
+use crate::explain::{Action, Line};
 use crate::finding::Finding;
 use crate::seen::Owner;
 
@@ -54,7 +56,7 @@ pub enum Reason {
     Foreign,
     /// The target has two objects with this key.
     Twin,
-    /// It was ours; somebody took our mark off.
+    /// It was ours; our mark was taken off.
     LostMark,
     /// Another desired state of the same document undoes this one.
     Fights {
@@ -93,7 +95,8 @@ impl Serialize for Reason {
 }
 
 /// Everything that a diff found, in key order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
 pub struct Changes<K, O> {
     /// What has to be written.
     pub list: ChangeList<K, O>,
@@ -113,22 +116,7 @@ pub struct Changes<K, O> {
     pub owned: usize,
 }
 
-impl<K, O> Default for Changes<K, O> {
-    fn default() -> Self {
-        Changes {
-            list: ChangeList::default(),
-            claims: Vec::new(),
-            originals: BTreeMap::new(),
-            findings: Vec::new(),
-            pruned: Vec::new(),
-            confirmed: Vec::new(),
-            identities: BTreeMap::new(),
-            owned: 0,
-        }
-    }
-}
-
-impl<K: Clone, O> Change<K, O> {
+impl<K: Clone + fmt::Display, O> Change<K, O> {
     /// The key that the change is about.
     pub fn key<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> K {
         match self {
@@ -136,10 +124,42 @@ impl<K: Clone, O> Change<K, O> {
             Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
         }
     }
+
+    /// What one step does that makes the change.
+    pub fn action(&self) -> Action {
+        match self {
+            Change::Create { .. } => Action::Create,
+            Change::Update { .. } => Action::Update,
+            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+        }
+    }
+
+    /// What such a step says of itself.
+    pub fn line<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> Line {
+        let wanted = |slot: Slot| Some(desired.shown(&desired.object(slot)));
+        let (before, after, note) = match self {
+            Change::Create { slot } => (None, wanted(*slot), None),
+            Change::Update { slot, before, adopts } => {
+                let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                (Some(before), wanted(*slot), note)
+            }
+            Change::Delete { before, .. } => (Some(before), None, None),
+            Change::Release { before, restore: None, .. } => {
+                (Some(before), None, Some("released, the value stays".to_owned()))
+            }
+            Change::Release { before, restore: Some(original), .. } => {
+                let note = "released, the original returns".to_owned();
+                (Some(before), Some(desired.shown(original)), Some(note))
+            }
+        };
+        let (action, key) = (self.action(), self.key(desired).to_string());
+        let before = before.map(|before| desired.shown(before));
+        Line { action, key, before, after, note, text: None }
+    }
 }
 
 impl<K: Ord, O> Changes<K, O> {
-    /// The order of the findings does not depend on the order in which the target told them.
+    /// The order of the findings does not depend on the order in which the target reported them.
     pub(crate) fn sort(&mut self) {
         self.list.sort();
         self.claims.sort_unstable();

@@ -4,20 +4,17 @@
 use std::iter::Peekable;
 use std::vec;
 
+use educe::Educe;
+
 use crate::change::Change;
 use crate::desired::Slot;
 
-/// Differences in key order: declared keys first, then what nobody declares.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Differences in key order: declared keys first, then what is not declared.
+#[derive(Clone, Debug, PartialEq, Eq, Educe)]
+#[educe(Default)]
 pub struct ChangeList<K, O> {
     creates: Vec<Slot>,
     others: Vec<Change<K, O>>,
-}
-
-impl<K, O> Default for ChangeList<K, O> {
-    fn default() -> Self {
-        ChangeList { creates: Vec::new(), others: Vec::new() }
-    }
 }
 
 impl<K, O> ChangeList<K, O> {

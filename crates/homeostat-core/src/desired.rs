@@ -1,5 +1,7 @@
 //! The desired state, in whatever layout its source likes, addressed by slots in key order.
 
+use educe::Educe;
+
 use crate::last_applied::Fingerprint;
 use std::cmp::Ordering;
 
@@ -78,13 +80,13 @@ pub trait Desired: Send + Sync + 'static {
     /// Compares declared attributes only.
     fn compare(&self, slot: Slot, seen: &Self::Object) -> Agreement;
 
-    /// Whether the desired state has standing leave to take this key from anybody.
+    /// Whether the desired state has permanent leave to take this key from any owner.
     fn may_adopt(&self, slot: Slot) -> bool {
         let _ = slot;
         false
     }
 
-    /// What tells this very object from a later one with the same key, where the target can tell (the
+    /// What distinguishes this very object from a later one with the same key, where the target knows it (the
     /// cookie of a namespace). A record is about one of them only; it learns which by a look, so the
     /// writer of such an object leaves its answer to the second look.
     fn identity(&self, seen: &Self::Object) -> Option<String> {
@@ -140,7 +142,8 @@ pub struct DuplicateKey {
 }
 
 /// The ready-made desired state: a sorted list of keys and objects that are compared whole.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
 pub struct Table<K, O> {
     desired_states: Vec<(K, O)>,
 }
@@ -159,12 +162,6 @@ impl<K: Key, O: Object> Table<K, O> {
     /// The desired states in key order.
     pub fn iter(&self) -> impl Iterator<Item = &(K, O)> {
         self.desired_states.iter()
-    }
-}
-
-impl<K, O> Default for Table<K, O> {
-    fn default() -> Self {
-        Table { desired_states: Vec::new() }
     }
 }
 
@@ -198,7 +195,7 @@ impl<K: Key, O: Object> Desired for Table<K, O> {
 }
 
 /// Looks a key up in a sorted slice. The search widens from the last answer, so that a sorted stream
-/// costs a comparison or two an object, also for keys that nobody declares. For sources that bring
+/// costs a comparison or two an object, also for keys that are not declared. For sources that bring
 /// their own layout of [`Desired`].
 pub fn find_near<T>(
     sorted: &[T],

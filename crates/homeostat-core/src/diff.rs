@@ -24,11 +24,11 @@ pub enum OnRelease {
 
 /// What the caller holds and allows.
 pub struct Rights<'a, K, O> {
-    /// How our objects are told from others'.
+    /// How our objects are distinguished from others'.
     pub ownership: &'a Ownership,
     /// What the ledger says is ours.
     pub records: &'a Records<K, O>,
-    /// Keys that may be taken once from whoever has them.
+    /// Keys that may be taken once from any owner.
     pub adopt: &'a BTreeSet<K>,
     /// What becomes of released values.
     pub on_release: OnRelease,
@@ -41,7 +41,7 @@ pub struct Diff<'a, D: Desired> {
     rights: Rights<'a, D::Key, D::Object>,
     seen: SeenSlots,
     near: Option<Slot>,
-    /// Keys that nobody may write in this pass: the target holds two objects, or could not say what it holds.
+    /// Keys that must not be written in this pass: the target holds two objects, or could not say what it holds.
     twins: BTreeSet<D::Key>,
     unreadable: BTreeSet<D::Key>,
     /// The slots of both.
@@ -313,8 +313,8 @@ impl<'a, D: Desired> Diff<'a, D> {
         is_gone && (is_about_one || self.desired.slot(key, None).is_none())
     }
 
-    /// A key that was seen twice is written by nobody, since a replace could hit the other one; and
-    /// one that could not be read is written by nobody either.
+    /// A key that was seen twice is not written, since a replace could hit the other one; and
+    /// one that could not be read is not written either.
     fn take_back(&mut self) {
         self.twins.extend(self.undeclared_twins());
         let keys = || self.twins.union(&self.unreadable);
@@ -342,7 +342,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
     }
 
-    /// Keys that nobody declares and of which more than one is to go, or is in the way.
+    /// Keys that are not declared and of which more than one is to go, or is in the way.
     fn undeclared_twins(&self) -> Vec<D::Key> {
         let removed = self.found.list.others().iter().filter_map(|change| match change {
             Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
@@ -371,7 +371,7 @@ impl SeenSlots {
         }
     }
 
-    /// Notes that a desired state was seen, and tells whether it was before.
+    /// Notes that a desired state was seen, and returns whether it was before.
     fn set(&mut self, slot: Slot) -> bool {
         let before = self.contains(slot);
         match self {

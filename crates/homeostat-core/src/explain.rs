@@ -1,4 +1,4 @@
-//! What plans and reports have to tell, one line at a time.
+//! What plans and reports contain, one line at a time.
 
 use serde::Serialize;
 use serde_json::Value;
@@ -70,7 +70,7 @@ pub struct Line {
     pub text: Option<String>,
 }
 
-/// One thing that a plan or a report has to tell.
+/// One entry of a plan or a report.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Entry {
     /// A change that is planned.
@@ -156,21 +156,21 @@ pub struct About {
     pub wanted: Option<Value>,
 }
 
-/// Somebody who hears a part of a long list and only counts the rest.
+/// Receives a part of a long list and only counts the rest.
 pub trait Audience {
-    /// Whether to put the next change into words: doing so for a million that nobody reads takes seconds.
+    /// Whether to put the next change into words: doing so for a million that are never read takes seconds.
     fn wants(&mut self, cause: Cause) -> bool;
 
-    /// Hears of a change.
+    /// Receives a change.
     fn hear(&mut self, entry: Entry);
 }
 
-/// A plan or a report, told entry by entry, so that a million lines are never kept at once.
+/// A plan or a report, handed out entry by entry, so that a million lines are never kept at once.
 pub trait Explain: Send {
-    /// Tells every entry of one kind, in order.
+    /// Hands out every entry of one kind, in order.
     fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry));
 
-    /// Tells the changes, planned or applied, that an audience wants to hear of.
+    /// Hands out the changes, planned or applied, that an audience wants.
     fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
         self.explain(kind, &mut |entry| match &entry {
             Entry::Change(_, cause) | Entry::Applied(_, cause) if !audience.wants(*cause) => {}

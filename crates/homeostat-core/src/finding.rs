@@ -50,7 +50,7 @@ pub enum Finding {
         /// What the target keeps for it.
         held: Box<Value>,
     },
-    /// As declared, and somebody else's: it is left as it is.
+    /// As declared, and another owner's: it is left as it is.
     Matched {
         /// Whose it is.
         owner: Owner,

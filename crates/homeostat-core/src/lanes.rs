@@ -1,7 +1,7 @@
 //! Whose turn it is: serial per key, parallel across keys, within limits. A pure state machine.
 //!
 //! A lane is a key with something to do. It has at most one job running and one pass waiting, however
-//! often it is marked, and any number of commands, which nobody may lose. Jobs of one key run in the
+//! often it is marked, and any number of commands, none of which may be lost. Jobs of one key run in the
 //! order in which they came; across keys the one that has waited longest goes first, unless its node is
 //! busy. A key with nothing to do leaves no trace.
 
@@ -37,7 +37,7 @@ pub struct Start<K, N, C> {
     pub job: Job<C>,
 }
 
-/// The order of arrival; whoever waits with a command can take it back by it.
+/// The order of arrival; a waiting command is withdrawn by it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Ticket(u64);
 

@@ -1,4 +1,4 @@
-//! The last applied desired state in compact form: it tells "config changed" from "drifted".
+//! The last applied desired state in compact form: it distinguishes "config changed" from "drifted".
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -75,7 +75,7 @@ impl LastApplied {
         }
     }
 
-    /// Why an owned object that nobody declares is there: its declaration was dropped (config), or it
+    /// Why an owned object that is not declared is there: its declaration was dropped (config), or it
     /// appeared by itself (drift).
     pub fn cause_of_removal<D: Desired>(&self, desired: &D, key: &D::Key) -> Cause {
         let bare = Fingerprint::bare(desired, key);

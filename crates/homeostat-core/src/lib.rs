@@ -26,7 +26,7 @@
 //!
 //! # The flow
 //! [`Diff`] takes the desired state and what the reader saw, and ends in [`Changes`]; [`Plan::new`] asks the
-//! source for its steps; [`Schedule`] says which steps may run; [`Report`] tells what became of
+//! source for its steps; [`Schedule`] says which steps may run; [`Report`] says what became of
 //! them. Start at [`Source`].
 
 #![warn(missing_docs)]

@@ -4,7 +4,7 @@
 //!
 //! [`Operation`] is the state of one key, and [`Operation::advance`] has all of its transitions. [`OperationSet`] holds
 //! the keys, gives their lanes out within the limits ([`Lanes`]), and says what the driver has to do ([`Effect`]). It
-//! does no I/O and reads no clock: the driver writes the journal, asks the target, and tells the set what came of it.
+//! does no I/O and reads no clock: the driver writes the journal, asks the target, and reports the results to the set.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct Doubt<I> {
     pub step: I,
     /// Where it runs, if it does.
     pub node: String,
-    /// When its answer was lost, or when the journal told of it after a crash.
+    /// When its answer was lost, or when the journal was read after a crash.
     pub since: Time,
 }
 
@@ -84,7 +84,7 @@ pub enum Holder {
 pub enum LaneConsumer {
     /// A loop that makes passes: lanes are reserved for it, and writes in doubt are asked about.
     Active,
-    /// A loop that makes no passes that write: it hears results, and lanes are free for commands.
+    /// A loop that makes no passes that write: it receives results, and lanes are free for commands.
     Paused,
     /// No loop.
     #[default]
@@ -97,7 +97,7 @@ pub enum Operation<I> {
     /// Nothing.
     #[default]
     Idle,
-    /// Nobody holds the lane, and the end of the last write is not known. Whoever takes the lane asks first.
+    /// The lane is free, and the end of the last write is not known. The next holder of the lane asks first.
     Unresolved(Doubt<I>),
     /// The lane is kept for the next pass.
     Reserved,
@@ -123,7 +123,7 @@ pub enum Operation<I> {
     InDoubt {
         /// Which write.
         doubt: Doubt<I>,
-        /// What is being asked; nothing while there is nobody to ask.
+        /// What is being asked; nothing while the target cannot be asked.
         question: Option<Question>,
     },
 }
@@ -173,9 +173,9 @@ pub enum Event<I> {
     },
     /// The task of this write ended, and the journal says so.
     TaskEnded(I, TaskEnd),
-    /// The journal has a write without an end that nobody is at work on.
+    /// The journal has a write without an end that is not being worked on.
     Found(Unended<I>),
-    /// The target may be asked, if nobody asks yet.
+    /// The target may be asked, if it is not being asked yet.
     Asked {
         /// The number of the question.
         number: u64,
@@ -196,7 +196,7 @@ pub enum Event<I> {
         /// The number of the next one.
         next: u64,
     },
-    /// Nobody can be asked from here on.
+    /// The target cannot be asked from here on.
     QuestionsDropped,
     /// It is known how the write ended, and the journal says so.
     Resolved(I, TaskEnd),
@@ -238,7 +238,7 @@ pub struct TaskResult {
 pub struct Consequence {
     /// Whether a pass should look at the key again.
     pub is_dirty: bool,
-    /// What the loop is told.
+    /// What the loop receives.
     pub result: Option<TaskResult>,
     /// When the question in the next state is to be asked.
     pub ask_at: Option<Time>,
@@ -253,7 +253,7 @@ impl<I: Copy + Eq> Operation<I> {
         !matches!(self, Operation::Idle | Operation::Unresolved(_))
     }
 
-    /// The write in doubt that nobody is at work on.
+    /// The write in doubt that is not being worked on.
     #[must_use]
     pub fn doubt(&self) -> Option<&Doubt<I>> {
         match self {
@@ -359,7 +359,7 @@ impl Consequence {
     }
 }
 
-/// A write in doubt is asked about where a loop will hear the answer; elsewhere its lane is free for whoever asks.
+/// A write in doubt is asked about where a loop will receive the answer; elsewhere its lane is free for commands.
 fn in_doubt<I>(doubt: Doubt<I>, rules: &Rules) -> Operation<I> {
     match rules.consumer {
         LaneConsumer::Active => Operation::InDoubt { doubt, question: None },
@@ -395,7 +395,7 @@ struct Entry<I> {
     operation: Operation<I>,
     /// Whether a pass should look at the key again.
     is_dirty: bool,
-    /// How its last write ended, until the loop has heard of it.
+    /// How its last write ended, until the loop has received it.
     result: Option<TaskResult>,
 }
 
@@ -404,7 +404,7 @@ pub struct OperationSet<K, C, I> {
     keys: BTreeMap<K, Entry<I>>,
     lanes: Lanes<K, String, C>,
     rules: Rules,
-    /// Whether there is somebody to ask.
+    /// Whether the target can be asked.
     can_ask: bool,
     /// Whether a pass has begun to look: it does not know of keys that become dirty from then on.
     is_looking: bool,
@@ -502,7 +502,7 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         consequence
     }
 
-    /// The target works on a write that was in doubt, on this node. Says whether nobody else was faster.
+    /// The target works on a write that was in doubt, on this node. Returns whether it was still in doubt.
     pub fn adopt(&mut self, key: &K, write: Unended<I>, task: String, now: Time) -> bool {
         let doubt = self.operation(key).and_then(Operation::doubt);
         if doubt.is_none_or(|doubt| doubt.step != write.step) {
@@ -532,19 +532,19 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         self.apply(key, event, now)
     }
 
-    /// Somebody can be asked, about all writes in doubt.
+    /// The target can be asked, about all writes in doubt.
     pub fn attach(&mut self, doubt_lasts: Duration, now: Time) {
         (self.rules.doubt_lasts, self.can_ask) = (doubt_lasts, true);
         self.for_all(&Event::ConsumerChanged, now);
     }
 
-    /// Nobody can be asked any more; what was asked is stale.
+    /// The target cannot be asked any more; what was asked is stale.
     pub fn detach(&mut self, now: Time) {
         self.can_ask = false;
         self.for_all(&Event::QuestionsDropped, now);
     }
 
-    /// A pass begins: every write in doubt is asked about, also where no loop does. Tells their keys, for which
+    /// A pass begins: every write in doubt is asked about, also where no loop does. Returns their keys, for which
     /// nothing is sent by this pass.
     pub fn begin_pass(&mut self, now: Time) -> BTreeSet<K> {
         self.for_all(&Event::PassBegins, now);
@@ -556,7 +556,7 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
     pub fn end_pass(&mut self, covers: impl Fn(&K) -> bool, now: Time) {
         self.is_looking = false;
         self.free_reserved(covers, now);
-        // Where no loop hears the answers, whoever takes the lane next asks.
+        // Where no loop receives the answers, the next holder of the lane asks.
         self.for_all(&Event::ConsumerChanged, now);
     }
 
@@ -647,13 +647,13 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         })
     }
 
-    /// The state of a key; nothing if it is idle and there is nothing to tell.
+    /// The state of a key; nothing if it is idle and has nothing to report.
     #[must_use]
     pub fn operation(&self, key: &K) -> Option<&Operation<I>> {
         self.keys.get(key).map(|entry| &entry.operation)
     }
 
-    /// Whether nobody holds the lane of a key.
+    /// Whether the lane of a key is free.
     #[must_use]
     pub fn is_free(&self, key: &K) -> bool {
         self.operation(key).is_none_or(|operation| !operation.holds_lane())
@@ -767,7 +767,7 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
                 Job::Pass if asks == Some(&key) || self.rules.consumer == LaneConsumer::Active => {
                     self.transition(&key, Event::Offered, true, Time::EPOCH);
                     if self.is_free(&key) {
-                        // Nobody knows how its last write ended: the offer was not taken.
+                        // It is not known how its last write ended: the offer was not taken.
                         self.entry(&key).is_dirty = true;
                     }
                 }

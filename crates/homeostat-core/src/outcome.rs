@@ -87,7 +87,7 @@ pub enum Outcome<O> {
     Failed(Failure),
     /// Accepted, and the target does not show it.
     Unkept(Failure),
-    /// The answer was lost: written or not, nobody knows before the next look.
+    /// The answer was lost: whether it was written is not known before the next look.
     Unknown {
         /// How it was lost.
         why: String,
@@ -140,7 +140,7 @@ impl<O> Outcome<O> {
     }
 }
 
-/// What a write that must not be sent twice is, for whoever has to find it again after a crash.
+/// What a write that must not be sent twice is, so that it can be found again after a crash.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dispatch {
     /// What is done: `start`, `stop`, `set`.
@@ -151,7 +151,7 @@ pub struct Dispatch {
     pub precondition: Option<String>,
 }
 
-/// A write that was begun and whose end nobody wrote down.
+/// A write that was begun and has no recorded end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
     /// The key, as text.
@@ -173,7 +173,7 @@ pub enum TaskEnd {
     Succeeded,
     /// It was not done; the target's words.
     Failed(String),
-    /// Nobody knows before the next look.
+    /// It is not known before the next look.
     Unknown(String),
     /// It had no end as long as anybody waited, and may still run: the step stays open, and the target is
     /// asked about it before anything else is sent to the key.
@@ -199,7 +199,7 @@ pub enum Recovery {
     },
 }
 
-/// A future that somebody else drives.
+/// A future that the caller drives.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Where a writer answers for its steps, as it happens. Progress, journal and events hang on it.
@@ -215,6 +215,6 @@ pub trait Outcomes<O>: Send + Sync {
     /// reported, and keeps nothing from being written.
     fn note(&self, step: usize) -> Later<'_, ()>;
 
-    /// Tells the target's name for the work that it accepted; durable when it returns.
+    /// Records the target's name for the work that it accepted; durable when it returns.
     fn dispatched<'a>(&'a self, step: usize, task: &'a str) -> Later<'a, Result<(), Failure>>;
 }

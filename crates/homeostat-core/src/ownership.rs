@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use educe::Educe;
 use serde::{Deserialize, Serialize};
 
 use crate::last_applied::LastApplied;
 
-/// How a source tells its own objects from others'. There is no default: a caller says it.
+/// How a source distinguishes its own objects from others'. There is no default: a caller says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
     /// The target holds a mark; records exist only where it cannot, or as a second witness.
@@ -71,7 +72,7 @@ impl Prefixes {
     }
 }
 
-/// The statement that nobody else has objects in the scope.
+/// The statement that no other owner has objects in the scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exclusive(());
 
@@ -97,7 +98,7 @@ pub struct Record<O> {
     pub settled: Option<O>,
     /// Whether the write is known to have happened.
     pub stage: Stage,
-    /// Which object of this key it is about, where the target tells them apart.
+    /// Which object of this key it is about, where the target distinguishes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
 }
@@ -154,18 +155,13 @@ impl<O: PartialEq> Record<O> {
 pub type Records<K, O> = BTreeMap<K, Record<O>>;
 
 /// What the caller knows from earlier passes.
-#[derive(Clone)]
+#[derive(Clone, Educe)]
+#[educe(Default)]
 pub struct Holdings<K, O> {
     /// What the ledger says is ours.
     pub records: Records<K, O>,
     /// The desired state that was last applied.
     pub last: LastApplied,
-}
-
-impl<K, O> Default for Holdings<K, O> {
-    fn default() -> Self {
-        Holdings { records: Records::new(), last: LastApplied::default() }
-    }
 }
 
 #[cfg(test)]

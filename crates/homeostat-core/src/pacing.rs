@@ -7,8 +7,8 @@
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
 //! What does not go well is spaced: [`Backoff`] for steps that fail, [`Convergence`] for steps that
-//! succeed and change nothing, [`Contention`] for keys that somebody keeps undoing. [`Resync`]
-//! looks at everything again, and [`Health`] tells whether all this still moves.
+//! succeed and change nothing, [`Contention`] for keys that another program keeps undoing. [`Resync`]
+//! looks at everything again, and [`Health`] says whether all this still moves.
 //!
 //! Start at [`Pacer`].
 
@@ -27,7 +27,7 @@ mod time;
 
 pub use backoff::Backoff;
 pub use contention::{Contended, Contention, Heal, Threshold};
-pub use convergence::{Convergence, NotConverging};
+pub use convergence::Convergence;
 pub use health::{Bounds, Health, Stall};
 pub use keys::KeyPacer;
 pub use pacer::{Fired, Pacer};

@@ -5,6 +5,8 @@ use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
+use educe::Educe;
+
 use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
 use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summary};
@@ -75,7 +77,7 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         Dispatch { kind: self.action().word().to_owned(), ..Dispatch::default() }
     }
 
-    /// Counts the lines that [`Step::explain`] tells; override it where that is not one.
+    /// Counts the lines that [`Step::explain`] hands out; override it where that is not one.
     fn count(&self, summary: &mut Summary) {
         summary.count(self.action());
     }
@@ -94,17 +96,13 @@ pub struct Taken {
 }
 
 /// What a source answers to changes.
+#[derive(Educe)]
+#[educe(Default)]
 pub struct Draft<S: Source> {
     /// The steps, in any order; equal phases keep the order given here.
     pub steps: Vec<S::Step>,
     /// The keys that get no step, and why.
     pub findings: Vec<(S::Key, Finding)>,
-}
-
-impl<S: Source> Default for Draft<S> {
-    fn default() -> Self {
-        Draft { steps: vec![], findings: vec![] }
-    }
 }
 
 impl<S: Source> Draft<S> {
@@ -131,7 +129,7 @@ pub struct Plan<S: Source> {
     pub findings: Vec<(S::Key, Finding)>,
     /// Everything else that the diff found; its changes have become the steps, its findings those above.
     pub found: Changes<S::Key, S::Object>,
-    /// How many objects of ours nobody declares any more: what a budget of deletes counts. A guard that
+    /// How many objects of ours are not declared any more: what a budget of deletes counts. A guard that
     /// holds some of them for another reason takes them off.
     pub removals: usize,
     last: LastApplied,
@@ -190,14 +188,14 @@ impl<S: Source> Plan<S> {
         Plan { last, released, ..Plan::of(self.desired.clone(), self.moment.clone(), steps) }
     }
 
-    /// Lets the plan tell "config changed" from "drifted".
+    /// Lets the plan distinguish "config changed" from "drifted".
     #[must_use]
     pub fn since(mut self, last: LastApplied) -> Self {
         self.last = last;
         self
     }
 
-    /// The desired state that a step fulfils; none, if nobody declares its key.
+    /// The desired state that a step fulfils; none, if its key is not declared.
     pub fn slot_of(&self, step: &S::Step) -> Option<Slot> {
         step.slot().or_else(|| self.desired.slot(&step.key(&self.desired), None))
     }
@@ -214,7 +212,7 @@ impl<S: Source> Plan<S> {
         self.last.cause_of_removal(&*self.desired, &key)
     }
 
-    /// Tells the lines of one step with their cause.
+    /// Hands out the lines of one step with their cause.
     pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
         let cause = self.cause(step);
         let mut taken = taken_along(step.takes());
@@ -225,7 +223,7 @@ impl<S: Source> Plan<S> {
         });
     }
 
-    /// Tells the lines of one step, if they are wanted.
+    /// Hands out the lines of one step, if they are wanted.
     pub(crate) fn sample_step(
         &self,
         step: &S::Step,

@@ -50,7 +50,7 @@ impl<O: Clone> Tally<O> {
         }
     }
 
-    /// Whether nobody answered for the step.
+    /// Whether the step has no answer.
     #[must_use]
     pub fn is_open(&self, step: usize) -> bool {
         !self.is_applied(step) && !self.other.contains_key(&step)
@@ -82,7 +82,7 @@ impl<O: Clone> Tally<O> {
 
 /// What stands for the key where the outcomes as a whole could not be recorded.
 pub const LEDGER: &str = "ledger";
-/// What stands for the key where a step was done that the journal could not be told of.
+/// What stands for the key where a step was done that the journal could not record.
 pub const JOURNAL: &str = "journal";
 
 /// A plan and what became of it.
@@ -94,7 +94,7 @@ pub struct Report<S: Source> {
 }
 
 impl<S: Source> Report<S> {
-    /// Joins a plan with its outcomes. A step that nobody answered for is unknown: law 4 was broken.
+    /// Joins a plan with its outcomes. A step without an answer is unknown: law 4 was broken.
     #[must_use]
     pub fn new(plan: Plan<S>, mut tally: Tally<S::Object>) -> Self {
         for step in 0..plan.steps.len() {

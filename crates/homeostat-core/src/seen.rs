@@ -1,4 +1,4 @@
-//! What a reader tells of the target: objects, their owners, and hints.
+//! What a reader reports of the target: objects, their owners, and hints.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -38,13 +38,13 @@ impl<K: Ord> Focus<K> {
 pub enum Owner {
     /// The target holds our mark on it.
     Ours,
-    /// Somebody else's; the text says whose, for people ("protocol bird").
+    /// Another owner's; the text says whose, for people ("protocol bird").
     Foreign(Cow<'static, str>),
     /// The target made it by itself (a connected route).
     Kernel,
     /// The target cannot hold a mark: the ownership strategy decides.
     Unmarked,
-    /// A value that always exists and belongs to whoever writes it (a sysctl): the first apply
+    /// A value that always exists and belongs to its last writer (a sysctl): the first apply
     /// claims it and records the original.
     Nobody,
 }
@@ -104,7 +104,7 @@ pub type See<'a, K, O> = dyn FnMut(Seen<K, O>) + Send + 'a;
 pub enum Hint<K> {
     /// These keys, and what depends on them, may have changed.
     Keys(Vec<K>),
-    /// The same, from a target that also tells who did it.
+    /// The same, from a target that also says who did it.
     By {
         /// Who, for people ("protocol bird").
         who: Arc<str>,

@@ -178,7 +178,7 @@ mod tests {
         series
     }
 
-    fn told(series: &PassSeries, kind: Kind) -> Vec<String> {
+    fn keys_of(series: &PassSeries, kind: Kind) -> Vec<String> {
         let mut keys = Vec::new();
         series.explain(kind, &mut |entry| keys.push(entry.key().to_owned()));
         keys
@@ -190,8 +190,8 @@ mod tests {
             (None, Fixed(vec!["a"], vec!["b", "c"])),
             (Some(&["b"]), Fixed(vec!["b"], vec![])),
         ]);
-        assert_eq!(told(&series, Kind::Applied), ["a", "b"]);
-        assert_eq!(told(&series, Kind::Pending), ["c"]);
+        assert_eq!(keys_of(&series, Kind::Applied), ["a", "b"]);
+        assert_eq!(keys_of(&series, Kind::Pending), ["c"]);
         assert!(!series.is_converged());
         assert_eq!(series.summary().create, 2);
     }
@@ -203,7 +203,7 @@ mod tests {
             (Some(&["b"]), Fixed(vec![], vec!["b"])),
             (None, Fixed(vec!["c"], vec![])),
         ]);
-        assert_eq!(told(&series, Kind::Pending), <[&str; 0]>::default());
+        assert_eq!(keys_of(&series, Kind::Pending), <[&str; 0]>::default());
         assert!(series.is_converged());
     }
 
@@ -213,7 +213,7 @@ mod tests {
         let report = Arc::new(Fixed(vec![], vec!["b", "d"]));
         let left_alone = ["b".to_owned()].into();
         series.push(PassReport { covers: Covers::AllBut(left_alone), report });
-        assert_eq!(told(&series, Kind::Pending), ["b", "d"], "once each");
+        assert_eq!(keys_of(&series, Kind::Pending), ["b", "d"], "once each");
     }
 
     #[test]

@@ -86,7 +86,7 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// Opens a reader. It cannot write.
     fn reader(&self) -> Result<Self::Reader, Failure>;
 
-    /// Opens a reader that nobody will ask for hints: one that needs no subscription, and so costs
+    /// Opens a reader that is never asked for hints: one that needs no subscription, and so costs
     /// the target nothing while it is written to.
     fn reader_without_hints(&self) -> Result<Self::Reader, Failure> {
         self.reader()
@@ -180,7 +180,7 @@ pub trait Tasks: Send + Sync {
     /// no end of the task.
     fn follow(&self, task: &str) -> Later<'static, TaskEnd>;
 
-    /// Finds out what became of a write whose end nobody wrote down. An error means that the target cannot be asked
+    /// Finds out what became of a write without a recorded end. An error means that the target cannot be asked
     /// now: nothing new is sent to that key before it can.
     fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>>;
 

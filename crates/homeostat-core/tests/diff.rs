@@ -45,13 +45,13 @@ fn world(case: Case) -> World {
     }
 }
 
-/// Checks the findings, told forwards and backwards: the order of the target never matters.
+/// Checks the findings, reported forwards and backwards: the order of the target never matters.
 #[track_caller]
 fn check(case: Case, expected: &[&str]) {
     let mut world = world(case);
-    assert_eq!(world.findings(), expected, "as told");
+    assert_eq!(world.findings(), expected, "as reported");
     world.seen.reverse();
-    assert_eq!(world.findings(), expected, "told backwards");
+    assert_eq!(world.findings(), expected, "reported backwards");
 }
 
 #[test]
@@ -353,18 +353,18 @@ fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
     let rows = ["a=2@ours", "a=1@nobody", "a=2@bird", "a=1@bird", "a=1/1@ours"];
     for there in rows {
         for desired in ["a=1", "a=1!", "a=1/5", ""] {
-            let told = format!("{there} a?timeout");
+            let text = format!("{there} a?timeout");
             let mut world = world(Case { desired, ..QUIET });
             for _ in 0..2 {
-                world.seen = seen(&told);
+                world.seen = seen(&text);
                 let found = world.diff();
                 let timeout = Finding::Unknown { why: "timeout".to_owned() };
-                assert_eq!(found.findings, [("a".to_owned(), timeout)], "{told}");
+                assert_eq!(found.findings, [("a".to_owned(), timeout)], "{text}");
                 world.seen.reverse();
                 let findings = world.findings();
                 let besides: Vec<_> =
                     findings.iter().filter(|line| !line.starts_with("owned")).collect();
-                assert_eq!(besides, ["unknown a timeout"], "{told} for {desired:?}");
+                assert_eq!(besides, ["unknown a timeout"], "{text} for {desired:?}");
             }
         }
     }

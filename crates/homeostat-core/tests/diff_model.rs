@@ -327,13 +327,13 @@ proptest! {
     #[test]
     fn nothing_is_removed_that_is_not_ours_or_was_not_seen(world in any_world()) {
         use homeostat_core::Change;
-        let told: BTreeSet<_> = world.seen.iter().filter_map(|seen| match seen {
+        let reported: BTreeSet<_> = world.seen.iter().filter_map(|seen| match seen {
             Seen::Present { key, owner, .. } if *owner != Owner::Kernel => Some(key),
             _ => None,
         }).collect();
         for change in world.diff().list {
             if let Change::Delete { key, .. } | Change::Release { key, .. } = change {
-                prop_assert!(told.contains(&key));
+                prop_assert!(reported.contains(&key));
             }
         }
     }

@@ -225,9 +225,9 @@ fn every_transition() {
     ];
     for (consumer, from, event, to, consequence) in table {
         let story = format!("{consumer:?}: {from:?} with {event:?}");
-        let (next, told) = from.advance(event, &rules(consumer), at(100));
+        let (next, actual) = from.advance(event, &rules(consumer), at(100));
         assert_eq!(next, to, "{story}");
-        assert_eq!(also(&told), consequence, "{story}");
+        assert_eq!(also(&actual), consequence, "{story}");
     }
 }
 

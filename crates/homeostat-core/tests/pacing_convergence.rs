@@ -42,10 +42,7 @@ fn the_third_pass_in_a_row_with_the_same_end_is_reported() {
         breaker.missed("a", 7, at(pass * 10));
         assert_eq!(breaker.report().count() == 1, is_reported, "pass {pass}");
     }
-    for stuck in breaker.report() {
-        assert_eq!((*stuck.key, *stuck.print), ("a", 7));
-        assert_eq!((stuck.passes, stuck.since), (4, at(10)));
-    }
+    assert_eq!(breaker.report().collect::<Vec<_>>(), [&"a"]);
 }
 
 #[test]
@@ -90,7 +87,7 @@ fn another_end_begins_the_count_anew() {
     }
     assert_eq!(breaker.report().count(), 0);
     breaker.missed("a", 8, at(5));
-    assert_eq!(breaker.report().map(|stuck| stuck.passes).collect::<Vec<_>>(), [3]);
+    assert_eq!(breaker.report().count(), 1);
 }
 
 #[test]

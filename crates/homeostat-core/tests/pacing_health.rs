@@ -1,4 +1,4 @@
-//! Full passes come round, and a loop that is stuck is told from one that is idle. Times are
+//! Full passes come round, and a loop that is stuck is distinguished from one that is idle. Times are
 //! milliseconds.
 
 use std::time::Duration;
@@ -187,7 +187,7 @@ fn the_period_counts_from_the_start_of_a_pass_not_from_its_end() {
 
 #[test]
 fn a_resync_cannot_be_switched_off() {
-    // Without hints and without a timer a loop is dead, and nobody is told.
+    // Without hints and without a timer a loop is dead, and nothing reports it.
     for period in [Duration::ZERO, ms(99), Duration::from_hours(25), Duration::MAX] {
         assert!(Resync::new(period, 1).is_err(), "{period:?}");
     }

@@ -241,7 +241,7 @@ impl Model {
     }
 }
 
-fn told(pacer: &mut KeyPacer<u8>, event: Event, now: u64) {
+fn apply(pacer: &mut KeyPacer<u8>, event: Event, now: u64) {
     match event {
         Event::Hint(key) => pacer.on_hint(key, at(now)),
         Event::FullPass => pacer.absorb_all(at(now)),
@@ -276,7 +276,7 @@ proptest! {
             let Some(next) = next.into_iter().flatten().min() else { break };
             now = next.max(now);
             while let Some((_, event)) = script.next_if(|(time, _)| *time <= now) {
-                told(&mut pacer, event, now);
+                apply(&mut pacer, event, now);
                 model.tell(event, now);
             }
             if busy_until > now {

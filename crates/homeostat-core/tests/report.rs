@@ -111,9 +111,9 @@ fn good_outcomes_are_those_that_changed_the_target() {
     }
 }
 
-fn entries(told: &dyn Explain, kind: Kind) -> Vec<Entry> {
+fn entries(report: &dyn Explain, kind: Kind) -> Vec<Entry> {
     let mut entries = Vec::new();
-    told.explain(kind, &mut |entry| entries.push(entry));
+    report.explain(kind, &mut |entry| entries.push(entry));
     entries
 }
 

@@ -18,7 +18,7 @@ fn words(text: &str) -> BTreeSet<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-fn told<M: Mode>(plan: &Plan<Scripted<M>>, turn: &Batch) -> String {
+fn text_of<M: Mode>(plan: &Plan<Scripted<M>>, turn: &Batch) -> String {
     let keys = |steps: &std::ops::Range<usize>| {
         let all: Vec<_> = plan.steps[steps.clone()].iter().map(|step| step.key.as_str()).collect();
         all.join(" ")
@@ -36,8 +36,8 @@ fn told<M: Mode>(plan: &Plan<Scripted<M>>, turn: &Batch) -> String {
 fn check<M: Mode>(strictness: Strictness, rows: &str, bad: &str, expected: &[&str]) {
     let plan = plan::<M>(steps(rows));
     let turns = turns(&plan, strictness, &words(bad));
-    let told: Vec<_> = turns.iter().map(|turn| told(&plan, turn)).collect();
-    assert_eq!(told, expected, "{rows} with bad {bad:?}");
+    let texts: Vec<_> = turns.iter().map(|turn| text_of(&plan, turn)).collect();
+    assert_eq!(texts, expected, "{rows} with bad {bad:?}");
 }
 
 use Strictness::{Lenient, Strict};

@@ -5,6 +5,8 @@ use std::hash::Hash;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use educe::Educe;
+
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::files::Files;
 use crate::node::Node;
@@ -64,15 +66,10 @@ impl Checker {
 }
 
 /// Finds keys that are declared twice.
-#[derive(Debug)]
+#[derive(Debug, Educe)]
+#[educe(Default)]
 pub struct Twins<K> {
     places: HashMap<K, Span>,
-}
-
-impl<K> Default for Twins<K> {
-    fn default() -> Self {
-        Self { places: HashMap::new() }
-    }
 }
 
 impl<K: Hash + Eq> Twins<K> {

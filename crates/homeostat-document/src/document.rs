@@ -1,16 +1,11 @@
 //! The whole document: the host's own scope, and one more for each network namespace.
 
-use serde_json::Value as Json;
-
-use crate::checker::Checker;
 use crate::diagnostic::Diagnostic;
-use crate::fields::{Fields, Keyed, Map, Record, describe_record, read_named};
+use crate::fields::{Fields, Map, NamedRecord, Record};
 use crate::files::{Files, Location};
 use crate::name::{HOST, NamespaceName};
-use crate::node::Node;
 use crate::scope::{OUTSIDE, Scope};
 use crate::settings::Settings;
-use crate::shape::Definitions;
 use crate::span::{Span, Spanned};
 
 /// A checked document. Two are equal when they declare the same, wherever it is written.
@@ -105,14 +100,6 @@ impl Record for NamedNamespace {
     }
 }
 
-impl Keyed for NamedNamespace {
+impl NamedRecord for NamedNamespace {
     const KEY: &'static str = "the name of a network namespace";
-
-    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_named(key, node, checker)
-    }
-
-    fn entry_schema(definitions: &mut Definitions) -> Json {
-        describe_record::<Self>(definitions)
-    }
 }

@@ -40,6 +40,26 @@ pub trait Keyed: Sized {
     fn entry_schema(definitions: &mut Definitions) -> Json;
 }
 
+/// A record in a table by the user's names: it takes its own from [`Fields::name`].
+pub trait NamedRecord: Record {
+    /// What the name is, for the schema.
+    const KEY: &'static str;
+}
+
+impl<T: NamedRecord> Keyed for T {
+    const KEY: &'static str = T::KEY;
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        let entries = read_table(node, checker)?;
+        let fields = Fields::new(entries, node.span, Work::Read(checker));
+        Fields { name: Some(key), ..fields }.read()
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        describe_record::<Self>(definitions)
+    }
+}
+
 /// Which values of `kind` a field belongs to; empty if to all.
 pub type Kinds = &'static [&'static str];
 
@@ -148,7 +168,19 @@ impl<'a> Fields<'a> {
         schema: impl FnOnce(&mut Definitions) -> Json,
         read: impl FnOnce(&Node, &mut Checker) -> Option<T>,
     ) -> Option<T> {
-        self.describe(name, doc, schema);
+        let kinds = self.kinds;
+        if let Work::Describe(definitions, properties) = &mut self.work {
+            let mut schema = schema(definitions);
+            let mut doc = doc.to_owned();
+            if !kinds.is_empty() {
+                doc = format!("{doc} (kind {})", kinds.join(", "));
+            }
+            if let Some(what) = schema.get("description").and_then(Json::as_str) {
+                doc = format!("{doc}: {what}");
+            }
+            schema["description"] = json!(doc);
+            insert_property(properties, name, schema);
+        }
         let node = self.find(name)?;
         read(node, self.checker()?)
     }
@@ -345,27 +377,6 @@ impl<'a> Fields<'a> {
         self.known.iter().filter(|one| self.fits(one.kinds)).map(|one| one.name)
     }
 
-    fn describe(
-        &mut self,
-        name: &'static str,
-        doc: &str,
-        schema: impl FnOnce(&mut Definitions) -> Json,
-    ) {
-        let kinds = self.kinds;
-        let Work::Describe(definitions, properties) = &mut self.work else { return };
-        let mut schema = schema(definitions);
-        let doc = match kinds {
-            [] => doc.to_owned(),
-            kinds => format!("{doc} (kind {})", kinds.join(", ")),
-        };
-        if let Some(what) = schema.get("description").and_then(Json::as_str) {
-            schema["description"] = json!(format!("{doc}: {what}"));
-        } else {
-            schema["description"] = json!(doc);
-        }
-        insert_property(properties, name, schema);
-    }
-
     fn into_schema(self, doc: &str) -> Json {
         let required = self.missing;
         let Work::Describe(_, properties) = self.work else { return Json::Null };
@@ -392,17 +403,6 @@ fn insert_property(properties: &mut serde_json::Map<String, Json>, name: &str, s
 pub fn read_record<T: Record>(node: &Node, checker: &mut Checker) -> Option<T> {
     let entries = read_table(node, checker)?;
     Fields::new(entries, node.span, Work::Read(checker)).read()
-}
-
-/// The same for a record that has a name of its own: it takes it from [`Fields::name`].
-pub fn read_named<T: Record>(
-    name: &Spanned<String>,
-    node: &Node,
-    checker: &mut Checker,
-) -> Option<T> {
-    let entries = read_table(node, checker)?;
-    let fields = Fields::new(entries, node.span, Work::Read(checker));
-    Fields { name: Some(name), ..fields }.read()
 }
 
 /// Describes a record; its text is kept among the definitions, once.

@@ -31,7 +31,7 @@ pub use checker::{Checker, Twins};
 pub use diagnostic::{Diagnostic, Diagnostics, Finding};
 pub use document::Document;
 pub use fields::{
-    Fields, Keyed, Kinds, Map, Record, describe_record, read_named, read_record, read_table,
+    Fields, Keyed, Kinds, Map, NamedRecord, Record, describe_record, read_record, read_table,
 };
 pub use files::{Files, Location};
 pub use load::{DocumentReader, Format, Text as SourceText, shown};

@@ -18,7 +18,7 @@ use crate::checker::Checker;
 use crate::document::Document;
 use crate::fields::Fields;
 use crate::node::Node;
-use crate::shape::Definitions;
+use crate::shape::{Definitions, Shape};
 use crate::span::Span;
 
 /// One section of a scope.
@@ -32,11 +32,10 @@ pub trait Section: Sized + Clone + fmt::Debug + PartialEq + Eq + Send + Sync + '
     /// How it is joined where several files have it.
     const JOIN: Join = Join::Never;
 
-    /// Reads the section; what is wrong with it goes to the checker.
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self>;
-
-    /// Describes what `read` takes.
-    fn schema(definitions: &mut Definitions) -> Json;
+    /// What is written under the name.
+    type Value: Shape;
+    /// Makes the section of what is written.
+    const NEW: fn(Self::Value) -> Self;
 
     /// Reports mistakes that need more than one entry to be seen. Called once for a document.
     fn check(_document: &Document, _checker: &mut Checker) {}
@@ -167,9 +166,10 @@ impl SectionType {
             scopes: S::SCOPES,
             join: S::JOIN,
             read: |node, checker| {
-                S::read(node, checker).map(|section| Arc::new(ErasedSection(section)) as _)
+                let value = S::Value::read(node, checker)?;
+                Some(Arc::new(ErasedSection(S::NEW(value))))
             },
-            schema: S::schema,
+            schema: S::Value::schema,
             check: S::check,
         }
     }

@@ -86,7 +86,7 @@ fn diagnose(file: FileId, text: &str, error: &toml::de::Error) -> Diagnostic {
     }
 }
 
-/// Where the key that is written again at `again` was written first: the parser does not tell, so
+/// Where the key that is written again at `again` was written first: the parser does not say, so
 /// the keys are walked once more. Only done when there is an error to explain.
 fn first_place(text: &str, again: &Range<usize>) -> Option<Range<usize>> {
     let source = toml_parser::Source::new(text);

@@ -6,9 +6,9 @@
 use std::fs;
 
 use homeostat_document::{
-    Assignment, Checker, Definitions, Diagnostic, Document, DocumentReader, Extension,
-    ExtensionType, Fields, Format, Join, Json, Keyed, Map, Node, Number, Record, Scopes, Section,
-    SectionType, Shape, SourceSections, Spanned, Twins, describe_record, read_named,
+    Assignment, Checker, Diagnostic, Document, DocumentReader, Extension, ExtensionType, Fields,
+    Format, Join, Map, NamedRecord, Number, Record, Scopes, Section, SectionType, SourceSections,
+    Spanned, Twins,
 };
 
 const READER: DocumentReader = DocumentReader::new(&[
@@ -39,13 +39,8 @@ impl Section for Lamps {
     const DOC: &'static str = "Lamps by name";
     const JOIN: Join = Join::Tables(&["*"]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Map::read(node, checker).map(|Map(lamps)| Self(lamps))
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Map::<Lamp>::schema(definitions)
-    }
+    type Value = Map<Lamp>;
+    const NEW: fn(Self::Value) -> Self = |Map(lamps)| Self(lamps);
 
     /// A lamp of more than 100 watts must not be dimmed.
     fn check(document: &Document, checker: &mut Checker) {
@@ -62,16 +57,8 @@ impl Section for Lamps {
     }
 }
 
-impl Keyed for Lamp {
+impl NamedRecord for Lamp {
     const KEY: &'static str = "the name of a lamp";
-
-    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_named(key, node, checker)
-    }
-
-    fn entry_schema(definitions: &mut Definitions) -> Json {
-        describe_record::<Self>(definitions)
-    }
 }
 
 impl Record for Lamp {
@@ -97,13 +84,8 @@ impl Section for Quiet {
     const DOC: &'static str = "Whether it is quiet";
     const SCOPES: Scopes = Scopes::Namespaces;
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        bool::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        bool::schema(definitions)
-    }
+    type Value = bool;
+    const NEW: fn(Self::Value) -> Self = Self;
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,13 +97,8 @@ impl Section for Meters {
     const SCOPES: Scopes = Scopes::Host("meters belong to the host");
     const JOIN: Join = Join::Lists;
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Vec::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Vec::<String>::schema(definitions)
-    }
+    type Value = Vec<Spanned<String>>;
+    const NEW: fn(Self::Value) -> Self = Self;
 
     fn check(document: &Document, checker: &mut Checker) {
         let mut twins = Twins::default();

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use homeostat_core::outcome::Later;
 use homeostat_core::{Desired as _, Explain, Focus, Ownership, Source};
 
-use crate::book::holdings;
-use crate::config::{Config, Order};
+use crate::config::{Config, PassInput};
 use crate::controller::handle::LoopTask;
 use crate::controller::{LoopDeps, Pace};
 use crate::error::Error;
 use crate::ledger::{LedgerKey, Pages};
+use crate::ledger_page::holdings;
 use crate::observer::Observer;
 use crate::pass;
 
@@ -23,13 +23,13 @@ pub struct Bound<S: Source> {
     pub source: S,
     /// The desired state.
     pub desired: Arc<S::Desired>,
-    /// How our objects are told from others'.
+    /// How our objects are distinguished from others'.
     pub ownership: Ownership,
     /// How passes behave.
     pub config: Config<S::Key>,
     /// Where the ledger files it.
-    pub place: LedgerKey,
-    /// The desired state that declares nothing: what a revert applies. Without it nobody can ask for a revert.
+    pub ledger_key: LedgerKey,
+    /// The desired state that declares nothing: what a revert applies. Without it no revert can be asked for.
     pub nothing: Option<Arc<S::Desired>>,
 }
 
@@ -39,7 +39,7 @@ impl<S: Source> Bound<S> {
         self.source.is_same(&other.source)
             && self.ownership == other.ownership
             && self.config.is_same(&other.config)
-            && self.place == other.place
+            && self.ledger_key == other.ledger_key
             && self.nothing.is_some() == other.nothing.is_some()
     }
 
@@ -49,21 +49,21 @@ impl<S: Source> Bound<S> {
     }
 
     /// A pass over `focus` for this desired state, behaving as `config` says.
-    pub(crate) fn order<'a>(
+    pub(crate) fn pass_input<'a>(
         &'a self,
         desired: Arc<S::Desired>,
         config: &'a Config<S::Key>,
         focus: Focus<S::Key>,
-    ) -> Order<'a, S> {
+    ) -> PassInput<'a, S> {
         let Bound { source, ownership, .. } = self;
-        Order { source, desired, ownership, focus, config }
+        PassInput { source, desired, ownership, focus, config }
     }
 }
 
 /// What can be asked of a bound source without a lock.
 pub trait Planner: Send {
     /// The place of the source.
-    fn place(&self) -> &LedgerKey;
+    fn ledger_key(&self) -> &LedgerKey;
 
     /// Observes and plans; reads the ledger, writes nothing.
     fn plan<'a>(&'a self, pages: &'a dyn Pages) -> Later<'a, Result<Box<dyn Explain>, Error>>;
@@ -77,27 +77,27 @@ pub trait Planner: Send {
     /// Becomes a loop.
     fn into_loop(self: Box<Self>, deps: LoopDeps, pace: Pace) -> LoopTask;
 
-    /// The bound source itself, for whoever knows its type.
+    /// The bound source itself, for a caller that knows its type.
     fn into_any(self: Box<Self>) -> Box<dyn Any>;
 }
 
 impl<S: Source> Planner for Bound<S> {
-    fn place(&self) -> &LedgerKey {
-        &self.place
+    fn ledger_key(&self) -> &LedgerKey {
+        &self.ledger_key
     }
 
     fn plan<'a>(&'a self, pages: &'a dyn Pages) -> Later<'a, Result<Box<dyn Explain>, Error>> {
         Box::pin(async move {
-            let held = holdings::<S>(pages, &self.place)?;
-            let mut observer = Observer::without_hints(&self.source, &self.place.scope)?;
-            let order = self.order(Arc::clone(&self.desired), &self.config, Focus::All);
-            let plan = pass::plan(&order, &mut observer, &held).await?;
+            let held = holdings::<S>(pages, &self.ledger_key)?;
+            let mut observer = Observer::without_hints(&self.source, &self.ledger_key.scope)?;
+            let input = self.pass_input(Arc::clone(&self.desired), &self.config, Focus::All);
+            let plan = pass::plan(&input, &mut observer, &held).await?;
             Ok(Box::new(plan) as Box<dyn Explain>)
         })
     }
 
     fn check_records(&self, pages: &dyn Pages) -> Result<(), Error> {
-        holdings::<S>(pages, &self.place).map(drop)
+        holdings::<S>(pages, &self.ledger_key).map(drop)
     }
 
     fn pace(&self, seed: u64) -> Pace {

@@ -21,17 +21,17 @@ pub struct Config<K: Key> {
     pub strictness: Strictness,
     /// What becomes of released values.
     pub on_release: OnRelease,
-    /// Keys that may be taken once from whoever has them.
+    /// Keys that may be taken once from any owner.
     pub adopt: BTreeSet<K>,
     /// How many lanes run side by side. In a loop with lanes of its own, their limits say so.
     pub lanes: usize,
     /// What keeps writes that must not be sent twice from being so.
     pub dispatch: DispatchGuard<K>,
-    /// Who is told how far it has come.
+    /// Receives how far it has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
 
-/// Somebody who is told how far the steps of a pass have come.
+/// Receives how far the steps of a pass have come.
 pub trait Progress: fmt::Debug + Send + Sync {
     /// So many steps of a source are about to be taken.
     fn begin(&self, source: &str, steps: usize);
@@ -42,7 +42,7 @@ pub trait Progress: fmt::Debug + Send + Sync {
     /// No more come.
     fn end(&self);
 
-    /// A key waits for work that the target does by itself; told once a pass that finds it so.
+    /// A key waits for work that the target does by itself; called once a pass that finds it so.
     fn waits(&self, key: &str, task: &str) {
         let _ = (key, task);
     }
@@ -78,13 +78,13 @@ impl<K: Key> Config<K> {
     }
 }
 
-/// What one pass works on: a source, its desired state, how our objects are told from others', and which keys.
-pub struct Order<'a, S: Source> {
+/// What one pass works on: a source, its desired state, how our objects are distinguished from others', and which keys.
+pub struct PassInput<'a, S: Source> {
     /// The source.
     pub source: &'a S,
     /// The desired state.
     pub desired: Arc<S::Desired>,
-    /// How our objects are told from others'.
+    /// How our objects are distinguished from others'.
     pub ownership: &'a Ownership,
     /// Which keys to look at; what depends on them is looked at too.
     pub focus: Focus<S::Key>,
@@ -92,15 +92,15 @@ pub struct Order<'a, S: Source> {
     pub config: &'a Config<S::Key>,
 }
 
-impl<'a, S: Source> Order<'a, S> {
-    /// The same order, about its keys and what depends on them.
-    pub(crate) fn widened(&self) -> Order<'a, S> {
+impl<'a, S: Source> PassInput<'a, S> {
+    /// The same, about its keys and what depends on them.
+    pub(crate) fn widened(&self) -> PassInput<'a, S> {
         self.about(focus::widened(&*self.desired, &self.focus))
     }
 
-    /// The same order about other keys.
-    pub(crate) fn about(&self, focus: Focus<S::Key>) -> Order<'a, S> {
+    /// The same about other keys.
+    pub(crate) fn about(&self, focus: Focus<S::Key>) -> PassInput<'a, S> {
         let (source, ownership, config) = (self.source, self.ownership, self.config);
-        Order { source, desired: Arc::clone(&self.desired), ownership, focus, config }
+        PassInput { source, desired: Arc::clone(&self.desired), ownership, focus, config }
     }
 }

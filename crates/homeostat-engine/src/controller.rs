@@ -77,13 +77,13 @@ use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
 use self::status::{OpenCounts, Status, Watchdog};
-use crate::book::PriorRecords;
 use crate::bound::Bound;
 use crate::config::Config;
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::guard::{self, Guards, MassDelete};
 use crate::ledger::Ledger;
+use crate::ledger_page::PriorRecords;
 use crate::pass::{PassRun, plan_focus};
 use crate::run::{LaneWait, join};
 use crate::session::{Hints, Session};
@@ -93,7 +93,7 @@ const MOST_HINTS: usize = 1000;
 
 /// What a loop works with.
 pub struct LoopDeps {
-    /// The proof that nobody else writes in the scope.
+    /// The proof that no other process writes in the scope.
     pub lock: Arc<ScopeLock>,
     /// Where ownership is remembered.
     pub ledger: Arc<dyn Ledger>,
@@ -172,9 +172,9 @@ impl<S: Source> Loop<S> {
             open: Arc::clone(&open),
             generation: Arc::default(),
             latest: Arc::new(Mutex::new(Arc::clone(&bound))),
-            ledger_key: Arc::new(bound.place.clone()),
+            ledger_key: Arc::new(bound.ledger_key.clone()),
         };
-        let scope = bound.place.scope.as_str().into();
+        let scope = bound.ledger_key.scope.as_str().into();
         let controller = Controller {
             scheduler: Scheduler::new(&pace),
             watchdog,
@@ -264,7 +264,7 @@ impl<S: Source> Controller<S> {
 
     /// When the scheduler, or the patience of a caller, needs another turn of the loop.
     fn deadline(&self) -> Option<Instant> {
-        let deadlines = [self.scheduler.deadline(), self.patience_ends()];
+        let deadlines = [self.scheduler.due().map(|(time, _)| time), self.patience_ends()];
         deadlines.into_iter().flatten().min().map(|time| self.watchdog.at(time))
     }
 
@@ -293,7 +293,7 @@ impl<S: Source> Controller<S> {
             Ok(Hint::Keys(keys)) => self.on_hinted_keys(keys, None),
             Ok(Hint::By { who, keys }) => self.on_hinted_keys(keys, Some(&who)),
             Ok(Hint::Lost) => {
-                self.publisher.update(|status| status.counts.lost += 1);
+                self.publisher.status.send_modify(|status| status.counts.lost += 1);
                 self.publisher.emit(EventKind::Lost);
                 self.wake(Wakeup::Paced(Reason::Resync), None);
             }
@@ -389,43 +389,43 @@ impl<S: Source> Controller<S> {
         let mut session = self.open_session()?;
         let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
         let focus = std::mem::replace(&mut request.focus, Focus::All);
-        let order = bound.order(Arc::clone(&self.desired), &config, focus).widened();
-        request.focus.clone_from(&order.focus);
-        if let Focus::Keys(keys) = &order.focus {
+        let input = bound.pass_input(Arc::clone(&self.desired), &config, focus).widened();
+        request.focus.clone_from(&input.focus);
+        if let Focus::Keys(keys) = &input.focus {
             // A failed key that depends on one in focus is tried again with it.
             let now = self.now();
             for key in keys {
-                self.scheduler.start_retry(key, now);
+                self.scheduler.backoff.take(key, now);
             }
         }
         self.take_task_results();
         // Tasks that ended before the look are seen by it; the steps do not know of those that end later.
-        config.dispatch.look(&order.focus);
-        let Session { observer, writer, book } = &mut session;
-        let mut plan = plan_focus(&order, observer, book.holdings()).await?;
+        config.dispatch.look(&input.focus);
+        let Session { observer, writer, ledger_page } = &mut session;
+        let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
         self.publisher.emit(EventKind::Planned { summary: plan.summary() });
-        let hinted = self.hinted.extract_if(.., |key, _| order.focus.covers(key)).collect();
-        self.count_drift(&plan, &order.focus, &hinted);
-        let holds_removals = config.guards.holds_removals(&plan, &order.focus);
+        let hinted = self.hinted.extract_if(.., |key, _| input.focus.covers(key)).collect();
+        self.count_drift(&plan, &input.focus, &hinted);
+        let holds_removals = config.guards.holds_removals(&plan, &input.focus);
         let now = self.now();
         let result = if self.pace.mode == Mode::Observe {
             PassResult::planned(plan, &mut self.open_reasons, now)
         } else {
             let deferred = self.hold_deferred(&mut plan, request);
-            let written = match &order.focus {
+            let written = match &input.focus {
                 Focus::All => BTreeSet::new(),
                 Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
             };
             let (run, detached) =
-                PassRun::start(&order, writer, book, plan, LaneWait::Patience).await?;
-            let report = run.conclude(&order, observer, book).await?;
+                PassRun::start(&input, writer, ledger_page, plan, LaneWait::Patience).await?;
+            let report = run.conclude(&input, observer, ledger_page).await?;
             let mut result = PassResult::applied(report, deferred, &mut self.open_reasons, now);
             result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));
             result.feedback.written = written;
             self.detached.add(detached, self.pace.deadline);
             result
         };
-        if order.focus == Focus::All {
+        if input.focus == Focus::All {
             self.holds_removals = holds_removals;
         }
         Ok(self.made(session, result, &hinted))
@@ -457,7 +457,7 @@ impl<S: Source> Controller<S> {
         let session = Session::open(&self.bound, &self.lock, ledger, self.pace.hints)?;
         self.hinted.clear();
         if std::mem::take(&mut self.has_lost_reader) {
-            self.publisher.update(|status| status.counts.resubscribed += 1);
+            self.publisher.status.send_modify(|status| status.counts.resubscribed += 1);
             self.publisher.emit(EventKind::Resubscribed);
         }
         Ok(session)
@@ -465,15 +465,15 @@ impl<S: Source> Controller<S> {
 
     /// Counts what drifted, and learns whether somebody keeps undoing a key.
     fn count_drift(&mut self, plan: &Plan<S>, focus: &Focus<S::Key>, hinted: &HintedKeys<S::Key>) {
-        // What a first look finds was lost while nobody watched.
-        if !self.scheduler.is_synced() {
+        // What a first look finds was lost while no loop ran.
+        if !self.scheduler.full.is_synced() {
             return;
         }
         let open = self.open.read();
         let drift = drift::find(plan, focus, hinted, |key| open.contains_key(key));
         drop(open);
         if drift.by_hint + drift.by_resync > 0 {
-            self.publisher.update(|status| {
+            self.publisher.status.send_modify(|status| {
                 status.counts.drift_by_hint += drift.by_hint as u64;
                 status.counts.drift_by_resync += drift.by_resync as u64;
             });
@@ -481,8 +481,9 @@ impl<S: Source> Controller<S> {
         let now = self.now();
         for (key, who) in drift.undone {
             let text = key.to_string();
-            let Heal::At(until) = self.scheduler.undone(key, who, now) else { continue };
-            let contended = self.scheduler.contended().find(|one| one.key.to_string() == text);
+            let Heal::At(until) = self.scheduler.contention.lost(key, who, now) else { continue };
+            let contended =
+                self.scheduler.contention.report().find(|one| one.key.to_string() == text);
             let culprit = contended.and_then(|one| one.culprit).unwrap_or(UNNAMED).to_owned();
             let pause = until.since(now);
             self.publisher.emit(EventKind::Contention { key: text, culprit, pause });
@@ -511,7 +512,7 @@ impl<S: Source> Controller<S> {
         result: Result<PassResult<S>, Error>,
     ) -> PassAnswer {
         let now = self.now();
-        let started = self.publisher.status().last_attempt;
+        let started = self.publisher.status.borrow().last_attempt;
         let took = started.map_or(Duration::ZERO, |started| now.since(started));
         self.watchdog.health().ended(now);
         let error = match result {
@@ -523,7 +524,7 @@ impl<S: Source> Controller<S> {
         self.scheduler.record(request, feedback, now);
         (self.session, self.has_lost_reader) = (None, true);
         self.publisher.emit(EventKind::Failed { failure: failure.clone() });
-        self.publisher.update(|status| {
+        self.publisher.status.send_modify(|status| {
             status.is_converged = false;
             status.last_error = Some(failure);
             status.failures = status.failures.saturating_add(1);
@@ -543,8 +544,7 @@ impl<S: Source> Controller<S> {
     ) -> SharedReport {
         let PassResult { feedback, open, applied, is_recorded, report } = result;
         let now = self.now();
-        let known = self.scheduler.not_converging().map(|one| one.key.clone());
-        let known: BTreeSet<S::Key> = known.collect();
+        let known: BTreeSet<S::Key> = self.scheduler.convergence.report().cloned().collect();
         self.scheduler.record(request, feedback.clone(), now);
         let moved = feedback.failed.values().any(|retry| *retry == Retry::Now);
         self.last_pass = LastPass { is_good: is_recorded, has_moved: applied > 0 || moved };
@@ -554,14 +554,13 @@ impl<S: Source> Controller<S> {
         self.report_shown_tasks(&request.focus, &feedback);
         let open = self.count_open();
         let is_converged = self.open.read().is_empty() && is_recorded;
-        let contended = self.scheduler.contended().map(|one| {
+        let contended = self.scheduler.contention.report().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             (one.key.to_string(), culprit, one.pause)
         });
         let contended = contended.collect();
-        let not_converging = self.scheduler.not_converging().map(|one| one.key.to_string());
-        let not_converging = not_converging.collect();
-        self.publisher.update(|status| {
+        let not_converging = self.scheduler.convergence.report().map(ToString::to_string).collect();
+        self.publisher.status.send_modify(|status| {
             status.last_success = Some(now);
             (status.last_error, status.failures) = (None, 0);
             status.is_ready |= request.focus == Focus::All;
@@ -570,8 +569,8 @@ impl<S: Source> Controller<S> {
             status.counts.applied += applied as u64;
             status.counts.failed += (feedback.failed.len() + feedback.missed.len()) as u64;
         });
-        for one in self.scheduler.not_converging().filter(|one| !known.contains(one.key)) {
-            self.publisher.emit(EventKind::NotConverging { key: one.key.to_string() });
+        for key in self.scheduler.convergence.report().filter(|key| !known.contains(*key)) {
+            self.publisher.emit(EventKind::NotConverging { key: key.to_string() });
         }
         let (summary, converged) = (report.summary(), report.is_converged());
         self.publisher.emit(EventKind::Completed { summary, converged, took });
@@ -591,7 +590,7 @@ impl<S: Source> Controller<S> {
         let next_why = due.map_or(Reasons::NONE, |(_, reason)| reason.into());
         // A moment that lies ahead is no work yet, and becomes so if no pass starts then.
         self.watchdog.health().ready(next_due);
-        self.publisher.update_if(|status| {
+        self.publisher.status.send_if_modified(|status| {
             let former = (status.next_due, status.next_why, status.is_paused);
             (status.next_due, status.next_why, status.is_paused) = (next_due, next_why, is_paused);
             former != (next_due, next_why, is_paused)
@@ -619,14 +618,14 @@ impl<S: Source> Controller<S> {
 impl<S: Source> Controller<S> {
     /// Whether there are lanes to conclude. Nothing can be verified before a full pass has seen everything.
     fn may_conclude(&self) -> bool {
-        self.detached.has_finished() && !self.scheduler.needs_full()
+        !self.detached.finished.is_empty() && !self.scheduler.needs_full
     }
 
     /// Verifies and records the detached lanes that have finished, in a pass of their own.
     async fn conclude_detached(&mut self, inbox: Option<&mut Inbox<S>>) {
-        if self.scheduler.needs_full() && self.scheduler.is_paused() {
+        if self.scheduler.needs_full && self.scheduler.is_paused() {
             // No pass may come for a long time, and commands wait for the lanes.
-            self.detached.drop_finished();
+            self.detached.finished.clear();
         }
         if !self.may_conclude() {
             return;
@@ -651,7 +650,7 @@ impl<S: Source> Controller<S> {
                     prior.extend(one.prior);
                     ended.push(lane);
                 }
-                // What was announced stands: nobody knows whether it was written.
+                // What was announced stays: it is not known whether it was written.
                 Err(error) => broken = Some(error),
             }
         }
@@ -665,9 +664,9 @@ impl<S: Source> Controller<S> {
         results.distrust(plan.steps.len());
         let mut session = self.open_session()?;
         let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
-        let order = bound.order(Arc::clone(&self.desired), &config, request.focus.clone());
+        let input = bound.pass_input(Arc::clone(&self.desired), &config, request.focus.clone());
         let run = PassRun { plan, results, prior };
-        let report = run.conclude(&order, &mut session.observer, &mut session.book).await?;
+        let report = run.conclude(&input, &mut session.observer, &mut session.ledger_page).await?;
         let now = self.now();
         let mut result = PassResult::applied(report, BTreeSet::new(), &mut self.open_reasons, now);
         if let Focus::Keys(keys) = &request.focus {
@@ -727,7 +726,7 @@ impl<S: Source> Controller<S> {
         if !failed.is_empty() {
             self.open.add(open);
             let counts = self.count_open();
-            self.publisher.update(|status| {
+            self.publisher.status.send_modify(|status| {
                 (status.is_converged, status.open) = (false, counts);
                 status.counts.failed += failed.len() as u64;
             });
@@ -756,11 +755,13 @@ impl<S: Source> Controller<S> {
                 let line = Line { action, key, before: None, after: None, note, text: None };
                 applied.push(Entry::Applied(line, cause));
             } else {
-                self.scheduler.task_missed(key, now);
+                self.scheduler.convergence.missed(key, 0, now);
             }
         }
         if !applied.is_empty() {
-            self.publisher.update(|status| status.counts.applied += applied.len() as u64);
+            self.publisher
+                .status
+                .send_modify(|status| status.counts.applied += applied.len() as u64);
             // Only what was applied: the pass itself says which keys are open.
             let covers = Covers::Keys(BTreeSet::new());
             self.record_for_callers(&covers, &(Arc::new(Entries(applied)) as SharedReport));
@@ -798,7 +799,7 @@ impl<S: Source> Controller<S> {
                 match policy {
                     OnStop::Leave => {}
                     OnStop::Release => {
-                        if let Err(error) = self.ledger.clear(&self.bound.place) {
+                        if let Err(error) = self.ledger.clear(&self.bound.ledger_key) {
                             self.publisher.emit(EventKind::Failed { failure: error.failure() });
                         }
                     }
@@ -817,7 +818,7 @@ impl<S: Source> Controller<S> {
         let (generation, forget) = match self.next_bound.take() {
             Some(waiting) if waiting.forget == Forget::All => (waiting.generation + 1, Forget::All),
             Some(waiting) => (waiting.generation + 1, forget),
-            None => (self.publisher.status().generation + 1, forget),
+            None => (self.publisher.status.borrow().generation + 1, forget),
         };
         self.next_bound = Some(NextBound { bound, generation, forget });
         let wakeup = match forget {
@@ -846,7 +847,7 @@ impl<S: Source> Controller<S> {
         };
         let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
         self.scheduler.desired_changed(|key| is_rebound || !is_same(key), keeps_task, now);
-        self.publisher.update(|status| {
+        self.publisher.status.send_modify(|status| {
             (status.is_converged, status.generation) = (false, generation);
         });
     }
@@ -877,7 +878,7 @@ impl<S: Source> Controller<S> {
     fn commanded(&mut self, focus: Focus<S::Key>) -> PassRequest<S::Key> {
         self.take_desired();
         self.drain_hints();
-        let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
+        let focus = if self.scheduler.needs_full { Focus::All } else { focus };
         self.scheduler.commanded(&focus, self.now());
         PassRequest { focus, reasons: Reason::Operator.into(), waited: Duration::ZERO }
     }
@@ -886,11 +887,13 @@ impl<S: Source> Controller<S> {
     async fn look(&mut self, key: S::Key, inbox: &mut Inbox<S>) -> PassAnswer {
         self.take_desired();
         let focus = Focus::Keys(BTreeSet::from([key]));
-        let focus = if self.scheduler.needs_full() { Focus::All } else { focus };
+        let focus = if self.scheduler.needs_full { Focus::All } else { focus };
         let looked = self.guarded(Some(inbox), async |this| {
             let mut session = this.open_session()?;
-            let order = this.bound.order(Arc::clone(&this.desired), &this.config, focus).widened();
-            let plan = plan_focus(&order, &mut session.observer, session.book.holdings()).await?;
+            let input =
+                this.bound.pass_input(Arc::clone(&this.desired), &this.config, focus).widened();
+            let plan =
+                plan_focus(&input, &mut session.observer, session.ledger_page.holdings()).await?;
             this.session = Some(session);
             Ok(Arc::new(plan) as SharedReport)
         });
@@ -915,7 +918,7 @@ impl<S: Source> Controller<S> {
         let deadline = self.pace.deadline;
         let forgotten = bounded(deadline, async {
             let mut session = self.open_session()?;
-            let known = session.book.forget_key(key)?;
+            let known = session.ledger_page.forget_key(key)?;
             self.session = Some(session);
             Ok(known)
         });
@@ -975,7 +978,7 @@ impl<S: Source> Controller<S> {
             has_tasks: self.open.read().values().any(|open| open.ends_by_itself)
                 || self.has_unreported_tasks(),
             next_retry: self.scheduler.next_retry(),
-            has_failed_tasks: has_lanes && self.scheduler.has_tries_left(settle::TRIES),
+            has_failed_tasks: has_lanes && self.scheduler.backoff.has_tries_left(settle::TRIES),
         }
     }
 

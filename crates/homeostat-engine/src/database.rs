@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 /// Writers hold the file for microseconds; a reader that waits longer has a stuck neighbour.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// What tells one kind of file from others.
+/// What distinguishes one kind of file from others.
 pub(crate) struct Format {
     /// In the header, so that another program's database is not taken for ours.
     pub(crate) application: i64,
@@ -85,7 +85,7 @@ impl Format {
         Ok((!is_new).then_some(connection))
     }
 
-    /// Checks that the file is ours, at one moment: another process may be making it. Tells whether it is still empty.
+    /// Checks that the file is ours, at one moment: another process may be making it. Returns whether it is still empty.
     fn check_header(&self, connection: &Connection) -> Result<bool, OpenError> {
         connection.busy_timeout(BUSY)?;
         let moment = connection.unchecked_transaction()?;
@@ -125,7 +125,7 @@ fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
         }
         _ if log_of(path).exists() => open(OpenFlags::SQLITE_OPEN_READ_ONLY),
         _ => {
-            // Without a log nobody writes it.
+            // Without a log no process writes it.
             let name = path.to_string_lossy();
             let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
             let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;

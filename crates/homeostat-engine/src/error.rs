@@ -82,7 +82,7 @@ pub enum Error {
         /// How long it may take.
         deadline: Duration,
     },
-    /// The loop was told to stop while the pass ran.
+    /// A stop was asked for while the pass ran.
     #[error("the loop stopped before the pass had ended")]
     Stopped,
     /// The source panicked; it is opened anew.
@@ -91,7 +91,7 @@ pub enum Error {
         /// What it said.
         what: String,
     },
-    /// Somebody else writes in this scope.
+    /// Another process writes in this scope.
     #[error("the scope is locked by {holder}")]
     Locked {
         /// Who: process, program and user.

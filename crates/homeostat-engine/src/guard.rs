@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_core::{Action, Focus, Owner, Plan, Source, Step};
 
 /// How much one full pass may delete.
@@ -38,6 +39,8 @@ pub enum MassDelete {
 ///
 /// A section is any part of a document that can be lost as a whole. Only who reads the document knows the
 /// sections, so they are given as a function from a key to the reason for holding its removal.
+#[derive(Educe)]
+#[educe(Clone, Default)]
 pub struct MissingSections<K> {
     why: Option<Arc<dyn WhyHeld<K>>>,
 }
@@ -87,19 +90,6 @@ impl<K: 'static> MissingSections<K> {
             (None, None) => true,
             _ => false,
         }
-    }
-}
-
-/// No section is missing.
-impl<K> Default for MissingSections<K> {
-    fn default() -> Self {
-        MissingSections { why: None }
-    }
-}
-
-impl<K> Clone for MissingSections<K> {
-    fn clone(&self) -> Self {
-        MissingSections { why: self.why.clone() }
     }
 }
 
@@ -184,7 +174,7 @@ fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>
     plan.removals = plan.removals.saturating_sub(held.len());
 }
 
-/// Holds back every step that removes what nobody declares.
+/// Holds back every step that removes what is not declared.
 pub(crate) fn hold_removals<S: Source>(plan: &mut Plan<S>, why: &str) {
     plan.hold(|plan, step| is_removal(plan, step).then(|| why.to_owned()));
 }
@@ -193,7 +183,7 @@ fn is_removal<S: Source>(plan: &Plan<S>, step: &S::Step) -> bool {
     step.action() == Action::Delete && plan.slot_of(step).is_none()
 }
 
-/// What the target made by itself goes and comes with what it hangs on; nobody loses anything.
+/// What the target made by itself goes and comes with what it hangs on; no owner loses anything.
 fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<String> {
     let mut foreign =
         step.takes().iter().filter(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel));

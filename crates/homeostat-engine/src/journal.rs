@@ -1,9 +1,9 @@
 //! A durable record of writes whose second dispatch would hurt: the intent before, the target's name for
 //! the work once it has accepted it, and how it ended.
 //!
-//! It fences steps; it is never truth about the world. After a crash, [`Journal::open_steps`] tells what
-//! was in flight: a running task is adopted, a finished one closed, a lost one looked up, and what nobody
-//! can tell is closed as unknown and looked at again. Until then the key's next step is refused.
+//! It fences steps; it is never truth about the world. After a crash, [`Journal::open_steps`] says what
+//! was in flight: a running task is adopted, a finished one closed, a lost one looked up, and what remains
+//! unclear is closed as unknown and looked at again. Until then the key's next step is refused.
 //!
 //! [`Journal`] decides which record may follow (`journal/steps.rs`) and writes in groups: records that are appended
 //! while a write waits for the disk go into the next one, so that many callers share one wait. Where they are kept is
@@ -59,7 +59,7 @@ pub enum JournalError {
         #[source]
         source: Arc<io::Error>,
     },
-    /// Somebody else writes it.
+    /// Another process writes it.
     #[error("another process writes the journal {path}")]
     Busy {
         /// Its file.
@@ -120,7 +120,7 @@ impl JournalError {
     }
 }
 
-/// Tells the time of day.
+/// Returns the time of day.
 pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 /// A journal that this process alone writes. When it is dropped, it waits until everything is written.
@@ -168,7 +168,7 @@ impl Journal {
     }
 
     /// Begins a step; durable when it returns. Refused while the key has an open step, or if the
-    /// command it belongs to was begun before, unless nobody knows how that ended.
+    /// command it belongs to was begun before, unless it is not known how that ended.
     pub async fn begin(&self, intent: Intent) -> Result<StepId, JournalError> {
         self.append(None, Fact::Intent(intent)).await
     }
@@ -201,7 +201,7 @@ impl Journal {
         self.shared.queue().steps.known(command, (self.shared.clock)())
     }
 
-    /// The last step of a command that a client named, if it ended so that nobody knows how: then the name may
+    /// The last step of a command that a client named, if it is not known how it ended: then the name may
     /// be begun again, once it is known that this one is not at work any more.
     #[must_use]
     pub fn doubted(&self, command: &str) -> Option<OpenStep> {
@@ -283,7 +283,7 @@ impl Shared {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes one batch after the other, until nobody waits for one.
+    /// Writes one batch after the other, until no caller waits for one.
     fn flush(&self, runtime: Option<&Handle>) {
         let mut store = self.store();
         loop {
@@ -298,7 +298,7 @@ impl Shared {
                 self.queue().restore(batch);
             }
             for one in waiting {
-                // Whoever stopped waiting does not care.
+                // A caller that stopped waiting needs no answer.
                 let _ = one.send(written.clone());
             }
         }
@@ -334,7 +334,7 @@ impl Queue {
         Ok((id.unwrap_or(next), written))
     }
 
-    /// The next batch. Nothing, if nobody waits for one: then the next caller starts a flush.
+    /// The next batch. Nothing, if no caller waits for one: then the next caller starts a flush.
     fn take(&mut self) -> Option<(Batch, Vec<oneshot::Sender<Written>>)> {
         self.is_flushing = !self.waiting.is_empty();
         self.flushes += u64::from(self.is_flushing);
@@ -343,7 +343,7 @@ impl Queue {
     }
 
     /// After a failed write: a step whose intent was not written is not sent, so it was never begun. The other records
-    /// tell what has happened, and go with the next batch.
+    /// say what has happened, and go with the next batch.
     fn restore(&mut self, mut failed: Batch) {
         failed.put.retain(|Entry { record, .. }| {
             let is_intent = matches!(record.fact, Fact::Intent(_));

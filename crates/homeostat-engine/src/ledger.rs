@@ -11,7 +11,7 @@ pub struct LedgerKey {
     pub source: String,
     /// The scope's name.
     pub scope: String,
-    /// What tells this scope from a former one of the same name (boot id, namespace cookie). What
+    /// What distinguishes this scope from a former one of the same name (boot id, namespace cookie). What
     /// was recorded under another identity is void.
     pub identity: String,
 }
@@ -49,16 +49,16 @@ pub enum Edit {
 /// The readable side of a ledger. Who only plans has no other.
 pub trait Pages: Send + Sync {
     /// What is recorded for a place.
-    fn page(&self, place: &LedgerKey) -> Result<Page, Error>;
+    fn page(&self, ledger_key: &LedgerKey) -> Result<Page, Error>;
 
     /// The places in which an owner has records, or applied something: objects that carry a mark in the
     /// target need no record.
     fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error>;
 
-    /// What other owners hold at the same place: owner and key. A ledger of one owner has nothing to
-    /// tell.
-    fn others(&self, place: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
-        let _ = place;
+    /// What other owners hold at the same place: owner and key. A ledger of one owner returns
+    /// nothing.
+    fn others(&self, ledger_key: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
+        let _ = ledger_key;
         Ok(Vec::new())
     }
 }
@@ -66,12 +66,12 @@ pub trait Pages: Send + Sync {
 /// A ledger that can be written.
 pub trait Ledger: Pages {
     /// Makes all edits or none; they are durable when it returns.
-    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error>;
+    fn write(&self, ledger_key: &LedgerKey, edits: &[Edit]) -> Result<(), Error>;
 
     /// Forgets a place that is gone, and no later one of the same name.
-    fn clear(&self, place: &LedgerKey) -> Result<(), Error> {
-        let records = self.page(place)?.records;
+    fn clear(&self, ledger_key: &LedgerKey) -> Result<(), Error> {
+        let records = self.page(ledger_key)?.records;
         let edits: Vec<_> = records.into_iter().map(|(key, _)| Edit::Drop { key }).collect();
-        self.write(place, &edits)
+        self.write(ledger_key, &edits)
     }
 }

@@ -8,8 +8,8 @@
 //! target in memory.
 //!
 //! **Look before you write.** A [`Bound`] source has its desired state, its owner and its place in the ledger. As a
-//! [`Planner`] it can tell what differs. It has no writer, so it cannot write; there is no dry-run flag that
-//! somebody could forget.
+//! [`Planner`] it can say what differs. It has no writer, so it cannot write; there is no dry-run flag that
+//! a caller could forget.
 //!
 //! **One pass.** With the lock of its scope it is opened as a [`Session`], and a pass is one call.
 //!
@@ -32,9 +32,9 @@
 //!     Ok(Bound {
 //!         source: Memory::<Independent>::marked(target.clone()),
 //!         desired: Arc::new(Table::new(declared.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
-//!         ownership: Ownership::Marked, // How ours are told from others': never by default.
+//!         ownership: Ownership::Marked, // How ours are distinguished from others': never by default.
 //!         config: Config::default(),
-//!         place: LedgerKey {
+//!         ledger_key: LedgerKey {
 //!             owner: "me".into(),
 //!             source: "squares".into(),
 //!             scope: "here".into(),
@@ -58,7 +58,7 @@
 //! let (looped, handle) = Loop::new(bound()?, deps, Pace::of::<Memory<Independent>>(1));
 //! let running = tokio::spawn(looped.run());
 //! handle.wait_for(|status| status.is_converged).await?;
-//! target.remove("door"); // Somebody does, a hint tells, and it comes back.
+//! target.remove("door"); // Another program does, a hint arrives, and it comes back.
 //! handle.wait_for(|status| status.counts.applied == 1).await?;
 //! handle.stop(OnStop::Leave).await;
 //! running.await?;
@@ -83,7 +83,6 @@
 
 pub use homeostat_core::*;
 
-pub mod book;
 pub mod bound;
 pub mod config;
 pub mod controller;
@@ -94,6 +93,7 @@ mod focus;
 pub mod guard;
 pub mod journal;
 pub mod ledger;
+pub mod ledger_page;
 pub mod lock;
 pub mod memory;
 pub mod observer;
@@ -104,9 +104,8 @@ pub mod session;
 pub mod sqlite;
 mod verify;
 
-pub use book::Book;
 pub use bound::{Bound, Planner};
-pub use config::{Config, Order, Progress};
+pub use config::{Config, PassInput, Progress};
 pub use controller::event::{Event, EventKind, Events, PassId};
 pub use controller::handle::{CommandRefused, Control, Handle, LoopTask, OnStop, PassAnswer};
 pub use controller::open::OpenEntry;
@@ -119,6 +118,7 @@ pub use error::Error;
 pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
+pub use ledger_page::LedgerPage;
 pub use lock::{Alone, NetnsLock};
 pub use memory::MemoryLedger;
 pub use observer::Observer;

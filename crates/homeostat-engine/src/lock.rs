@@ -11,7 +11,7 @@ use rustix::net::{
 
 use crate::error::Error;
 
-/// How many may ask for the holder's name in its life: nobody ever takes them out of the queue.
+/// How many may ask for the holder's name in its life: they are never taken out of the queue.
 const QUEUE: i32 = 4096;
 
 /// The lock of a network namespace: abstract unix sockets, whose names are per namespace and

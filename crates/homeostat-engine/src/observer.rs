@@ -4,7 +4,7 @@ use homeostat_core::{
     Changes, Diff, Failure, Focus, Hint, Holdings, Reader, Retry, Rights, Source, View,
 };
 
-use crate::config::Order;
+use crate::config::PassInput;
 use crate::error::Error;
 
 /// How often a look that the target tore is begun again before it counts as failed.
@@ -23,7 +23,7 @@ impl<S: Source> Observer<S> {
         Self::with(source.reader(), scope)
     }
 
-    /// Opens a reader for looks alone: nobody will ask it for hints.
+    /// Opens a reader for looks alone: it is never asked for hints.
     pub fn without_hints(source: &S, scope: &str) -> Result<Self, Error> {
         Self::with(source.reader_without_hints(), scope)
     }
@@ -41,32 +41,32 @@ impl<S: Source> Observer<S> {
         self.reader.hint().await
     }
 
-    /// Looks at the target, and tells what was learned and how it differs from the desired state.
+    /// Looks at the target, and returns what was learned and how it differs from the desired state.
     pub(crate) async fn diff(
         &mut self,
-        order: &Order<'_, S>,
+        input: &PassInput<'_, S>,
         holdings: &Holdings<S::Key, S::Object>,
     ) -> Result<(S::Moment, Changes<S::Key, S::Object>), Error> {
-        if !self.synced && order.focus != Focus::All {
+        if !self.synced && input.focus != Focus::All {
             return Err(Error::NotSynced);
         }
-        let (focus, records) = (&order.focus, &holdings.records);
-        let view = View { focus, desired: &order.desired, records };
+        let (focus, records) = (&input.focus, &holdings.records);
+        let view = View { focus, desired: &input.desired, records };
         let mut tries = 1;
         loop {
             let rights = Rights {
-                ownership: order.ownership,
+                ownership: input.ownership,
                 records,
-                adopt: &order.config.adopt,
-                on_release: order.config.on_release,
+                adopt: &input.config.adopt,
+                on_release: input.config.on_release,
             };
-            let mut diff = Diff::new(&*order.desired, focus, rights);
+            let mut diff = Diff::new(&*input.desired, focus, rights);
             match self.reader.observe(&view, &mut |seen| diff.see(seen)).await {
                 Ok(moment) => {
                     self.synced = true;
                     return Ok((moment, diff.finish()));
                 }
-                // The target moved under the look: what was told so far is forgotten with its diff.
+                // The target moved under the look: what was reported so far is forgotten with its diff.
                 Err(failure) if failure.retry == Retry::Now && tries < LOOKS => tries += 1,
                 Err(failure) => {
                     let scope = self.scope.clone();

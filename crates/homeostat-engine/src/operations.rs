@@ -2,9 +2,9 @@
 //! questions about writes whose answer was lost, and the journal behind all of it.
 //!
 //! What may happen when is decided by the pure state machine ([`homeostat_core::operation`]). Here is the I/O: records
-//! in the journal, futures that follow tasks and ask the target, and whoever waits for a lane.
+//! in the journal, futures that follow tasks and ask the target, and the callers that wait for a lane.
 //!
-//! It is a value that the caller owns and shares: a loop over a source and commands that somebody gives beside it use
+//! It is a value that the caller owns and shares: a loop over a source and commands of operators use
 //! the same [`Operations`], and so never meet on a key. A pass takes the lanes that are free; when another one comes
 //! free, its key is dirty ([`Operations::dirty_keys`]), and the next pass looks at it before anything is sent. A task
 //! keeps its lane until it ends; no pass waits for it.
@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use educe::Educe;
 use futures_util::FutureExt as _;
 use homeostat_core::operation::{Doubt, Effect, Event, OperationSet, Unended};
 use homeostat_core::outcome::Later;
@@ -29,14 +30,10 @@ use tokio::time::Instant;
 use crate::journal::{End, Journal, JournalError, OpenStep, Repeat, StepId, Subject};
 
 /// The operations of one source in one scope, with the journal. Clones are the same one.
+#[derive(Educe)]
+#[educe(Clone)]
 pub struct Operations<K: Key> {
     shared: Arc<Shared<K>>,
-}
-
-impl<K: Key> Clone for Operations<K> {
-    fn clone(&self) -> Self {
-        Operations { shared: Arc::clone(&self.shared) }
-    }
 }
 
 impl<K: Key> std::fmt::Debug for Operations<K> {
@@ -45,7 +42,7 @@ impl<K: Key> std::fmt::Debug for Operations<K> {
     }
 }
 
-/// A lane: as long as it is held, nobody else writes to the key. It is freed when it is dropped, also by a panic. If
+/// A lane: as long as it is held, nothing else writes to the key. It is freed when it is dropped, also by a panic. If
 /// something was sent to the key whose end is not in the journal by then, the key is in doubt.
 pub struct LaneGuard<K: Key> {
     key: K,
@@ -106,7 +103,7 @@ impl<K: Key> Operations<K> {
         self.shared.subject(key)
     }
 
-    /// Waits for a key's lane, in the order of arrival. Whoever stops waiting gives up their place.
+    /// Waits for a key's lane, in the order of arrival. A dropped future gives up its place.
     pub async fn enter(&self, key: &K, node: &str) -> LaneGuard<K> {
         loop {
             let (waiter, granted) = oneshot::channel();
@@ -176,7 +173,7 @@ impl<K: Key> Operations<K> {
         self.shared.state().set.busy()
     }
 
-    /// Waits until a pass should look at keys again, because their task ended or their lane came free, and tells
+    /// Waits until a pass should look at keys again, because their task ended or their lane came free, and returns
     /// them. Cancel-safe.
     pub async fn dirty_keys(&self) -> BTreeSet<K> {
         let dirty = |set: &mut Set<K>| Some(set.take_dirty()).filter(|dirty| !dirty.is_empty());
@@ -275,7 +272,7 @@ impl<K: Key> DispatchGuard<K> {
     }
 
     /// The loop goes on with another guard, and with another writer, which may reach whom the former one could not
-    /// ask. What is in doubt keeps its places, unless it is somebody else's from here on.
+    /// ask. What is in doubt keeps its places, unless it belongs to another loop from here on.
     pub(crate) fn replaced_by(&self, next: &Self) {
         let Some(shared) = self.shared().filter(|_| self.is_same(next)) else {
             return self.set_consumer(LaneConsumer::None);
@@ -323,8 +320,8 @@ impl<K: Key> DispatchGuard<K> {
         self.change(|set, _| set.look(focus));
     }
 
-    /// A pass begins to write: asks the target about every step of this source that has no end and that nobody is at
-    /// work on. Tells their keys, which the pass must not write to: what was planned for them does not know of the
+    /// A pass begins to write: asks the target about every step of this source that has no end and that is not being
+    /// worked on. Returns their keys, which the pass must not write to: what was planned for them does not know of the
     /// answer.
     pub(crate) async fn begin_pass(&self, tasks: Option<Arc<dyn Tasks>>) -> BTreeSet<K> {
         let Some(operations) = self.operations() else { return BTreeSet::new() };
@@ -335,7 +332,7 @@ impl<K: Key> DispatchGuard<K> {
             shared.change(|set, now| set.attach(doubt_lasts, now));
         }
         for harmless in shared.find_open() {
-            // What this pass has seen tells whether it is needed again.
+            // What this pass has seen says whether it is needed again.
             operations.end(harmless, &TaskEnd::Unknown(UNHEARD.to_owned())).await;
         }
         shared.change(OperationSet::begin_pass)
@@ -363,7 +360,7 @@ pub(crate) fn unwritten(error: &JournalError) -> Failure {
     Failure { help: error.help(), ..Failure::from_error(error, Retry::Soon) }
 }
 
-/// Whoever waits for a lane.
+/// A caller that waits for a lane.
 type Waiter<K> = oneshot::Sender<LaneGuard<K>>;
 type Set<K> = OperationSet<K, Waiter<K>, StepId>;
 
@@ -374,11 +371,11 @@ struct Shared<K: Key> {
     scope: String,
     /// Where the machine's time begins.
     epoch: Instant,
-    /// Nobody waits while it is locked.
+    /// No task waits while it is locked.
     state: Mutex<State<K>>,
-    /// Something has changed that somebody may wait for.
+    /// Something has changed that a task may wait for.
     changed: Notify,
-    /// Followed tasks and questions. They end with the value: the journal tells of them.
+    /// Followed tasks and questions. They end with the value: the journal has records of them.
     background: Mutex<JoinSet<()>>,
 }
 
@@ -417,7 +414,7 @@ impl<K: Key> Shared<K> {
         Subject { source, scope, key: key.to_string() }
     }
 
-    /// Every change of the machine: does what follows from it, and wakes whoever waits.
+    /// Every change of the machine: does what follows from it, and wakes waiting callers.
     fn change<T>(self: &Arc<Self>, what: impl FnOnce(&mut Set<K>, Time) -> T) -> T {
         let (done, effects) = {
             let mut state = self.state();
@@ -464,8 +461,8 @@ impl<K: Key> Shared<K> {
         Some(Unended { step: open.id, node: open.intent.node })
     }
 
-    /// Has the machine know of the open steps that are in doubt. Tells those that may be sent again. What somebody is
-    /// at work on is neither.
+    /// Has the machine know of the open steps that are in doubt. Returns those that may be sent again. What is being
+    /// worked on is neither.
     fn find_open(self: &Arc<Self>) -> Vec<StepId> {
         let mut harmless = Vec::new();
         for open in self.journal.open_steps() {
@@ -546,7 +543,7 @@ impl<K: Key> Shared<K> {
         }
         let open = self.journal.open_step(&self.subject(key)).filter(|open| open.id == step);
         if open.is_none() {
-            // Somebody else has written down how it ended.
+            // Another caller has written down how it ended.
             self.happened(key, Event::Resolved(step, TaskEnd::Unknown(UNHEARD.to_owned())));
         }
         open

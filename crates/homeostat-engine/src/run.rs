@@ -20,8 +20,8 @@ use homeostat_core::{
 use tokio::time::timeout;
 
 use self::sink::Sink;
-use crate::book::PriorRecords;
 use crate::config::Config;
+use crate::ledger_page::PriorRecords;
 use crate::operations::{LaneGuard, Operations};
 
 /// How long a pass of a loop waits for its lanes.
@@ -43,7 +43,7 @@ impl<'a, S: Source, W: Deref<Target = S::Writer> + Clone + Send + Sync + 'a> Wri
 pub(crate) enum LaneWait {
     /// All of them, however long they take.
     All,
-    /// Those that end within [`PATIENCE`]; the others are detached, if nobody else can get at their keys.
+    /// Those that end within [`PATIENCE`]; the others are detached, if nothing else can write to their keys.
     Patience,
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct StepResults<O> {
 
 /// The lane of one key. If its pass does not wait for it, it goes on without.
 pub(crate) struct DetachedLane<'a, S: Source> {
-    /// Nobody else writes to this key meanwhile.
+    /// Nothing else writes to this key meanwhile.
     pub(crate) key: S::Key,
     /// The record that stood before its steps were announced.
     pub(crate) prior: PriorRecords<S>,
@@ -69,7 +69,7 @@ pub(crate) struct DetachedLane<'a, S: Source> {
 pub(crate) struct EndedLane<S: Source> {
     pub(crate) plan: Plan<S>,
     pub(crate) results: StepResults<S::Object>,
-    /// Nobody writes to the key until this is dropped.
+    /// Nothing writes to the key until this is dropped.
     pub(crate) lane: Option<LaneGuard<S::Key>>,
 }
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use homeostat_core::{Focus, Report, ScopeLock, Source};
 
-use crate::book::Book;
 use crate::bound::Bound;
 use crate::error::Error;
 use crate::ledger::Ledger;
+use crate::ledger_page::LedgerPage;
 use crate::observer::Observer;
 use crate::pass;
 
@@ -22,38 +22,38 @@ pub enum Hints {
 }
 
 /// Reader, writer and page of the ledger of one source in one scope. The loop keeps one open as long as
-/// nothing breaks; whoever wants passes without the loop opens one and calls [`Session::pass`].
+/// nothing breaks; a caller that wants passes without the loop opens one and calls [`Session::pass`].
 pub struct Session<S: Source> {
     pub(crate) observer: Observer<S>,
     pub(crate) writer: Arc<S::Writer>,
-    pub(crate) book: Book<S>,
+    pub(crate) ledger_page: LedgerPage<S>,
 }
 
 impl<S: Source> Session<S> {
-    /// Opens the source, by proof that nobody else writes in its scope.
+    /// Opens the source, by proof that no other process writes in its scope.
     pub fn open(
         bound: &Bound<S>,
         lock: &ScopeLock,
         ledger: Arc<dyn Ledger>,
         hints: Hints,
     ) -> Result<Self, Error> {
-        let Bound { source, place, .. } = bound;
+        let Bound { source, ledger_key, .. } = bound;
         let observer = match hints {
-            Hints::Subscribe => Observer::open(source, &place.scope)?,
-            Hints::Ignore => Observer::without_hints(source, &place.scope)?,
+            Hints::Subscribe => Observer::open(source, &ledger_key.scope)?,
+            Hints::Ignore => Observer::without_hints(source, &ledger_key.scope)?,
         };
         let writer = source.writer(lock).map_err(|failure| Error::Writer {
             name: S::NAME,
-            scope: place.scope.clone(),
+            scope: ledger_key.scope.clone(),
             failure,
         })?;
-        let book = Book::open(ledger, place.clone())?;
-        Ok(Session { observer, writer: Arc::new(writer), book })
+        let ledger_page = LedgerPage::open(ledger, ledger_key.clone())?;
+        Ok(Session { observer, writer: Arc::new(writer), ledger_page })
     }
 
     /// One full pass.
     pub async fn pass(&mut self, bound: &Bound<S>) -> Result<Report<S>, Error> {
-        let order = bound.order(Arc::clone(&bound.desired), &bound.config, Focus::All);
-        pass::pass(&order, &mut self.observer, &self.writer, &mut self.book).await
+        let input = bound.pass_input(Arc::clone(&bound.desired), &bound.config, Focus::All);
+        pass::pass(&input, &mut self.observer, &self.writer, &mut self.ledger_page).await
     }
 }

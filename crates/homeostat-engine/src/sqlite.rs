@@ -158,6 +158,7 @@ impl Pages for SqliteLedger {
 
 impl Ledger for SqliteLedger {
     fn write(&self, at: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
+        let LedgerKey { owner, source, scope, identity } = at;
         self.transact(|transaction| {
             for edit in edits {
                 match edit {
@@ -165,23 +166,16 @@ impl Ledger for SqliteLedger {
                         .prepare_cached(
                             "INSERT OR REPLACE INTO record VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
                         )?
-                        .execute(params![
-                            at.owner,
-                            at.source,
-                            at.scope,
-                            key,
-                            at.identity,
-                            record
-                        ])?,
+                        .execute(params![owner, source, scope, key, identity, record])?,
                     Edit::Drop { key } => transaction
                         .prepare_cached(
                             "DELETE FROM record
                              WHERE owner = ?1 AND source = ?2 AND scope = ?3 AND key = ?4",
                         )?
-                        .execute(params![at.owner, at.source, at.scope, key])?,
+                        .execute(params![owner, source, scope, key])?,
                     Edit::DesiredState(prints) => transaction
                         .prepare_cached("INSERT OR REPLACE INTO wish VALUES (?1, ?2, ?3, ?4, ?5)")?
-                        .execute(params![at.owner, at.source, at.scope, at.identity, prints])?,
+                        .execute(params![owner, source, scope, identity, prints])?,
                 };
             }
             Ok(())

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_core::{
     Action, Change, Changes, Desired, Failure, Finding, Focus, Kind, Outcome, Owner, Plan, Retry,
     Source, Step, Tally, WaitsOn,
@@ -14,6 +15,8 @@ use crate::run::StepResults;
 const SINGLE_LOOKS: usize = 1000;
 
 /// What the second look showed beside the outcomes.
+#[derive(Educe)]
+#[educe(Default)]
 pub(crate) struct Shown<K> {
     /// Keys that were written and are not there.
     pub(crate) absent: Vec<K>,
@@ -21,12 +24,6 @@ pub(crate) struct Shown<K> {
     pub(crate) through: Vec<K>,
     /// What the target calls the objects that were made.
     pub(crate) identities: BTreeMap<K, String>,
-}
-
-impl<K> Default for Shown<K> {
-    fn default() -> Self {
-        Shown { absent: Vec::new(), through: Vec::new(), identities: BTreeMap::new() }
-    }
 }
 
 /// Where to look again, if anywhere.
@@ -81,7 +78,7 @@ pub(crate) fn correct<S: Source>(
     for (key, at) in steps {
         let removes = plan.steps.get(at).is_some_and(|step| step.action() == Action::Delete);
         match objections.remove(&key) {
-            // Ours is gone, and somebody else was quick to take its place.
+            // Ours is gone, and another owner has taken its place.
             Some(Objection::Conflict(_)) if removes => {}
             Some(objection) => results.tally.revise(at, objection.outcome(&*desired)),
             None => {}
@@ -149,7 +146,7 @@ fn objections<'a, D: Desired>(
     absent.chain(changes).chain(findings).collect()
 }
 
-/// Where a step went bad, its own words tell why the key is not as declared; and what could not be
+/// Where a step went bad, its own words say why the key is not as declared; and what could not be
 /// read before is no news.
 fn drop_explained<S: Source>(
     plan: &Plan<S>,

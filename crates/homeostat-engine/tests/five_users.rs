@@ -53,7 +53,7 @@ async fn each_is_planned_passed_by_a_loop_and_then_left_alone() {
     let (writes, ledger) = (Writes::default(), Tapped::new(MemoryLedger::default()));
     let (recorded, ledger) = (ledger.count(), Arc::new(ledger));
     for planner in registry(&writes) {
-        let name = planner.place().source.clone();
+        let name = planner.ledger_key().source.clone();
         let plan = planner.plan(&*ledger).await.unwrap();
         assert!(plan.summary().total() > 0, "{name} has nothing to do");
         assert_eq!(writes.count(), 0, "{name} wrote while it planned");

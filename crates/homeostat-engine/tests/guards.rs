@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::rig::{Rig, told};
+use common::rig::{Rig, lines};
 use common::toy::{Independent, Ordered};
 use homeostat_engine::{
     Budget, Cascades, Entry, Explain as _, Guards, Kind, MassDelete, MissingSections, Owner, Taken,
@@ -99,8 +99,8 @@ fn the_budget_does_not_count_what_a_missing_section_holds() {
         keys.join(" ")
     };
     let held = |a: usize, b: usize| {
-        let told = pass_without("a", &format!("{} {}", owned('a', a), owned('b', b)), "");
-        let of = |start: &str| told.iter().filter(|line| line.starts_with(start)).count();
+        let lines = pass_without("a", &format!("{} {}", owned('a', a), owned('b', b)), "");
+        let of = |start: &str| lines.iter().filter(|line| line.starts_with(start)).count();
         (of("held a"), of("held b"))
     };
     assert_eq!(held(40, 1), (40, 0));
@@ -114,7 +114,7 @@ fn a_removal_of_several_steps_is_held_as_one() {
     rig.rescript(|script| _ = script.removed_in_two.insert("a1".to_owned()));
     rig.config.missing = missing("a");
     let plan = rig.plan("");
-    assert_eq!(told(&plan), ["will delete b1", "held a1", "held a1", "not converged"]);
+    assert_eq!(lines(&plan), ["will delete b1", "held a1", "held a1", "not converged"]);
     assert_eq!(plan.removals, 1);
 }
 
@@ -207,7 +207,7 @@ fn cascading(owner: Owner) -> Rig<Independent> {
 fn a_step_that_takes_foreign_objects_along_is_held_unless_confirmed() {
     let mut rig = cascading(Owner::foreign("bird"));
     let plan = rig.plan("");
-    assert_eq!(told(&plan), ["held link", "not converged"]);
+    assert_eq!(lines(&plan), ["held link", "not converged"]);
     assert_eq!(
         why_held(&plan),
         "it would take `route` along, which belongs to bird; remove that first, or use \

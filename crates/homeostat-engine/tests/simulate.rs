@@ -1,7 +1,7 @@
 //! A seeded simulator: schedules of hints, passes, failures, desired states, saboteurs, stops and restarts,
 //! in virtual time, each judged by the laws of the loop at its end.
 //!
-//! A schedule that breaks a law is told by its seed; `HOMEOSTAT_SEED` runs that one alone.
+//! A schedule that breaks a law is named by its seed; `HOMEOSTAT_SEED` runs that one alone.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,

@@ -13,8 +13,8 @@ use common::rig::{Rig, place};
 use common::toy::{Independent, Toy};
 use common::{block_on, child, mount};
 use homeostat_engine::{
-    Alone, Book, Config, Edit, Error, Focus, Ledger, LedgerKey, MemoryLedger, Observer, Order,
-    Ownership, Page, Pages, Retry, Source as _, SqliteLedger, SqlitePages, pass,
+    Alone, Config, Edit, Error, Focus, Ledger, LedgerKey, LedgerPage, MemoryLedger, Observer,
+    Ownership, Page, Pages, PassInput, Retry, Source as _, SqliteLedger, SqlitePages, pass,
 };
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -158,31 +158,31 @@ fn void_records_are_ignored_by_a_pass_and_dropped_with_its_next_write() {
     ledger.write(&place(), &[put("a", "another format"), put("gone", "{}")]).unwrap();
     let reborn = LedgerKey { identity: "boot-2".into(), ..place() };
     let rig = Rig::<Independent>::checkpoint("a=7@unmarked");
-    let mut book =
-        Book::<Toy<Independent>>::open(Arc::clone(&ledger) as _, reborn.clone()).unwrap();
-    assert!(book.holdings().records.is_empty());
-    run(&rig, &mut book, "b=1").unwrap();
+    let mut ledger_page =
+        LedgerPage::<Toy<Independent>>::open(Arc::clone(&ledger) as _, reborn.clone()).unwrap();
+    assert!(ledger_page.holdings().records.is_empty());
+    run(&rig, &mut ledger_page, "b=1").unwrap();
     assert_eq!(rig.world.text(), "a=7@unmarked b=1@unmarked", "a former life owns nothing");
     let page = ledger.page(&reborn).unwrap();
     assert_eq!((page.records.len(), page.void.len()), (1, 0));
     assert_eq!(ledger.places("me").unwrap(), [reborn]);
 }
 
-/// A full pass of the rig's source over another book.
+/// A full pass of the rig's source over another page of the ledger.
 fn run(
     rig: &Rig<Independent>,
-    book: &mut Book<Toy<Independent>>,
+    ledger_page: &mut LedgerPage<Toy<Independent>>,
     rows: &str,
 ) -> Result<Vec<String>, Error> {
     let source = &rig.source;
     let (ownership, config) = (Ownership::Checkpoint, Config::default());
     let desired = Arc::new(common::toy::desired(rows));
     let order =
-        Order { source, desired, ownership: &ownership, focus: Focus::All, config: &config };
+        PassInput { source, desired, ownership: &ownership, focus: Focus::All, config: &config };
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
     let mut observer = Observer::open(source, "here")?;
-    let report = block_on(pass(&order, &mut observer, &writer, book))?;
-    Ok(common::rig::told(&report))
+    let report = block_on(pass(&order, &mut observer, &writer, ledger_page))?;
+    Ok(common::rig::lines(&report))
 }
 
 #[test]
@@ -457,17 +457,17 @@ fn a_full_disk_is_an_error_before_anything_is_written_to_the_target() {
     mount::with_small_disk(directory.path(), "512k", || {
         let ledger = Arc::new(SqliteLedger::open(directory.path()).unwrap());
         let rig = Rig::<Independent>::checkpoint("k=0@nobody");
-        let mut book = Book::open(Arc::clone(&ledger) as _, place()).unwrap();
-        run(&rig, &mut book, "a=1").unwrap();
+        let mut ledger_page = LedgerPage::open(Arc::clone(&ledger) as _, place()).unwrap();
+        run(&rig, &mut ledger_page, "a=1").unwrap();
         fill(&directory.path().join("filler"));
         let rows: Vec<_> = (0..2000).map(|nth| format!("a{nth}=1")).collect();
         let more = format!("a=1 k=1 {}", rows.join(" "));
-        let error = run(&rig, &mut book, &more).unwrap_err();
+        let error = run(&rig, &mut ledger_page, &more).unwrap_err();
         assert!(matches!(error, Error::WriteLedger(_)), "{error}");
         assert!(error.help().unwrap().contains("make room"), "{:?}", error.help());
         assert_eq!(rig.world.text(), "a=1@unmarked k=0@nobody");
         std::fs::remove_file(directory.path().join("filler")).unwrap();
-        let report = run(&rig, &mut book, "a=1 k=1").unwrap();
+        let report = run(&rig, &mut ledger_page, "a=1 k=1").unwrap();
         assert_eq!(report, ["update k", "converged"]);
         assert_eq!(ledger.page(&place()).unwrap().records.len(), 2, "and no trace of the rest");
     });

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use homeostat_document::{
-    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Keyed, Map, Node, Number,
-    Period, Record, Scope, Scopes, Section, SectionType, Shape, SourceSections, Spanned, Text,
-    Value, ValueError, check, describe_record, read_named, read_record, word_values,
+    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Keyed, Map, NamedRecord, Node,
+    Number, Period, Record, Scope, Scopes, Section, SectionType, Shape, SourceSections, Spanned,
+    Text, Value, ValueError, check, record, word_values,
 };
 use serde_json::json;
 
@@ -80,14 +80,11 @@ impl Section for Proxmox {
     const SCOPES: Scopes = Scopes::Host("a cluster belongs to the host, not to a namespace");
     const JOIN: Join = Join::Tables(&[]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_record(node, checker)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        describe_record::<Self>(definitions)
-    }
+    type Value = Self;
+    const NEW: fn(Self::Value) -> Self = |proxmox| proxmox;
 }
+
+record!(Proxmox);
 
 impl Section for Guests {
     const NAME: &'static str = "guests";
@@ -95,13 +92,8 @@ impl Section for Guests {
     const SCOPES: Scopes = Scopes::Host("guests belong to the host, not to a namespace");
     const JOIN: Join = Join::Tables(&["*", "*/config"]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Map::read(node, checker).map(|Map(guests)| Self(guests))
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Map::<Guest>::schema(definitions)
-    }
+    type Value = Map<Guest>;
+    const NEW: fn(Self::Value) -> Self = |Map(guests)| Self(guests);
 
     fn check(document: &Document, checker: &mut Checker) {
         let Some(span) = document.host.place_of(Self::NAME) else { return };
@@ -263,16 +255,8 @@ struct GuestOption {
     value: String,
 }
 
-impl Keyed for Guest {
+impl NamedRecord for Guest {
     const KEY: &'static str = "the number of a guest";
-
-    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_named(key, node, checker)
-    }
-
-    fn entry_schema(definitions: &mut Definitions) -> Json {
-        describe_record::<Self>(definitions)
-    }
 }
 
 impl Keyed for GuestOption {

@@ -1,4 +1,4 @@
-//! Keeps any API the way somebody declared it. This is the front door for authors of sources.
+//! Keeps any API the way its owner declared it. This is the front door for authors of sources.
 //!
 //! # From nothing to a running loop
 //!
@@ -7,12 +7,12 @@
 //! writes the difference makes a *pass*; who decides when is a *loop*. You bring the source; the rest
 //! is here.
 //!
-//! *One:* tell what an object is, and how it is listed and written. That is [`simple::Api`], and it is
+//! *One:* say what an object is, and how it is listed and written. That is [`simple::Api`], and it is
 //! all that you write. Two things need thought. A list is whole or it fails: "empty for now" would
 //! delete everything. And a create never writes over what is there, and sets your mark in the same
 //! call.
 //!
-//! *Two:* say how yours are told from others' ([`strategy::Strategy`]). There is no default, since a
+//! *Two:* say how yours are distinguished from others' ([`strategy::Strategy`]). There is no default, since a
 //! wrong one deletes your neighbour's lamps.
 //!
 //! *Three:* bind a desired state, and run the loop.
@@ -84,7 +84,7 @@
 //! let running = tokio::spawn(kept.run());
 //!
 //! handle.wait_for(|status| status.is_converged).await?;
-//! lamps.wall.lock().unwrap().remove("desk");          // Somebody does...
+//! lamps.wall.lock().unwrap().remove("desk");          // Another program does...
 //! assert!(handle.pass().await??.is_converged());      // ...and the next look puts it back.
 //! assert_eq!(lamps.wall.lock().unwrap()["desk"].0, 80);
 //! assert_eq!(lamps.wall.lock().unwrap()["moon"].0, 1, "what is not ours is left alone");

@@ -4,7 +4,7 @@
 //! sides are brought to one form before they are compared. The law of a field is
 //! `normalize(read(write(x))) == normalize(x)`; [`broken`] holds a source's fields to it, with a real
 //! target and whatever samples a property test comes up with. A field that its author does not vouch
-//! for ([`Trust::Unproven`]) is told when it differs, and never corrected.
+//! for ([`Trust::Unproven`]) is reported when it differs, and never corrected.
 //!
 //! ```
 //! use homeostat_engine::Agreement;
@@ -56,7 +56,7 @@ pub struct Field<O: 'static> {
 pub enum Trust {
     /// A test shows it: it is corrected.
     Proven,
-    /// It is told when it differs, and never corrected.
+    /// It is reported when it differs, and never corrected.
     Unproven,
 }
 
@@ -64,7 +64,7 @@ pub enum Trust {
 pub struct Fields<O: 'static>(&'static [Field<O>]);
 
 impl<O: Clone> Fields<O> {
-    /// The fields, in the order in which they are told.
+    /// The fields, in the order in which they are reported.
     #[must_use]
     pub const fn new(fields: &'static [Field<O>]) -> Self {
         Fields(fields)
@@ -115,7 +115,7 @@ pub struct Broken<O> {
     pub law: &'static str,
 }
 
-/// Writes a sample to a target, reads it back, and tells which proven fields did not come back as
+/// Writes a sample to a target, reads it back, and returns which proven fields did not come back as
 /// `normalize(read(write(x))) == normalize(x)` says, or have a normal form that is none.
 pub async fn broken<O: Clone>(
     fields: &Fields<O>,
@@ -125,13 +125,13 @@ pub async fn broken<O: Clone>(
     let normal = fields.normalized(sample.clone());
     let again = fields.normalized(normal.clone());
     let read = trip(sample.clone()).await?;
-    let told = |law, read: &O| {
+    let broken_by = |law, read: &O| {
         let wrote = normal.clone();
         let names = fields.changed(&wrote, read);
-        let tell = |field| Broken { field, wrote: sample.clone(), read: read.clone(), law };
-        names.into_iter().map(tell).collect::<Vec<_>>()
+        let broken = |field| Broken { field, wrote: sample.clone(), read: read.clone(), law };
+        names.into_iter().map(broken).collect::<Vec<_>>()
     };
-    let mut found = told("normalizing twice is normalizing once", &again);
-    found.extend(told("what was written reads back equal", &read));
+    let mut found = broken_by("normalizing twice is normalizing once", &again);
+    found.extend(broken_by("what was written reads back equal", &read));
     Ok(found)
 }

@@ -1,7 +1,7 @@
 //! Where desired states come from: a file, a store, another part of the program.
 //!
 //! A provider that cannot answer is *unknown*, never empty: an unknown desired state deletes nothing. The
-//! empty desired state is one like any other, and somebody has to have declared it. [`Latest`] keeps the last
+//! empty desired state is one like any other, and has to be declared. [`Latest`] keeps the last
 //! good desired state through an outage. Start at [`Provider`]. The daemon takes its document from one, too.
 
 use std::fmt;
@@ -122,7 +122,7 @@ where
     }
 }
 
-/// Asks another provider again after each period: for places that cannot tell when they change.
+/// Asks another provider again after each period: for places that do not report their changes.
 #[derive(Debug)]
 pub struct Every<P> {
     period: Duration,
@@ -197,7 +197,7 @@ impl<D> Sender<D> {
         self.0.send_replace(Said::new(Err(why.into())));
     }
 
-    /// What became of the desired state that was put in last, once somebody has judged it.
+    /// What became of the desired state that was put in last, once it was judged.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.0.borrow().verdict().clone()
@@ -247,7 +247,7 @@ impl<D: Send + Sync + 'static> Provider for Channel<D> {
 
 /// The desired state that holds after a provider was asked.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Standing<D> {
+pub enum CurrentDesired<D> {
     /// The provider's own answer.
     Fresh(Arc<D>),
     /// The provider cannot answer; this was its last good one.
@@ -281,21 +281,21 @@ impl<P: Provider> Latest<P> {
     }
 
     /// Asks the provider.
-    pub async fn ask(&mut self) -> Standing<P::DesiredState> {
+    pub async fn ask(&mut self) -> CurrentDesired<P::DesiredState> {
         let why = match self.provider.answer().await {
             Answer::DesiredState(desired) => {
                 self.good = Some(desired.clone());
-                return Standing::Fresh(desired);
+                return CurrentDesired::Fresh(desired);
             }
             Answer::Nothing => {
                 self.good = None;
-                return Standing::Nothing;
+                return CurrentDesired::Nothing;
             }
             Answer::Unknown { why } => why.to_string(),
         };
         match &self.good {
-            Some(good) => Standing::Stale { desired: good.clone(), why },
-            None => Standing::Unknown { why },
+            Some(good) => CurrentDesired::Stale { desired: good.clone(), why },
+            None => CurrentDesired::Unknown { why },
         }
     }
 
@@ -315,7 +315,7 @@ impl<P: Provider<DesiredState: PartialEq>> Latest<P> {
     /// cannot be answered is waited out. Dropping the future loses nothing.
     pub async fn next_desired(&mut self) -> Arc<P::DesiredState> {
         loop {
-            if let Standing::Fresh(desired) = self.ask().await
+            if let CurrentDesired::Fresh(desired) = self.ask().await
                 && self.handed.as_ref() != Some(&desired)
             {
                 self.handed = Some(Arc::clone(&desired));

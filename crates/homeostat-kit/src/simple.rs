@@ -4,9 +4,9 @@
 //! after the other in itself, all keys side by side.
 //!
 //! # The laws of an `Api`
-//! 1. `list` tells everything, or fails. A page that could not be read is a failure of the whole
+//! 1. `list` returns everything, or fails. A page that could not be read is a failure of the whole
 //!    list; an object that could not be read is `Seen::Unknown`. There is no "empty for now".
-//! 2. Objects are normalized: what `create` and `update` were given is what `list` tells.
+//! 2. Objects are normalized: what `create` and `update` were given is what `list` returns.
 //! 3. `create` never writes over an object that is there, and sets the mark in the same call.
 //! 4. `update` and `delete` touch an object only if it still is ours.
 //!
@@ -58,7 +58,7 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! let colours = Arc::new(Colours::default());
 //! let source = Adapted::shared(colours.clone());
-//! let order = Order {
+//! let order = PassInput {
 //!     source: &source,
 //!     desired: Arc::new(DesiredObjects::new([("door".to_owned(), "green".to_owned())])?),
 //!     ownership: &Ownership::Marked,
@@ -69,8 +69,8 @@
 //! let writer = source.writer(&Alone::i_am_the_only_writer())?;
 //! # let [owner, name, scope, identity] = ["me", "colours", "house", ""].map(str::to_owned);
 //! # let place = LedgerKey { owner, source: name, scope, identity };
-//! let mut book = Book::open(Arc::new(MemoryLedger::default()), place)?;
-//! let report = pass(&order, &mut observer, &writer, &mut book).await?;
+//! let mut ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place)?;
+//! let report = pass(&order, &mut observer, &writer, &mut ledger_page).await?;
 //! assert!(report.is_converged());
 //! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -90,17 +90,17 @@ use std::future::Future;
 
 use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 
-pub use reader::{ApiReader, Listing, Pages, Shards};
+pub use reader::{ApiReader, Listing, Shards, whole};
 pub use refusal::Refusal;
 pub use source::{Adapted, BindRefused, DesiredObjects, Witness, Write, place};
 pub use versioned::Versioned;
 pub use watch::{Notice, Notices, Numbered, Silent, Watch};
 pub use writer::{ApiWriter, Bucket, Limit};
 
-/// Everything that an API told in one answer.
+/// Everything that an API returned in one answer.
 pub type Listed<A> = Vec<Seen<<A as Api>::Key, <A as Api>::Object>>;
 
-/// What a write came to: what the target holds afterwards, if it tells.
+/// What a write came to: what the target holds afterwards, if it says so.
 pub type Written<A> = Result<Option<<A as Api>::Object>, Refusal>;
 
 /// An API that keeps objects under keys.
@@ -109,7 +109,7 @@ pub trait Api: Send + Sync + 'static {
     const NAME: &'static str;
     /// How much [`Api::watch`] announces.
     const COVERAGE: Coverage = Coverage::None;
-    /// What [`Api::list`] and [`Api::list_shard`] can tell.
+    /// What [`Api::list`] and [`Api::list_shard`] can return.
     const LISTING: Listing = Listing::Whole;
 
     /// Identity as the API sees it.
@@ -161,7 +161,7 @@ pub trait Api: Send + Sync + 'static {
         wanted: &Self::Object,
     ) -> impl Future<Output = Written<Self>> + Send;
 
-    /// Takes an object over from whoever has it, by leave of the desired state. The default is an update.
+    /// Takes an object over from any owner, by leave of the desired state. The default is an update.
     fn adopt(
         &self,
         key: &Self::Key,
@@ -184,7 +184,7 @@ pub trait Api: Send + Sync + 'static {
         Agreement::when(wanted == seen)
     }
 
-    /// What tells this very object from a later one of the same name, where the API can tell (an id
+    /// What distinguishes this very object from a later one of the same name, where the API has it (an id
     /// that it gave). A record in the ledger is about one of them only.
     fn identity(seen: &Self::Object) -> Option<String> {
         let _ = seen;

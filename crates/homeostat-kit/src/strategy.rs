@@ -1,4 +1,4 @@
-//! How our objects are told from others', said once, for the writer and for the judge alike.
+//! How our objects are distinguished from others', said once, for the writer and for the judge alike.
 //!
 //! A [`Strategy`] is a required argument: it gives the mark that a create must write, judges what is
 //! seen, and is the [`Ownership`] of every pass. Since both sides come from one value, they cannot
@@ -19,7 +19,7 @@ use homeostat_engine::{Exclusive, NamePrefix, Owner, Ownership, Seen};
 
 pub use marker::{Copies, Marker, MarkerRefused};
 
-/// How our objects are told from others'. There is no default.
+/// How our objects are distinguished from others'. There is no default.
 #[derive(Clone, Debug)]
 pub enum Strategy {
     /// The target holds our mark, written in the creating call.

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Failure, Focus, MemoryLedger, Observer, Order, Owner,
-    Report, Retry, Seen, Source as _, pass,
+    Alone, Config, Explain as _, Failure, Focus, LedgerPage, MemoryLedger, Observer, Owner,
+    PassInput, Report, Retry, Seen, Source as _, pass,
 };
 use homeostat_kit::simple::{
     Adapted, Api, BindRefused, DesiredObjects, Listed, Listing, Refusal, Shards, Written, place,
@@ -120,7 +120,7 @@ impl<T: Kind> Api for Numbers<T> {
 struct Life<T: Kind> {
     source: Adapted<Numbers<T>>,
     observer: Observer<Adapted<Numbers<T>>>,
-    book: Book<Adapted<Numbers<T>>>,
+    ledger_page: LedgerPage<Adapted<Numbers<T>>>,
     strategy: Strategy,
 }
 
@@ -128,17 +128,18 @@ impl<T: Kind> Life<T> {
     fn begin(api: &Arc<Numbers<T>>, strategy: Strategy, ledger: &Arc<MemoryLedger>) -> Self {
         let source = Adapted::shared(Arc::clone(api));
         let observer = Observer::open(&source, "here").unwrap();
-        let book = Book::open(ledger.clone(), place::<Numbers<T>>("me", "here")).unwrap();
-        Life { source, observer, book, strategy }
+        let ledger_page =
+            LedgerPage::open(ledger.clone(), place::<Numbers<T>>("me", "here")).unwrap();
+        Life { source, observer, ledger_page, strategy }
     }
 
     async fn try_pass(&mut self, desired: &[(u32, i32)]) -> Option<Report<Adapted<Numbers<T>>>> {
-        let Life { source, observer, book, strategy } = self;
+        let Life { source, observer, ledger_page, strategy } = self;
         let (ownership, config) = (&strategy.ownership(), &Config::default());
         let desired = Arc::new(DesiredObjects::new(desired.iter().copied()).unwrap());
-        let order = Order { source, desired, ownership, focus: Focus::All, config };
+        let order = PassInput { source, desired, ownership, focus: Focus::All, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        pass(&order, observer, &writer, book).await.ok()
+        pass(&order, observer, &writer, ledger_page).await.ok()
     }
 
     async fn pass(&mut self, desired: &[(u32, i32)]) {
@@ -236,7 +237,7 @@ async fn drift_in_any_part_is_found_within_the_stated_age() {
 #[tokio::test(start_paused = true)]
 async fn nothing_is_written_by_memory() {
     let (api, mut life) = converged().await;
-    // Another desired state makes what is remembered differ; it is looked at before it is told.
+    // Another desired state makes what is remembered differ; it is looked at before it is reported.
     let desired = [(10, 2), (21, 1), (54, 1)];
     life.pass(&desired).await;
     let calls = api.calls();

@@ -5,7 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use homeostat_kit::provider::{Answer, File, Latest, Provider, Standing, Static, Verdict, channel};
+use homeostat_kit::provider::{
+    Answer, CurrentDesired, File, Latest, Provider, Static, Verdict, channel,
+};
 
 type Words = Vec<String>;
 
@@ -20,8 +22,8 @@ fn parse(text: &str) -> Result<Words, String> {
     }
 }
 
-fn fresh(text: &[&str]) -> Standing<Words> {
-    Standing::Fresh(Arc::new(words(text)))
+fn fresh(text: &[&str]) -> CurrentDesired<Words> {
+    CurrentDesired::Fresh(Arc::new(words(text)))
 }
 
 /// Polls once.
@@ -60,18 +62,18 @@ async fn a_broken_or_missing_file_is_unknown_and_the_last_good_desired_state_sta
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("desired state");
     let mut latest = Latest::new(File::new(&path, parse));
-    let Standing::Unknown { why } = latest.ask().await else { panic!("there is no file") };
+    let CurrentDesired::Unknown { why } = latest.ask().await else { panic!("there is no file") };
     assert!(why.contains("desired state`: No such file"), "{why}");
 
     fs::write(&path, "a").unwrap();
     assert_eq!(latest.ask().await, fresh(&["a"]));
     fs::write(&path, "what?").unwrap();
-    let Standing::Stale { desired, why } = latest.ask().await else { panic!("it is broken") };
+    let CurrentDesired::Stale { desired, why } = latest.ask().await else { panic!("it is broken") };
     assert_eq!(*desired, words(&["a"]));
     assert!(why.ends_with("desired state`: a question is no desired state"), "{why}");
 
     fs::remove_file(&path).unwrap();
-    let Standing::Stale { desired, .. } = latest.ask().await else { panic!("it is gone") };
+    let CurrentDesired::Stale { desired, .. } = latest.ask().await else { panic!("it is gone") };
     assert_eq!(desired.len(), 1);
 }
 
@@ -79,7 +81,7 @@ async fn a_broken_or_missing_file_is_unknown_and_the_last_good_desired_state_sta
 async fn a_channel_knows_nothing_before_the_first_desired_state() {
     let (sender, provider) = channel::<Words>();
     let mut latest = Latest::new(provider);
-    assert!(matches!(latest.ask().await, Standing::Unknown { .. }));
+    assert!(matches!(latest.ask().await, CurrentDesired::Unknown { .. }));
     sender.put(words(&["a"]));
     assert_eq!(latest.ask().await, fresh(&["a"]));
 }
@@ -117,10 +119,10 @@ async fn a_sender_that_fails_or_goes_leaves_the_last_good_desired_state() {
     sender.unknown("the store is away");
     let why = "the store is away".to_owned();
     let desired = Arc::new(words(&["a"]));
-    assert_eq!(latest.ask().await, Standing::Stale { desired: desired.clone(), why });
+    assert_eq!(latest.ask().await, CurrentDesired::Stale { desired: desired.clone(), why });
     drop(sender);
     let why = "the sender of the desired state is gone".to_owned();
-    assert_eq!(latest.ask().await, Standing::Stale { desired, why });
+    assert_eq!(latest.ask().await, CurrentDesired::Stale { desired, why });
 }
 
 #[tokio::test]

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Agreement, Alone, Book, Config, Coverage, Entry, Explain as _, Failure, Finding, Focus, Hint,
-    Kind, LedgerKey, MemoryLedger, Observer, Order, Owner, Ownership, Report, Seen, Source as _,
-    pass,
+    Agreement, Alone, Config, Coverage, Entry, Explain as _, Failure, Finding, Focus, Hint, Kind,
+    LedgerKey, LedgerPage, MemoryLedger, Observer, Owner, Ownership, PassInput, Report, Seen,
+    Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written};
 
@@ -124,7 +124,7 @@ impl Watch<String> for Once {
 struct Scene {
     source: Adapted<Numbers>,
     observer: Observer<Adapted<Numbers>>,
-    book: Book<Adapted<Numbers>>,
+    ledger_page: LedgerPage<Adapted<Numbers>>,
 }
 
 impl Scene {
@@ -133,8 +133,8 @@ impl Scene {
         let observer = Observer::open(&source, "test").unwrap();
         let [owner, name, scope, identity] = ["me", "numbers", "test", ""].map(str::to_owned);
         let place = LedgerKey { owner, source: name, scope, identity };
-        let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
-        Scene { source, observer, book }
+        let ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place).unwrap();
+        Scene { source, observer, ledger_page }
     }
 
     async fn pass(
@@ -142,11 +142,11 @@ impl Scene {
         desired: DesiredObjects<Numbers>,
         focus: Focus<String>,
     ) -> Report<Adapted<Numbers>> {
-        let Scene { source, observer, book } = self;
+        let Scene { source, observer, ledger_page } = self;
         let (ownership, config) = (&Ownership::Marked, &Config::default());
-        let order = Order { source, desired: Arc::new(desired), ownership, focus, config };
+        let order = PassInput { source, desired: Arc::new(desired), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        pass(&order, observer, &writer, book).await.unwrap()
+        pass(&order, observer, &writer, ledger_page).await.unwrap()
     }
 }
 

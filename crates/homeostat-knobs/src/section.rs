@@ -131,13 +131,8 @@ impl Section for Sysctl {
     const DOC: &'static str = "Kernel knobs by key";
     const JOIN: Join = Join::Tables(&[]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Map::read(node, checker).map(|Map(knobs)| Self(knobs))
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Map::<Knob>::schema(definitions)
-    }
+    type Value = Map<Knob>;
+    const NEW: fn(Self::Value) -> Self = |Map(knobs)| Self(knobs);
 
     fn check(document: &Document, checker: &mut Checker) {
         for (namespace, scope) in document.scopes() {
@@ -199,14 +194,9 @@ impl Section for Cgroups {
     const SCOPES: Scopes = Scopes::Host("control groups belong to the host, not to a namespace");
     const JOIN: Join = Join::Tables(&["*"]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        let Map(groups) = Map::<Group>::read(node, checker)?;
-        Some(Self(groups.into_iter().flat_map(|Group(limits)| limits).collect()))
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Map::<Group>::schema(definitions)
-    }
+    type Value = Map<Group>;
+    const NEW: fn(Self::Value) -> Self =
+        |Map(groups)| Self(groups.into_iter().flat_map(|Group(limits)| limits).collect());
 }
 
 /// A key and a value, before anything is known of the key.
@@ -274,7 +264,7 @@ impl Keyed for Entry {
 
 /// The limits of a control group that exists, by file name, such as `memory.max`. A list of texts becomes
 /// one line each.
-struct Group(Vec<Knob>);
+pub struct Group(Vec<Knob>);
 
 impl Keyed for Group {
     const KEY: &'static str = "the path of a control group, such as `machine/web`";

@@ -1,9 +1,6 @@
 //! What the document says of namespaces themselves: `create = true` in `[namespaces.NAME]`.
 
-use homeostat_document::{
-    Checker, Definitions, Document, Json, Node, Scope, Scopes, Section, SectionType, Shape,
-    SourceSections,
-};
+use homeostat_document::{Document, Scope, Scopes, Section, SectionType, SourceSections};
 use homeostat_netns::Name;
 
 use crate::key::Key;
@@ -24,13 +21,8 @@ impl Section for Create {
     const DOC: &'static str = "Whether the namespace is made when it is not there";
     const SCOPES: Scopes = Scopes::Namespaces;
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        bool::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        bool::schema(definitions)
-    }
+    type Value = bool;
+    const NEW: fn(Self::Value) -> Self = Self;
 }
 
 /// Whether a scope asks for its namespace to be made.

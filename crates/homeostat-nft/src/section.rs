@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use homeostat_core::{Failure, Retry};
 use homeostat_document::{
-    Checker, Definitions, Diagnostic, Diagnostics, Document, Fields, Join, Json, Node, Record,
-    Scope, Section, SectionType, SourceSections, Span, Spanned, describe_record, read_record,
+    Checker, Diagnostic, Diagnostics, Document, Fields, Join, Record, Scope, Section, SectionType,
+    SourceSections, Span, Spanned, record,
 };
 use homeostat_registry::NamedFiles;
 
@@ -101,14 +101,11 @@ impl Section for Nftables {
     const DOC: &'static str = "The firewall, in nft's own language";
     const JOIN: Join = Join::Tables(&[]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_record(node, checker)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        describe_record::<Self>(definitions)
-    }
+    type Value = Self;
+    const NEW: fn(Self::Value) -> Self = |nftables| nftables;
 }
+
+record!(Nftables);
 
 impl Record for Nftables {
     const NAME: &'static str = "nftables";

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_document::{Document, Scope as Section};
-use homeostat_engine::book::holdings;
 use homeostat_engine::journal::{Clock, JournalError};
+use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{
     Bound, Budget, Config, Guards, Journal, LedgerKey, MissingSections, OnRelease, Ownership,
     Pages, Progress, Records, Source, Strictness,
@@ -166,7 +166,7 @@ impl Binding<'_> {
             desired: Arc::new(desired),
             ownership,
             config,
-            place: self.ledger_key(),
+            ledger_key: self.ledger_key(),
             nothing: Some(Arc::default()),
         })
     }

@@ -79,20 +79,8 @@ macro_rules! list_section {
             const DOC: &'static str = $doc;
             const JOIN: homeostat_document::Join = homeostat_document::Join::Lists;
 
-            fn read(
-                node: &homeostat_document::Node,
-                checker: &mut homeostat_document::Checker,
-            ) -> Option<Self> {
-                homeostat_document::Shape::read(node, checker).map(Self)
-            }
-
-            fn schema(
-                definitions: &mut homeostat_document::Definitions,
-            ) -> homeostat_document::Json {
-                <Vec<$crate::section::Declared<$key, $object>> as homeostat_document::Shape>::schema(
-                    definitions,
-                )
-            }
+            type Value = Vec<$crate::section::Declared<$key, $object>>;
+            const NEW: fn(Self::Value) -> Self = Self;
 
             fn check(
                 document: &homeostat_document::Document,

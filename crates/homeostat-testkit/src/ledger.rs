@@ -54,8 +54,8 @@ impl Count {
 }
 
 impl<L: Pages> Pages for Tapped<L> {
-    fn page(&self, place: &LedgerKey) -> Result<Page, Error> {
-        self.ledger.page(place)
+    fn page(&self, ledger_key: &LedgerKey) -> Result<Page, Error> {
+        self.ledger.page(ledger_key)
     }
 
     fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error> {
@@ -64,10 +64,10 @@ impl<L: Pages> Pages for Tapped<L> {
 }
 
 impl<L: Ledger> Ledger for Tapped<L> {
-    fn write(&self, place: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
+    fn write(&self, ledger_key: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         let number = self.writes.fetch_add(1, Ordering::SeqCst) + 1;
         (self.before)(number, edits);
-        self.ledger.write(place, edits)?;
+        self.ledger.write(ledger_key, edits)?;
         (self.after)(number, edits);
         Ok(())
     }

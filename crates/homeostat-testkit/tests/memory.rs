@@ -1,18 +1,18 @@
-//! The target in memory misbehaves as it was told, and a pass says so.
+//! The target in memory misbehaves as it was set up, and a pass says so.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain as _, Finding, Focus, Hint, Kind, LedgerKey,
-    MemoryLedger, Observer, OnRelease, Order, Ownership, Report, Source as _, Table, pass,
+    Alone, Config, Entry, Error, Explain as _, Finding, Focus, Hint, Kind, LedgerKey, LedgerPage,
+    MemoryLedger, Observer, OnRelease, Ownership, PassInput, Report, Source as _, Table, pass,
 };
 use homeostat_testkit::memory::{HintFault, Independent, Mark, Memory, Ordered, Target};
 
 struct Scene {
     source: Memory<Independent>,
     observer: Observer<Memory<Independent>>,
-    book: Book<Memory<Independent>>,
+    ledger_page: LedgerPage<Memory<Independent>>,
     ownership: Ownership,
     config: Config<String>,
 }
@@ -22,20 +22,20 @@ impl Scene {
         let [owner, name, scope, identity] = ["me", "memory", "test", "now"].map(str::to_owned);
         let place = LedgerKey { owner, source: name, scope, identity };
         let observer = Observer::open(&source, "test").unwrap();
-        let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
-        Scene { source, observer, book, ownership, config: Config::default() }
+        let ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place).unwrap();
+        Scene { source, observer, ledger_page, ownership, config: Config::default() }
     }
 
     async fn pass(
         &mut self,
         desired: &[(&str, &str)],
     ) -> Result<Report<Memory<Independent>>, Error> {
-        let Scene { source, observer, book, ownership, config } = self;
+        let Scene { source, observer, ledger_page, ownership, config } = self;
         let pairs = desired.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned()));
         let desired = Arc::new(Table::new(pairs).unwrap());
-        let order = Order { source, desired, ownership, focus: Focus::All, config };
+        let order = PassInput { source, desired, ownership, focus: Focus::All, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        pass(&order, observer, &writer, book).await
+        pass(&order, observer, &writer, ledger_page).await
     }
 }
 
@@ -129,10 +129,10 @@ async fn a_value_of_nobody_is_claimed_and_goes_back_to_its_original() {
     let mut scene = Scene::open(Memory::values(target.clone()), Ownership::Checkpoint);
     scene.config.on_release = OnRelease::Restore;
     assert!(scene.pass(&[("a", "1"), ("b", "1")]).await.unwrap().is_converged());
-    assert_eq!(scene.book.holdings().records.len(), 2, "an equal value is claimed too");
+    assert_eq!(scene.ledger_page.holdings().records.len(), 2, "an equal value is claimed too");
     scene.pass(&[]).await.unwrap();
     assert_eq!(target.snapshot()["a"], "0 (Foreign)");
-    assert!(scene.book.holdings().records.is_empty());
+    assert!(scene.ledger_page.holdings().records.is_empty());
 }
 
 #[tokio::test]

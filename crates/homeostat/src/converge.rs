@@ -33,7 +33,9 @@ impl Converging {
     pub(crate) fn record(&mut self, told: PassAnswer) {
         let report: SharedReport = match told {
             Ok(report) => report,
-            Err(error) => Arc::new(Entries::of_broken_pass(&error, &self.control.place().source)),
+            Err(error) => {
+                Arc::new(Entries::of_broken_pass(&error, &self.control.ledger_key().source))
+            }
         };
         self.passes.push(PassReport { covers: Covers::All, report });
     }
@@ -62,7 +64,7 @@ impl Converging {
         if self.passes.is_empty() {
             return None;
         }
-        let place = self.control.place().clone();
+        let place = self.control.ledger_key().clone();
         let what: Box<dyn homeostat_engine::Explain> = match self.control.status().mode {
             Mode::Heal => Box::new(self.passes),
             Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(self.passes), &place)),

@@ -176,7 +176,7 @@ impl<'a> Machine<'a> {
     pub(crate) async fn plan(&self, pages: &dyn Pages) -> Result<Vec<SourceReport>> {
         let (mut all, mut deleted) = (Vec::new(), BTreeSet::new());
         for bound in &self.bound {
-            let place = bound.planner.place().clone();
+            let place = bound.planner.ledger_key().clone();
             if deleted.contains(&place.scope) {
                 continue;
             }
@@ -197,7 +197,7 @@ impl<'a> Machine<'a> {
     pub(crate) fn into_parts(self) -> Vec<Part> {
         let mut bound = self.bound;
         let parts = self.scopes.into_iter().map(|scope| {
-            let here = bound.extract_if(.., |one| one.planner.place().scope == scope.name);
+            let here = bound.extract_if(.., |one| one.planner.ledger_key().scope == scope.name);
             let (first, rest): (Vec<_>, Vec<_>) = here.partition(|one| one.source.scopes.is_some());
             let planners = |all: Vec<Bound>| all.into_iter().map(|one| one.planner).collect();
             Part { scope, first: planners(first), rest: planners(rest) }
@@ -217,8 +217,9 @@ impl<'a> Machine<'a> {
         ledger: &Arc<dyn Ledger>,
     ) -> Result<Drivers<'a>> {
         for (index, scope) in std::mem::take(&mut self.scopes).iter().enumerate() {
-            let heals =
-                |one: &Bound| one.mode == Mode::Heal && one.planner.place().scope == scope.name;
+            let heals = |one: &Bound| {
+                one.mode == Mode::Heal && one.planner.ledger_key().scope == scope.name
+            };
             if !self.bound.iter().any(heals) {
                 continue;
             }
@@ -247,7 +248,7 @@ impl Bound {
         let plan = self.planner.plan(pages).await?;
         Ok(match self.mode {
             Mode::Heal => plan,
-            Mode::Observe => Box::new(ObserveOnlyPlan::of(plan, self.planner.place())),
+            Mode::Observe => Box::new(ObserveOnlyPlan::of(plan, self.planner.ledger_key())),
         })
     }
 }

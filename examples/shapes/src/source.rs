@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homeostat_engine::{Agreement, Coverage, Failure, Owner, Retry, Seen};
 use homeostat_kit::simple::{
-    Api, Listed, Numbered, Pages, Progress, Refusal, Versioned, Watch, Written,
+    Api, Listed, Numbered, Progress, Refusal, Versioned, Watch, Written, whole,
 };
 use homeostat_kit::strategy::Strategy;
 use serde_json::{Value, json};
@@ -82,8 +82,7 @@ impl Api for Shapes {
 
     async fn list(&self) -> Result<Listed<Self>, Failure> {
         let (shapes, total) = self.client.read("/shapes").await?.remotes()?;
-        let whole = Pages::default().and(shapes).whole(total)?;
-        Ok(whole.into_iter().map(|remote| self.seen(remote)).collect())
+        Ok(whole(shapes, total)?.into_iter().map(|remote| self.seen(remote)).collect())
     }
 
     async fn look(&self, keys: &BTreeSet<String>) -> Result<Listed<Self>, Failure> {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
-    Alone, Book, Config, Exclusive, Focus, Observer, Order, Prefixes, Source as _, SqliteLedger,
-    pass,
+    Alone, Config, Exclusive, Focus, LedgerPage, Observer, PassInput, Prefixes, Source as _,
+    SqliteLedger, pass,
 };
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
@@ -56,7 +56,7 @@ struct Process {
     source: Adapted<Shapes>,
     strategy: Strategy,
     observer: Observer<Adapted<Shapes>>,
-    book: Book<Adapted<Shapes>>,
+    book: LedgerPage<Adapted<Shapes>>,
 }
 
 impl Process {
@@ -72,7 +72,7 @@ impl Process {
         Process {
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
             observer: Observer::open(&source, "loopback").unwrap(),
-            book: Book::open(Arc::new(ledger), place::<Shapes>("me", "loopback")).unwrap(),
+            book: LedgerPage::open(Arc::new(ledger), place::<Shapes>("me", "loopback")).unwrap(),
             source,
             strategy,
         }
@@ -82,7 +82,8 @@ impl Process {
         let Process { runtime, source, strategy, observer, book } = self;
         let (ownership, config) = (strategy.ownership(), Config::default());
         let (ownership, config, focus) = (&ownership, &config, Focus::All);
-        let order = Order { source, desired: Arc::new(desired(text)), ownership, focus, config };
+        let order =
+            PassInput { source, desired: Arc::new(desired(text)), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         runtime.block_on(pass(&order, observer, &writer, book)).unwrap();
     }

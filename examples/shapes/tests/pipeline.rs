@@ -2,7 +2,7 @@
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use homeostat_engine::{EventKind, Events};
-use homeostat_kit::provider::{Channel, Latest, Sender, Standing, channel};
+use homeostat_kit::provider::{Channel, CurrentDesired, Latest, Sender, channel};
 use homeostat_shapes::pipeline::{Phase, Pipeline};
 use homeostat_shapes::template::Template;
 use serde_json::{Value, json};
@@ -35,10 +35,10 @@ fn scene() -> Scene {
 impl Scene {
     async fn ask(&mut self) -> (Option<String>, Option<String>) {
         match self.latest.ask().await {
-            Standing::Fresh(desired) => (Some((*desired).clone()), None),
-            Standing::Stale { desired, why } => (Some((*desired).clone()), Some(why)),
-            Standing::Unknown { why } => (None, Some(why)),
-            Standing::Nothing => panic!("it never says so"),
+            CurrentDesired::Fresh(desired) => (Some((*desired).clone()), None),
+            CurrentDesired::Stale { desired, why } => (Some((*desired).clone()), Some(why)),
+            CurrentDesired::Unknown { why } => (None, Some(why)),
+            CurrentDesired::Nothing => panic!("it never says so"),
         }
     }
 
@@ -146,10 +146,12 @@ async fn a_template_that_cannot_be_filled_fails_in_its_phase() {
     let template = Template::new("{{ facts.colour }}").unwrap();
     let mut latest = Latest::new(Pipeline::new(template, check).with("facts", said));
     facts.put(json!({ "shade": 3 }));
-    let Standing::Unknown { why } = latest.ask().await else { panic!("it has never been good") };
+    let CurrentDesired::Unknown { why } = latest.ask().await else {
+        panic!("it has never been good")
+    };
     assert!(why.starts_with("render: undefined"), "{why}");
     facts.put(json!({ "colour": "green" }));
-    assert!(matches!(latest.ask().await, Standing::Fresh(_)));
+    assert!(matches!(latest.ask().await, CurrentDesired::Fresh(_)));
 }
 
 #[tokio::test]

@@ -98,7 +98,7 @@ impl RunningLoop {
             desired,
             ownership: Ownership::Marked,
             config: Config::default(),
-            place: place("nft"),
+            ledger_key: place("nft"),
             nothing: None,
         };
         let means = LoopDeps {

@@ -16,7 +16,7 @@ use crate::outcome::Retry;
 /// 2. `Now`: at once, but from the fourth in a row on as `Soon`.
 /// 3. `OnChange`: when a pass [takes](Self::take) it along, at a resync. `Never`: not at all. A new desired state
 ///    *forgets* the key.
-/// 4. A key that was taken and that nobody answered for is due again after the longest pause.
+/// 4. A key that was taken and got no answer is due again after the longest pause.
 /// 5. Keys come out in the order in which they became due; a key that does not fail has no state.
 #[derive(Clone, Debug)]
 pub struct Backoff<K> {
@@ -51,7 +51,7 @@ impl<K: Ord + Clone> Backoff<K> {
         Self { pauses, jitter: Jitter::new(seed), failing: BTreeMap::new(), due: Due::new() }
     }
 
-    /// A try of the key has failed; tell the end of the try.
+    /// A try of the key has failed; `now` is the end of the try.
     pub fn failed(&mut self, key: K, retry: Retry, now: Time) {
         let failing = self.failing.entry(key.clone()).or_insert(Failing::NONE);
         failing.is_taken = false;

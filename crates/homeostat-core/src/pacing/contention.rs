@@ -1,4 +1,4 @@
-//! Slows down the healing of a key that somebody keeps undoing, and names who does it.
+//! Slows down the healing of a key that another program keeps undoing, and names who does it.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -8,9 +8,9 @@ use super::due::{Due, Ticket};
 use super::pauses::Pauses;
 use super::time::Time;
 
-/// Says when a key that somebody else removed or replaced is healed.
+/// Says when a key that another program removed or replaced is healed.
 ///
-/// Tell it only losses of that very key: what goes with a link, an address, a nexthop or a
+/// It must be given only losses of that very key: what goes with a link, an address, a nexthop or a
 /// namespace is no fight, and counting it would turn a blip into an outage.
 ///
 /// 1. A lost key is healed at once, until there were too many losses within a short time.
@@ -46,18 +46,14 @@ pub enum Heal {
     At(Time),
 }
 
-/// A key that somebody keeps undoing.
+/// A key that another program keeps undoing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contended<'a, K> {
     /// The key.
     pub key: &'a K,
-    /// How often it was lost since.
-    pub losses: u64,
-    /// When the first of these losses was.
-    pub since: Time,
     /// The pause before the last heal or the next one.
     pub pause: Duration,
-    /// Who did it last, as far as the target tells.
+    /// Who did it last, as far as the target says.
     pub culprit: Option<&'a str>,
 }
 
@@ -65,8 +61,6 @@ pub struct Contended<'a, K> {
 struct Lost {
     /// The losses that still count; they are no longer needed once the key is contended.
     recent: Vec<Time>,
-    losses: u64,
-    since: Time,
     culprit: Option<Arc<str>>,
     /// How many pauses there were; none before the key is contended.
     nth: u32,
@@ -82,11 +76,11 @@ impl<K: Ord + Clone> Contention<K> {
         Self { threshold, pauses, lost: BTreeMap::new(), due: Due::new() }
     }
 
-    /// Somebody else removed or replaced this very key.
+    /// Another program removed or replaced this very key.
     pub fn lost(&mut self, key: K, culprit: Option<Arc<str>>, now: Time) -> Heal {
         self.calm(&key, now);
         let ticket = (now, 0);
-        let lost = self.lost.entry(key.clone()).or_insert_with(|| Lost::new(now, ticket));
+        let lost = self.lost.entry(key.clone()).or_insert_with(|| Lost::new(ticket));
         lost.culprit = culprit.or(lost.culprit.take());
         if lost.counts(self.threshold, now) {
             lost.nth = lost.nth.saturating_add(1);
@@ -139,8 +133,6 @@ impl<K: Ord + Clone> Contention<K> {
         let contended = self.lost.iter().filter(|(_, lost)| lost.nth > 0);
         contended.map(|(key, lost)| Contended {
             key,
-            losses: lost.losses,
-            since: lost.since,
             pause: self.pauses.nth(lost.nth),
             culprit: lost.culprit.as_deref(),
         })
@@ -161,9 +153,8 @@ impl<K: Ord + Clone> Contention<K> {
 }
 
 impl Lost {
-    fn new(since: Time, ticket: Ticket) -> Self {
-        let (recent, culprit) = (Vec::new(), None);
-        Self { recent, losses: 0, since, culprit, nth: 0, is_paused: false, ticket }
+    fn new(ticket: Ticket) -> Self {
+        Self { recent: Vec::new(), culprit: None, nth: 0, is_paused: false, ticket }
     }
 
     fn relist<K>(&mut self, due: &mut Due<K>, key: K, time: Time) {
@@ -171,17 +162,14 @@ impl Lost {
         self.ticket = due.list(key, time);
     }
 
-    // Takes note of a loss, and tells whether it begins a pause.
+    // Records a loss, and returns whether it begins a pause.
     fn counts(&mut self, threshold: Threshold, now: Time) -> bool {
-        self.losses += 1;
         if self.nth > 0 {
             return !self.is_paused;
         }
         self.recent.retain(|loss| now.since(*loss) < threshold.within);
         self.recent.push(now);
-        self.since = self.recent.first().copied().unwrap_or(now);
-        self.losses = self.recent.len() as u64;
-        let is_fight = self.losses >= u64::from(threshold.losses);
+        let is_fight = self.recent.len() >= threshold.losses as usize;
         if is_fight {
             self.recent = Vec::new();
         }

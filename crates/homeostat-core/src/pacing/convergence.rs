@@ -25,24 +25,11 @@ pub struct Convergence<K, P> {
     tries: Backoff<K>,
 }
 
-/// A key whose steps succeed and leave it as it was.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NotConverging<'a, K, P> {
-    /// The key.
-    pub key: &'a K,
-    /// The print of its step.
-    pub print: &'a P,
-    /// How many passes in a row.
-    pub passes: u32,
-    /// When the first of them ended.
-    pub since: Time,
-}
-
 #[derive(Clone, Debug)]
 struct Missing<P> {
     print: P,
+    /// How many passes in a row.
     passes: u32,
-    since: Time,
 }
 
 impl<K: Ord + Clone, P: PartialEq> Convergence<K, P> {
@@ -58,10 +45,9 @@ impl<K: Ord + Clone, P: PartialEq> Convergence<K, P> {
     /// A pass applied the key's step, and the key does not read back as declared.
     pub fn missed(&mut self, key: K, print: P, now: Time) {
         let before = self.missing.remove(&key).filter(|missing| missing.print == print);
-        let (passes, since) = before.map_or((0, now), |missing| (missing.passes, missing.since));
-        let missing = Missing { print, passes: passes.saturating_add(1), since };
-        let retry = if missing.is_stuck(Self::LIMIT) { Retry::Soon } else { Retry::Now };
-        self.missing.insert(key.clone(), missing);
+        let passes = before.map_or(0, |missing| missing.passes).saturating_add(1);
+        let retry = if passes >= Self::LIMIT { Retry::Soon } else { Retry::Now };
+        self.missing.insert(key.clone(), Missing { print, passes });
         self.tries.failed(key, retry, now);
     }
 
@@ -97,25 +83,14 @@ impl<K: Ord + Clone, P: PartialEq> Convergence<K, P> {
     }
 
     /// The keys that do not converge, in their order.
-    pub fn report(&self) -> impl Iterator<Item = NotConverging<'_, K, P>> {
-        let stuck = self.missing.iter().filter(|(_, missing)| missing.is_stuck(Self::LIMIT));
-        stuck.map(|(key, Missing { print, passes, since })| NotConverging {
-            key,
-            print,
-            passes: *passes,
-            since: *since,
-        })
+    pub fn report(&self) -> impl Iterator<Item = &K> {
+        let stuck = self.missing.iter().filter(|(_, missing)| missing.passes >= Self::LIMIT);
+        stuck.map(|(key, _)| key)
     }
 
     /// How many keys have state here: those whose last step did not read back.
     #[must_use]
     pub fn tracked(&self) -> usize {
         self.missing.len()
-    }
-}
-
-impl<P> Missing<P> {
-    const fn is_stuck(&self, limit: u32) -> bool {
-        self.passes >= limit
     }
 }

@@ -1,4 +1,4 @@
-//! Tells a loop that is stuck from one that has nothing to do.
+//! Distinguishes a loop that is stuck from one that has nothing to do.
 
 use core::time::Duration;
 
@@ -76,7 +76,7 @@ impl Health {
         self.ready = since;
     }
 
-    /// Somebody paused the loop: it owes nothing until it is resumed.
+    /// The loop was paused: it owes nothing until it is resumed.
     pub fn paused(&mut self) {
         self.is_paused = true;
     }

@@ -12,7 +12,7 @@ pub struct Pauses {
 impl Pauses {
     /// Between tries of what fails: a tenth of a second to two minutes.
     pub const BACKOFF: Self = Self::new(Duration::from_millis(100), Duration::from_mins(2));
-    /// Between heals of a key that somebody keeps undoing: a fifth of a second to half a minute.
+    /// Between heals of a key that another program keeps undoing: a fifth of a second to half a minute.
     pub const CONTENTION: Self = Self::new(Duration::from_millis(200), Duration::from_secs(30));
 
     /// The least first pause: none at all would be a hot loop.

@@ -196,7 +196,7 @@ impl World {
 pub(crate) fn findings(desired: &DesiredState, found: &Changes<String, Thing>) -> Vec<String> {
     let key = |slot: &Slot| desired.key(*slot);
     let mut lines: Vec<_> =
-        found.list.clone().into_iter().map(|change| told(desired, &change)).collect();
+        found.list.clone().into_iter().map(|change| text_of(desired, &change)).collect();
     lines.extend(found.claims.iter().map(|slot| format!("claim {}", key(slot))));
     lines.extend(found.originals.iter().map(|(key, was)| format!("{key} was {}", text(was))));
     for kind in [Kind::Conflict, Kind::Matched, Kind::Settled, Kind::Unknown] {
@@ -226,7 +226,7 @@ fn finding_told((key, finding): &(String, Finding)) -> String {
     }
 }
 
-fn told(desired: &DesiredState, change: &Change<String, Thing>) -> String {
+fn text_of(desired: &DesiredState, change: &Change<String, Thing>) -> String {
     match change {
         Change::Create { slot } => format!("create {}", desired.key(*slot)),
         Change::Update { slot, before, adopts: None } => {

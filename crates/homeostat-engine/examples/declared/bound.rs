@@ -15,7 +15,7 @@ pub(crate) fn bound(target: &Target) -> Result<Bound<Source>, DuplicateKey> {
         desired: Arc::new(desired),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: LedgerKey {
+        ledger_key: LedgerKey {
             owner: "me".into(),
             source: "squares".into(),
             scope: "here".into(),

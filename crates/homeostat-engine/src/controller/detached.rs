@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
+use educe::Educe;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 use homeostat_core::outcome::Later;
@@ -12,8 +13,8 @@ use homeostat_core::{Action, Cause, Focus, Source};
 
 use super::bounded;
 use super::scheduler::PassRequest;
-use crate::book::PriorRecords;
 use crate::error::Error;
+use crate::ledger_page::PriorRecords;
 use crate::run::{DetachedLane, EndedLane};
 
 /// A detached lane that has ended, or broke.
@@ -25,15 +26,11 @@ pub(super) struct FinishedLane<S: Source> {
 
 /// The lanes that passes did not wait for. The loop drives them while it does other things, and concludes them in a
 /// pass of their own.
+#[derive(Educe)]
+#[educe(Default)]
 pub(super) struct DetachedLanes<S: Source> {
     running: FuturesUnordered<Later<'static, FinishedLane<S>>>,
-    finished: Vec<FinishedLane<S>>,
-}
-
-impl<S: Source> Default for DetachedLanes<S> {
-    fn default() -> Self {
-        DetachedLanes { running: FuturesUnordered::new(), finished: Vec::new() }
-    }
+    pub(super) finished: Vec<FinishedLane<S>>,
 }
 
 impl<S: Source> DetachedLanes<S> {
@@ -51,14 +48,6 @@ impl<S: Source> DetachedLanes<S> {
     pub(super) fn extend(&mut self, other: DetachedLanes<S>) {
         self.running.extend(other.running);
         self.finished.extend(other.finished);
-    }
-
-    pub(super) fn has_finished(&self) -> bool {
-        !self.finished.is_empty()
-    }
-
-    pub(super) fn drop_finished(&mut self) {
-        self.finished.clear();
     }
 
     /// Takes the finished lanes, with the pass that concludes them.

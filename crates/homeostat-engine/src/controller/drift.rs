@@ -25,7 +25,7 @@ pub(super) struct Drift<K> {
     pub(super) by_hint: usize,
     /// How many steps mend what only a full look found.
     pub(super) by_resync: usize,
-    /// Keys that somebody removed or changed, with who did it. What was lost along with another key is not among them.
+    /// Keys that another program removed or changed, with who did it; not those that were lost along with another key.
     pub(super) undone: Vec<(K, Option<Arc<str>>)>,
 }
 

@@ -40,7 +40,7 @@ pub enum EventKind {
         reasons: Reasons,
         /// The keys that were named; empty for everything.
         keys: Vec<String>,
-        /// Who gave cause for it, where the target tells.
+        /// Who gave cause for it, where the target says so.
         #[serde(serialize_with = "shared_text")]
         by: Option<Arc<str>>,
     },
@@ -111,7 +111,7 @@ pub enum EventKind {
         #[serde(rename = "waits_on")]
         on: WaitsOn,
     },
-    /// Somebody keeps undoing our step.
+    /// Another program keeps undoing our step.
     Contention {
         /// The key.
         key: String,
@@ -197,7 +197,7 @@ impl Events {
 
     /// Publishes an event; also for what makes desired states, outside of a loop.
     pub fn publish(&self, event: Event) {
-        // Nobody needs to listen.
+        // There may be no listener.
         let _ = self.0.send(event);
     }
 

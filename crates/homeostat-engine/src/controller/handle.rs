@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use educe::Educe;
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Time;
@@ -59,6 +60,8 @@ pub(super) enum Forget {
 
 /// A running loop, seen from outside. When the last handle is dropped, the loop ends as
 /// with [`OnStop::Leave`].
+#[derive(Educe)]
+#[educe(Clone)]
 pub struct Handle<S: Source> {
     pub(super) commands: mpsc::UnboundedSender<Command<S>>,
     pub(super) status: watch::Receiver<Status>,
@@ -70,18 +73,8 @@ pub struct Handle<S: Source> {
     pub(super) ledger_key: Arc<LedgerKey>,
 }
 
-impl<S: Source> Clone for Handle<S> {
-    fn clone(&self) -> Self {
-        let (commands, status) = (self.commands.clone(), self.status.clone());
-        let (watchdog, open) = (Arc::clone(&self.watchdog), Arc::clone(&self.open));
-        let (generation, latest) = (Arc::clone(&self.generation), Arc::clone(&self.latest));
-        let ledger_key = Arc::clone(&self.ledger_key);
-        Handle { commands, status, watchdog, open, generation, latest, ledger_key }
-    }
-}
-
 impl<S: Source> Handle<S> {
-    /// Gives the loop another desired state, with the way in which passes behave under it, and tells whether
+    /// Gives the loop another desired state, with the way in which passes behave under it, and returns whether
     /// anything changed. From here on the status is converged only if it is so for this desired state, or for one
     /// that was put later.
     ///
@@ -95,7 +88,7 @@ impl<S: Source> Handle<S> {
         self.take(&mut latest, bound, Forget::Changed).map(|()| true)
     }
 
-    /// The same for somebody who asks for it, and may have mended the cause of a failure: everything is
+    /// The same for an operator who asks for it, and may have mended the cause of a failure: everything is
     /// opened again and tried again, also if nothing changed, and does not wait for the pace of new desired states.
     pub fn replace(&self, bound: Bound<S>) -> Result<(), CommandRefused> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
@@ -163,7 +156,7 @@ impl<S: Source> Handle<S> {
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CommandRefused {
-    /// Nobody is left to carry it out.
+    /// The loop that would carry it out has ended.
     #[error("the loop has ended")]
     Ended,
     /// The text is no key of this source.
@@ -177,21 +170,21 @@ pub enum CommandRefused {
 /// What can be asked of a running loop of any source.
 pub trait Control: Send + Sync {
     /// Where the ledger files the source.
-    fn place(&self) -> &LedgerKey;
+    fn ledger_key(&self) -> &LedgerKey;
     /// Gives the loop another desired state, as in [`Handle::put`]. It must be bound to the same source.
     fn put(&self, planner: Box<dyn Planner>) -> Result<bool, CommandRefused>;
-    /// Gives the loop a desired state for somebody who asks for it, as in [`Handle::replace`].
+    /// Gives the loop a desired state for an operator who asks for it, as in [`Handle::replace`].
     fn replace(&self, planner: Box<dyn Planner>) -> Result<(), CommandRefused>;
     /// Runs a full pass now, and waits for its report.
     fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
     /// the reports of the passes made meanwhile, in order.
     fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, CommandRefused>>;
-    /// Looks at one key, and tells how it stands. Writes nothing.
+    /// Looks at one key, and reports its state. Writes nothing.
     fn look(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
-    /// Takes once what is on a declared key now, from whoever has it.
+    /// Takes once what is on a declared key now, from any owner.
     fn adopt(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
-    /// Drops what the ledger knows of a key, and tells whether it knew anything. The target is not touched.
+    /// Drops what the ledger knows of a key, and returns whether it knew anything. The target is not touched.
     fn forget(&self, key: &str) -> Later<'_, Result<Result<bool, Arc<Error>>, CommandRefused>>;
     /// Holds passes off, for some time or until [resumed](Self::resume).
     fn pause(&self, during: Option<Duration>) -> Result<(), CommandRefused>;
@@ -218,7 +211,7 @@ pub trait Control: Send + Sync {
 pub struct LoopTask {
     /// The handle.
     pub control: Arc<dyn Control>,
-    /// The loop; nothing happens until somebody polls it.
+    /// The loop; nothing happens until it is polled.
     pub run: Later<'static, ()>,
 }
 
@@ -241,7 +234,7 @@ fn parse<S: Source>(key: &str) -> Result<S::Key, CommandRefused> {
 }
 
 impl<S: Source> Control for Handle<S> {
-    fn place(&self) -> &LedgerKey {
+    fn ledger_key(&self) -> &LedgerKey {
         &self.ledger_key
     }
 

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use educe::Educe;
 use homeostat_core::pacing::Time;
 use homeostat_core::{Finding, Focus, Key, Kind};
 
@@ -98,13 +99,9 @@ impl OpenReasons {
 }
 
 /// The open keys of a loop, in the order of keys.
+#[derive(Educe)]
+#[educe(Default)]
 pub(super) struct OpenKeys<K>(RwLock<BTreeMap<K, OpenKey>>);
-
-impl<K> Default for OpenKeys<K> {
-    fn default() -> Self {
-        OpenKeys(RwLock::default())
-    }
-}
 
 impl<K: Key> OpenKeys<K> {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, BTreeMap<K, OpenKey>> {

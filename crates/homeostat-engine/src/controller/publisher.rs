@@ -27,7 +27,7 @@ pub(super) struct Publisher {
     scope: Arc<str>,
     pass: PassId,
     events: Events,
-    status: watch::Sender<Status>,
+    pub(super) status: watch::Sender<Status>,
     reported: ReportedFailures,
 }
 
@@ -54,23 +54,10 @@ impl Publisher {
         }
     }
 
-    pub(super) fn status(&self) -> watch::Ref<'_, Status> {
-        self.status.borrow()
-    }
-
-    pub(super) fn update(&self, change: impl FnOnce(&mut Status)) {
-        self.status.send_modify(change);
-    }
-
-    /// The same, but readers are woken only if the change says that there was one.
-    pub(super) fn update_if(&self, change: impl FnOnce(&mut Status) -> bool) {
-        self.status.send_if_modified(change);
-    }
-
     pub(super) fn pass_started<K>(&mut self, request: &PassRequest<K>, now: Time) {
         self.pass = PassId(self.pass.0 + 1);
         let (pass, keys) = (self.pass, request.key_count());
-        self.update(|status| {
+        self.status.send_modify(|status| {
             (status.pass, status.last_attempt) = (pass, Some(now));
             match keys {
                 None => status.counts.full += 1,
@@ -215,7 +202,7 @@ mod tests {
     #[test]
     fn a_wait_is_published_when_it_begins_when_its_reason_changes_and_once_an_hour() {
         let events = Events::default();
-        let mut heard = events.subscribe();
+        let mut received = events.subscribe();
         let status = watch::channel(Status::default()).0;
         let mut publisher = Publisher::new("memory", "test".into(), events, status);
         let mut publish = |publisher: &mut Publisher, on: &WaitsOn, seconds| {
@@ -224,9 +211,9 @@ mod tests {
             let now = Time::from_epoch(Duration::from_secs(seconds));
             publisher.emit_steps(&report, now, |_: &u32| None);
             let (mut waits, mut more) = (0, 0);
-            while let Ok(event) = heard.try_recv() {
+            while let Ok(event) = received.try_recv() {
                 match event.kind {
-                    EventKind::Pending { on: told, .. } if told == *on => waits += 1,
+                    EventKind::Pending { on: waits_on, .. } if waits_on == *on => waits += 1,
                     EventKind::More { steps } => more += steps,
                     other => panic!("{other:?}"),
                 }

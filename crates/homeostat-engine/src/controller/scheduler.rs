@@ -4,12 +4,12 @@
 //! pass that followed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
+use educe::Educe;
 use homeostat_core::pacing::{
-    Backoff, Contended, Contention, Convergence, Heal, KeyPacer, NotConverging, Pacer, Pauses,
-    Reason, Reasons, Resync, Threshold, Time,
+    Backoff, Contention, Convergence, KeyPacer, Pacer, Pauses, Reason, Reasons, Resync, Threshold,
+    Time,
 };
 use homeostat_core::{Focus, Key, Retry, most_keys};
 
@@ -68,7 +68,8 @@ impl<K> PassRequest<K> {
 }
 
 /// What a pass found out that decides about the next ones.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
 pub(super) struct PassFeedback<K> {
     pub(super) failed: BTreeMap<K, Retry>,
     /// Written, and the target does not show it; with a fingerprint of the failure.
@@ -83,31 +84,23 @@ pub(super) struct PassFeedback<K> {
     pub(super) broken: Option<Retry>,
 }
 
-impl<K> Default for PassFeedback<K> {
-    fn default() -> Self {
-        let (failed, missed) = (BTreeMap::new(), BTreeMap::new());
-        let (written, deferred, waiting) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
-        PassFeedback { failed, missed, written, deferred, waiting, broken: None }
-    }
-}
-
 /// Decides when a loop runs its next pass: gathers wakeups, retries, resyncs and pauses.
 pub(super) struct Scheduler<K> {
-    full: Pacer,
+    pub(super) full: Pacer,
     keys: KeyPacer<K>,
     resync: Resync,
     /// For passes that could not be made at all.
     source: Backoff<()>,
     subscription: ResubscribeBackoff,
-    backoff: Backoff<K>,
+    pub(super) backoff: Backoff<K>,
     /// Keys whose task failed after its pass: their pauses survive a new desired state that says the same of them.
     failed_tasks: BTreeSet<K>,
-    contention: Contention<K>,
-    convergence: Convergence<K, u64>,
+    pub(super) contention: Contention<K>,
+    pub(super) convergence: Convergence<K, u64>,
     pause: Pause,
     /// Whether only a full pass may be next: none was made yet, the last pass broke, or the subscription is not the
     /// one of the last full pass.
-    needs_full: bool,
+    pub(super) needs_full: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +160,7 @@ impl<K: Key> Scheduler<K> {
         self.backoff.retain(|key| !is_changed(key) || failed_tasks.contains(key));
         self.backoff.take_all(|key| !failed_tasks.contains(key), now);
         self.convergence.retain(|key| !is_changed(key));
-        let contended = self.contended().map(|one| one.key).filter(|key| is_changed(key));
+        let contended = self.contention.report().map(|one| one.key).filter(|key| is_changed(key));
         let contended: Vec<K> = contended.cloned().collect();
         for key in &contended {
             self.contention.forget(key);
@@ -180,25 +173,10 @@ impl<K: Key> Scheduler<K> {
         self.subscription.died(now);
     }
 
-    /// A pass that has begun tries the key again, if it failed before.
-    pub(super) fn start_retry(&mut self, key: &K, now: Time) {
-        self.backoff.take(key, now);
-    }
-
     /// The task of a key failed after the pass that sent it.
     pub(super) fn task_failed(&mut self, key: K, now: Time) {
         self.failed_tasks.insert(key.clone());
         self.backoff.failed(key, Retry::Soon, now);
-    }
-
-    /// The target reports the task of a key as done, but a look does not show it.
-    pub(super) fn task_missed(&mut self, key: K, now: Time) {
-        self.convergence.missed(key, 0, now);
-    }
-
-    /// Somebody else removed or replaced this very key.
-    pub(super) fn undone(&mut self, key: K, culprit: Option<Arc<str>>, now: Time) -> Heal {
-        self.contention.lost(key, culprit, now)
     }
 
     /// The pass that starts now, if one is due.
@@ -253,7 +231,7 @@ impl<K: Key> Scheduler<K> {
         failed.into_iter().chain(contended).chain(self.convergence.take_due(now)).collect()
     }
 
-    /// A pass over `focus` starts now because somebody asked for it.
+    /// A pass over `focus` starts now because an operator asked for it.
     pub(super) fn commanded(&mut self, focus: &Focus<K>, now: Time) {
         if *focus == Focus::All {
             self.full.on_command(Reason::Operator, now);
@@ -266,11 +244,6 @@ impl<K: Key> Scheduler<K> {
         [self.backoff.deadline(), self.convergence.deadline()].into_iter().flatten().min()
     }
 
-    /// Whether a key that failed was tried less often than this.
-    pub(super) fn has_tries_left(&self, tries: u32) -> bool {
-        self.backoff.has_tries_left(tries)
-    }
-
     /// Whether no key has to wait, so that a pass need not ask key by key.
     pub(super) fn defers_none(&self) -> bool {
         let tracked =
@@ -278,12 +251,7 @@ impl<K: Key> Scheduler<K> {
         tracked == [0; 3]
     }
 
-    /// When [`next`](Self::next) has to be called again, if nothing else happens.
-    pub(super) fn deadline(&self) -> Option<Time> {
-        self.due().map(|(time, _)| time)
-    }
-
-    /// The same, with the reason.
+    /// When [`next`](Self::next) has to be called again, if nothing else happens, and why.
     pub(super) fn due(&self) -> Option<(Time, Reason)> {
         match self.pause {
             Pause::ForGood => return None,
@@ -310,8 +278,8 @@ impl<K: Key> Scheduler<K> {
     /// Why a pass with these reasons must leave a key alone; nothing if it may write it.
     pub(super) fn defers(&self, key: &K, reasons: Reasons, now: Time) -> Option<String> {
         if self.contention.holds(key, now) {
-            let who = self.contended().find(|one| one.key == key).and_then(|one| one.culprit);
-            let who = who.unwrap_or(UNNAMED);
+            let who = self.contention.report().find(|one| one.key == key);
+            let who = who.and_then(|one| one.culprit).unwrap_or(UNNAMED);
             return Some(format!("{who} keeps undoing it; it is healed after a pause"));
         }
         if !self.convergence.may_try(key, reasons, now) {
@@ -388,23 +356,6 @@ impl<K: Key> Scheduler<K> {
     pub(super) fn is_pause_over(&self, now: Time) -> bool {
         matches!(self.pause, Pause::Until(end) if end <= now)
     }
-
-    /// Whether a full pass has seen everything once.
-    pub(super) fn is_synced(&self) -> bool {
-        self.full.is_synced()
-    }
-
-    pub(super) fn needs_full(&self) -> bool {
-        self.needs_full
-    }
-
-    pub(super) fn contended(&self) -> impl Iterator<Item = Contended<'_, K>> {
-        self.contention.report()
-    }
-
-    pub(super) fn not_converging(&self) -> impl Iterator<Item = NotConverging<'_, K, u64>> {
-        self.convergence.report()
-    }
 }
 
 /// When a subscription that died is opened again.
@@ -472,7 +423,7 @@ mod tests {
         scheduler.wake(Wakeup::Hint(vec!["b".to_owned()]), at(1));
         scheduler.needs_full = true;
         assert_eq!(scheduler.next(at(200), 1), None, "neither the retry nor the hint");
-        assert!(scheduler.deadline() > Some(at(20_000)), "and it does not spin for them");
+        assert!(scheduler.due().unwrap().0 > at(20_000), "and it does not spin for them");
         scheduler.wake(Wakeup::Command(Reason::Operator), at(200));
         let request = scheduler.next(at(200), 1).unwrap();
         assert!(request.focus == Focus::All && request.reasons.contains(Reason::Resync));
@@ -483,7 +434,7 @@ mod tests {
         let mut scheduler = failing(Retry::OnChange);
         let key = "a".to_owned();
         assert!(scheduler.defers(&key, Reason::Hint.into(), at(10)).is_some());
-        scheduler.start_retry(&key, at(10));
+        scheduler.backoff.take(&key, at(10));
         assert_eq!(scheduler.defers(&key, Reason::Hint.into(), at(10)), None);
     }
 

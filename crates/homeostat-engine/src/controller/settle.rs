@@ -1,6 +1,6 @@
 //! Whether more passes could still bring a loop closer to the desired state. Pure: `now` is an argument.
 //!
-//! Whoever applies a desired state once runs a pass and then waits here until the loop is converged, or
+//! A caller that applies a desired state once runs a pass and then waits here until the loop is converged, or
 //! until only findings remain that time cannot cure: a conflict, a refusal, a link that is absent.
 
 use std::time::Duration;

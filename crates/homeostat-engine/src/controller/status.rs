@@ -42,7 +42,7 @@ pub struct Status {
     pub next_due: Option<Time>,
     /// Why something is due then.
     pub next_why: Reasons,
-    /// What is stuck, if anything is; asked for by whoever reads the status, as a loop that is stuck
+    /// What is stuck, if anything is; computed when the status is read, as a loop that is stuck
     /// cannot say so itself.
     pub stall: Option<Stall>,
     /// What the last passes left open.
@@ -74,7 +74,7 @@ pub struct Counts {
     pub applied: u64,
     /// Steps that failed.
     pub failed: u64,
-    /// Drift that a hint told of.
+    /// Drift that a hint named.
     pub drift_by_hint: u64,
     /// Drift that only a full pass found.
     pub drift_by_resync: u64,

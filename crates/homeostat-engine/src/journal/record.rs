@@ -86,7 +86,7 @@ pub struct Intent {
     /// What must hold for it to be done: a digest, a generation.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub precondition: Option<String>,
-    /// Where it runs; empty where nobody tells nodes apart.
+    /// Where it runs; empty where nodes are not distinguished.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub node: String,
     /// What sending it a second time would do.
@@ -104,7 +104,7 @@ pub enum Repeat {
     /// Harm: it is sent only once it is written down, and looked up after a crash.
     #[default]
     Hurts,
-    /// Nothing new: it is written down for whoever reads the journal.
+    /// Nothing new: it is written down for readers of the journal.
     Harmless,
 }
 
@@ -130,7 +130,7 @@ pub struct CommandKey {
 pub enum End {
     /// The target did it.
     Succeeded {
-        /// What the target answered, for whoever asks again.
+        /// What the target answered, for a client that asks again.
         #[serde(default, skip_serializing_if = "Value::is_null")]
         answer: Value,
     },
@@ -139,7 +139,7 @@ pub enum End {
         /// Its words.
         why: String,
     },
-    /// Nobody knows; the next look tells.
+    /// It is not known; the next look shows it.
     Unknown {
         /// What was lost.
         why: String,

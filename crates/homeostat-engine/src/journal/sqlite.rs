@@ -32,11 +32,11 @@ pub(super) struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens or makes the file, and tells what it holds.
+    /// Opens or makes the file, and returns what it holds.
     pub(super) fn open(directory: &Path) -> Result<(Self, Vec<Entry>), JournalError> {
         let path = directory.join("journal");
         let lock = lock(directory, &path)?;
-        // What was sent to a target is nobody else's business. SQLite gives its log the same mode.
+        // What was sent to a target is private to the owner. SQLite gives its log the same mode.
         let made = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
         made.map_err(|error| failed(&path, error))?;
         let connection = FORMAT.open(&path).map_err(|error| open_error(&path, error))?;
@@ -126,7 +126,7 @@ impl Following {
         let Some(inode) = inode(&self.path).map_err(|error| failed(&self.path, error))? else {
             return Ok(());
         };
-        // Somebody has moved the former file away.
+        // The former file was moved away.
         self.file.take_if(|file| file.inode != inode);
         if self.file.is_none() {
             let opened = FORMAT.open_for_reading(&self.path);
@@ -223,7 +223,7 @@ fn is_of_an_earlier_version(path: &Path) -> bool {
     read.is_ok() && start.ends_with(br#" {"journal":"#)
 }
 
-/// `SQLite` tells a full disk from other failures, but not in the words of the system.
+/// `SQLite` distinguishes a full disk from other failures, but not in the words of the system.
 fn system_error(error: rusqlite::Error) -> io::Error {
     let is_full = error.sqlite_error().is_some_and(|error| {
         error.code == ErrorCode::DiskFull || error.extended_code == ffi::SQLITE_IOERR_SHMSIZE

@@ -41,7 +41,7 @@ impl OpenStep {
 /// What is known of a command that a client named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// It runs: whoever asks again waits for the same end.
+    /// It runs: a client that asks again waits for the same end.
     Running(StepId),
     /// It ended so.
     Ended(End),
@@ -53,7 +53,7 @@ pub enum Known {
 pub enum Illegal {
     /// An id is used twice, or runs backwards.
     #[error("step {0} is begun after a later one")]
-    Order(StepId),
+    PassInput(StepId),
     /// A key has an open step.
     #[error("step {id} of `{key}` has no end yet")]
     StillOpen {
@@ -94,7 +94,7 @@ pub(super) struct Steps {
 
 struct Open {
     step: OpenStep,
-    /// What its command said before, if nobody knew how that ended.
+    /// What its command said before, if it was not known how that ended.
     former: Option<Command>,
     records: StoredRecords,
 }
@@ -165,7 +165,7 @@ impl Steps {
     fn begin(&mut self, entry: &Entry, intent: &Intent) -> Result<(), Illegal> {
         let (id, since) = (entry.record.id, entry.record.at);
         if self.newest.is_some_and(|newest| newest >= id) {
-            return Err(Illegal::Order(id));
+            return Err(Illegal::PassInput(id));
         }
         if let Some(open) = self.keys.get(&intent.subject).and_then(|key| key.open) {
             return Err(Illegal::StillOpen { id: open, key: intent.subject.key.clone() });
@@ -185,8 +185,8 @@ impl Steps {
         Ok(())
     }
 
-    /// A name is begun again once its time is over, or if nobody knows how it ended. Judged by the time in the record,
-    /// so that it is judged the same when it is read back, whatever the clock does. Tells what the name said before.
+    /// A name is begun again once its time is over, or if it is not known how it ended. Judged by the time in the record,
+    /// so that it is judged the same when it is read back, whatever the clock does. Returns what the name said before.
     fn begin_command(
         &mut self,
         CommandKey { name, expires }: &CommandKey,
@@ -237,7 +237,7 @@ impl Steps {
         Ok(())
     }
 
-    /// Takes a step back whose intent could not be written: nobody has sent it.
+    /// Takes a step back whose intent could not be written: it was not sent.
     pub(super) fn retract(&mut self, id: StepId) {
         let Some(Open { step, former, .. }) = self.open.remove(&id) else { return };
         if let Some(key) = self.keys.get_mut(&step.intent.subject) {
@@ -249,7 +249,7 @@ impl Steps {
         }
     }
 
-    /// Forgets old steps that nothing needs, and tells the numbers of their records, which must be deleted no later
+    /// Forgets old steps that nothing needs, and returns the numbers of their records, which must be deleted no later
     /// than the next record is written: a name that is begun again is judged by what the store holds.
     pub(super) fn prune(&mut self, now: Millis) -> Vec<i64> {
         let (mut pruned, mut kept) = (Vec::new(), VecDeque::new());
@@ -308,7 +308,7 @@ impl Steps {
         }
     }
 
-    /// The step of a command that ended so that nobody knows how, unless its time is over.
+    /// The step of a command whose end is not known, unless its time is over.
     pub(super) fn doubted(&self, command: &str, now: Millis) -> Option<OpenStep> {
         let command = self.commands.get(command).filter(|command| command.expires > now)?;
         match &command.ended {

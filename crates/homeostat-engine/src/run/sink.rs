@@ -62,7 +62,7 @@ impl<'a, S: Source> Sink<'a, S> {
         self.put(steps, Outcome::Pending { on });
     }
 
-    /// A step that nobody answered for blocks what needs it, as any other unknown one.
+    /// A step without an answer blocks what needs it, as any other unknown one.
     pub(super) fn close(&self, steps: Range<usize>) {
         let state = self.state();
         let open: Vec<_> = steps.filter(|step| state.results.tally.is_open(*step)).collect();
@@ -151,7 +151,7 @@ impl<S: Source> Outcomes<S::Object> for Sink<'_, S> {
                 }
             }
             Outcome::Settled { .. } => {}
-            // Written or not: the second look may tell.
+            // Written or not: the second look may show it.
             Outcome::Unknown { .. } => {
                 push_joined(&mut state.results.unverified, steps.clone());
                 state.bad.extend(steps.clone());

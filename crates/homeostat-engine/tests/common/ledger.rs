@@ -55,13 +55,13 @@ impl Ledger for Watched {
             self.world.note("ledger is full");
             return Err(Error::WriteLedger("no space left on device".into()));
         }
-        let told: Vec<_> = edits.iter().map(told).collect();
-        self.world.note(format!("ledger {}", told.join(", ")));
+        let texts: Vec<_> = edits.iter().map(text_of).collect();
+        self.world.note(format!("ledger {}", texts.join(", ")));
         self.ledger.write(place, edits)
     }
 }
 
-fn told(edit: &Edit) -> String {
+fn text_of(edit: &Edit) -> String {
     match edit {
         Edit::Put { key, record } => {
             let stage = if record.contains("\"intent\"") { "intent" } else { "done" };

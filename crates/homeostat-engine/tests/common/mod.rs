@@ -1,4 +1,4 @@
-//! A toy target in memory that can be told to misbehave, the source for it, and a rig that runs
+//! A toy target in memory that can be made to misbehave, the source for it, and a rig that runs
 //! passes over it with a ledger that is watched.
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]

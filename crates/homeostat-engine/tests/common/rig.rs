@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, Observer, Order,
-    Original, Ownership, Plan, Record, Report, Source as _, Stage, pass, plan,
+    Alone, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage, Observer,
+    Original, Ownership, PassInput, Plan, Record, Report, Source as _, Stage, pass, plan,
 };
 
 use super::block_on;
@@ -21,7 +21,7 @@ pub(crate) struct Rig<M: Mode> {
     pub(crate) source: Toy<M>,
     observer: Observer<Toy<M>>,
     writer: Hands,
-    pub(crate) book: Book<Toy<M>>,
+    pub(crate) ledger_page: LedgerPage<Toy<M>>,
 }
 
 pub(crate) fn place() -> LedgerKey {
@@ -52,15 +52,15 @@ impl<M: Mode> Rig<M> {
         let ledger = Arc::new(Watched::new(world.clone()));
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let observer = Observer::open(&source, "here").unwrap();
-        let book = Book::open(Arc::clone(&ledger) as _, place()).unwrap();
+        let ledger_page = LedgerPage::open(Arc::clone(&ledger) as _, place()).unwrap();
         let config = Config::default();
-        Rig { world, ledger, ownership, config, source, observer, writer, book }
+        Rig { world, ledger, ownership, config, source, observer, writer, ledger_page }
     }
 
     /// As after a restart: only what is durable is left.
     pub(crate) fn restart(&mut self) {
         self.observer = Observer::open(&self.source, "here").unwrap();
-        self.book = Book::open(Arc::clone(&self.ledger) as _, place()).unwrap();
+        self.ledger_page = LedgerPage::open(Arc::clone(&self.ledger) as _, place()).unwrap();
     }
 
     /// Opens reader and writer again, with the script as it is now.
@@ -72,8 +72,8 @@ impl<M: Mode> Rig<M> {
     pub(crate) fn plan(&mut self, rows: &str) -> Plan<Toy<M>> {
         let (source, ownership, config) = (&self.source, &self.ownership, &self.config);
         let desired = Arc::new(desired(rows));
-        let order = Order { source, desired, ownership, focus: Focus::All, config };
-        block_on(plan(&order, &mut self.observer, self.book.holdings())).unwrap()
+        let order = PassInput { source, desired, ownership, focus: Focus::All, config };
+        block_on(plan(&order, &mut self.observer, self.ledger_page.holdings())).unwrap()
     }
 
     pub(crate) fn try_pass(
@@ -85,17 +85,18 @@ impl<M: Mode> Rig<M> {
         let words =
             |keys: &str| keys.split_whitespace().map(str::to_owned).collect::<BTreeSet<_>>();
         let focus = focus.map_or(Focus::All, |keys| Focus::Keys(words(keys)));
-        let order = Order { source, desired: Arc::new(desired(rows)), ownership, focus, config };
-        block_on(pass(&order, &mut self.observer, &self.writer, &mut self.book))
+        let order =
+            PassInput { source, desired: Arc::new(desired(rows)), ownership, focus, config };
+        block_on(pass(&order, &mut self.observer, &self.writer, &mut self.ledger_page))
     }
 
     /// A full pass, and what it tells.
     pub(crate) fn pass(&mut self, rows: &str) -> Vec<String> {
-        told(&self.try_pass(rows, None).unwrap())
+        lines(&self.try_pass(rows, None).unwrap())
     }
 
     pub(crate) fn focused_pass(&mut self, rows: &str, keys: &str) -> Vec<String> {
-        told(&self.try_pass(rows, Some(keys)).unwrap())
+        lines(&self.try_pass(rows, Some(keys)).unwrap())
     }
 
     /// A full pass, and everything that happened in it.
@@ -113,9 +114,14 @@ impl<M: Mode> Rig<M> {
 
     /// The durable records, as text in key order.
     pub(crate) fn records(&self) -> String {
-        let book = Book::<Toy<M>>::open(Arc::clone(&self.ledger) as _, place()).unwrap();
-        let rows: Vec<_> =
-            book.holdings().records.iter().map(|(key, record)| record_text(key, record)).collect();
+        let ledger_page =
+            LedgerPage::<Toy<M>>::open(Arc::clone(&self.ledger) as _, place()).unwrap();
+        let rows: Vec<_> = ledger_page
+            .holdings()
+            .records
+            .iter()
+            .map(|(key, record)| record_text(key, record))
+            .collect();
         rows.join(" ")
     }
 }
@@ -143,7 +149,7 @@ const KINDS: [Kind; 9] = [
 ];
 
 /// Everything that a plan or a report tells, a line each, and at last whether it is converged.
-pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+pub(crate) fn lines(explain: &dyn Explain) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in KINDS {
         explain.explain(kind, &mut |entry| lines.push(line(entry)));

@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) unreadable: BTreeSet<String>,
     /// How many looks succeed before the target cannot be observed.
     pub(crate) looks_left: Option<usize>,
-    /// How many looks the target tears after everything was told.
+    /// How many looks the target tears after everything was reported.
     pub(crate) torn_looks: usize,
     /// Everything that happened, ledger writes included, in order.
     pub(crate) log: Vec<String>,

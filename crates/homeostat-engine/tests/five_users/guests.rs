@@ -68,7 +68,7 @@ impl Desired for DesiredState {
             differs(seen.running, declared.running) || differs(seen.cores, declared.cores);
         let unread = [("run state", seen.running.is_none()), ("cores", seen.cores.is_none())];
         match unread.iter().find(|(_, unread)| *unread) {
-            Some((field, _)) => Agreement::Unsure { differs, why: format!("no {field} told") },
+            Some((field, _)) => Agreement::Unsure { differs, why: format!("no {field} reported") },
             None => Agreement::when(!differs),
         }
     }
@@ -311,7 +311,7 @@ async fn a_field_that_the_server_does_not_tell_is_never_written() {
     let mut scene = Scene::open(bound(server.clone(), &[(100, true, 2)]));
     let report = scene.pass().await;
     assert_eq!(keys(&report, Kind::Unknown), ["guest 100"]);
-    assert_eq!(writes.count(), 1, "the run state was told, and is written");
+    assert_eq!(writes.count(), 1, "the run state was reported, and is written");
     let machines = server.machines.lock().unwrap();
     assert_eq!(machines[&Id(100)].guest, Guest { running: Some(true), cores: None });
 }

@@ -169,14 +169,14 @@ async fn originals_are_captured_once_and_come_back() {
     assert!(scene.pass().await.is_converged());
     scene.bound.desired = Arc::new(desired(&[("forward", "2")]));
     assert!(scene.pass().await.is_converged());
-    let original = scene.book.holdings().records["forward"].original.clone();
+    let original = scene.ledger_page.holdings().records["forward"].original.clone();
     assert_eq!(original, Original::Was("0".to_owned()));
 
     scene.bound.config.on_release = OnRelease::Restore;
     scene.bound.desired = Arc::new(desired(&[]));
     assert!(scene.pass().await.is_converged());
     assert_eq!(tree.read("forward").as_deref(), Some("0"));
-    assert!(scene.book.holdings().records.is_empty());
+    assert!(scene.ledger_page.holdings().records.is_empty());
 }
 
 #[tokio::test]

@@ -119,17 +119,17 @@ impl Step<DesiredObjects> for Msg {
 #[derive(Clone)]
 pub(crate) struct Table {
     routes: Arc<Mutex<BTreeMap<Prefix, (u8, Via)>>>,
-    told: Writes,
+    reported: Writes,
     writes: Writes,
 }
 
 impl Table {
     pub(crate) fn new(writes: &Writes) -> Self {
-        Table { routes: Arc::default(), told: Writes::default(), writes: writes.clone() }
+        Table { routes: Arc::default(), reported: Writes::default(), writes: writes.clone() }
     }
 
     fn tell(&self, (key, (protocol, via)): (&Prefix, &(u8, Via)), see: &mut See<'_, Prefix, Via>) {
-        self.told.add();
+        self.reported.add();
         see(Seen::Present { key: *key, object: *via, owner: owner(*protocol) });
     }
 }
@@ -199,7 +199,7 @@ impl Reader<Routes> for Table {
 }
 
 impl Writer<Routes> for Table {
-    /// One message for many steps; runs of good answers are told at once.
+    /// One message for many steps; runs of good answers are reported at once.
     async fn apply(&self, work: Work<'_, Routes>, out: &dyn Outcomes<Via>) {
         for (number, batch) in work.steps.chunks(BATCH).enumerate() {
             let mut routes = self.routes.lock().unwrap();
@@ -253,11 +253,11 @@ async fn healing_one_route_looks_at_one_route() {
     assert!(scene.pass().await.is_converged());
     let lost = desired.key(Slot(31_415));
     table.routes.lock().unwrap().remove(&lost);
-    table.told.take();
+    table.reported.take();
     let report = scene.heal([lost]).await;
     assert_eq!(keys(&report, Kind::Applied), [lost.to_string()]);
     assert!(report.is_converged());
-    assert_eq!(table.told.count(), 1, "absent at first, and the second look tells one");
+    assert_eq!(table.reported.count(), 1, "absent at first, and the second look reports one");
 }
 
 #[tokio::test]

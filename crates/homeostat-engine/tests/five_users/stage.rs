@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
-    Alone, Book, Bound, Config, Error, Explain as _, Focus, Kind, LedgerKey, MemoryLedger,
-    Observer, Order, Ownership, Plan, Report, Source, apply, pass, plan,
+    Alone, Bound, Config, Error, Explain as _, Focus, Kind, LedgerKey, LedgerPage, MemoryLedger,
+    Observer, Ownership, PassInput, Plan, Report, Source, apply, pass, plan,
 };
 
 /// How many writes the targets were asked for.
@@ -30,36 +30,37 @@ impl Writes {
 
 pub(crate) fn bind<S: Source>(source: S, desired: S::Desired, ownership: Ownership) -> Bound<S> {
     let [owner, scope, identity] = ["five", "memory", ""].map(str::to_owned);
-    let place = LedgerKey { owner, source: S::NAME.to_owned(), scope, identity };
+    let ledger_key = LedgerKey { owner, source: S::NAME.to_owned(), scope, identity };
     let (config, nothing) = (Config::default(), None);
-    Bound { source, desired: Arc::new(desired), ownership, config, place, nothing }
+    Bound { source, desired: Arc::new(desired), ownership, config, ledger_key, nothing }
 }
 
 /// A source in action, with its types.
 pub(crate) struct Scene<S: Source> {
     pub(crate) bound: Bound<S>,
-    pub(crate) book: Book<S>,
+    pub(crate) ledger_page: LedgerPage<S>,
     observer: Observer<S>,
     writer: S::Writer,
 }
 
 impl<S: Source> Scene<S> {
     pub(crate) fn open(bound: Bound<S>) -> Self {
-        let book = Book::open(Arc::new(MemoryLedger::default()), bound.place.clone()).unwrap();
+        let ledger_page =
+            LedgerPage::open(Arc::new(MemoryLedger::default()), bound.ledger_key.clone()).unwrap();
         let observer = Observer::open(&bound.source, "memory").unwrap();
         let writer = bound.source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        Scene { bound, book, observer, writer }
+        Scene { bound, ledger_page, observer, writer }
     }
 
     pub(crate) async fn plan(&mut self) -> Result<Plan<S>, Error> {
         let order = order(&self.bound, Focus::All);
-        plan(&order, &mut self.observer, self.book.holdings()).await
+        plan(&order, &mut self.observer, self.ledger_page.holdings()).await
     }
 
     pub(crate) async fn apply(&mut self, plan: Plan<S>) -> Report<S> {
         let order = order(&self.bound, Focus::All);
-        let (observer, book) = (&mut self.observer, &mut self.book);
-        apply(&order, observer, &self.writer, book, plan).await.unwrap()
+        let (observer, ledger_page) = (&mut self.observer, &mut self.ledger_page);
+        apply(&order, observer, &self.writer, ledger_page, plan).await.unwrap()
     }
 
     pub(crate) async fn pass(&mut self) -> Report<S> {
@@ -72,13 +73,13 @@ impl<S: Source> Scene<S> {
 
     async fn pass_on(&mut self, focus: Focus<S::Key>) -> Report<S> {
         let order = order(&self.bound, focus);
-        pass(&order, &mut self.observer, &self.writer, &mut self.book).await.unwrap()
+        pass(&order, &mut self.observer, &self.writer, &mut self.ledger_page).await.unwrap()
     }
 }
 
-fn order<S: Source>(bound: &Bound<S>, focus: Focus<S::Key>) -> Order<'_, S> {
+fn order<S: Source>(bound: &Bound<S>, focus: Focus<S::Key>) -> PassInput<'_, S> {
     let Bound { source, desired, ownership, config, .. } = bound;
-    Order { source, desired: desired.clone(), ownership, focus, config }
+    PassInput { source, desired: desired.clone(), ownership, focus, config }
 }
 
 /// The keys of all entries of one kind.

@@ -36,8 +36,8 @@ async fn a_long_life_leaves_a_short_file_with_all_that_is_needed() {
     let journal = open(directory.path());
     assert_eq!(in_flight(&journal), ["1-2 start guest 2: UPID:b"]);
     assert!(matches!(journal.known("kept"), Some(Known::Ended(_))));
-    let told = follow(directory.path()).more().unwrap();
-    let last = told.iter().rev().find(|record| matches!(record.fact, Fact::Ended(_))).unwrap();
+    let records = follow(directory.path()).more().unwrap();
+    let last = records.iter().rev().find(|record| matches!(record.fact, Fact::Ended(_))).unwrap();
     assert_eq!(last.fact, Fact::Ended(End::Failed { why: "x".repeat(100) }));
 }
 
@@ -183,12 +183,12 @@ async fn what_is_appended_while_old_records_are_deleted_stays() {
     drop(journal);
     assert!(length(directory.path()) < SHORT, "{}", length(directory.path()));
     assert!(in_flight(&open(directory.path())).is_empty());
-    let told = follow(directory.path()).more().unwrap();
+    let records = follow(directory.path()).more().unwrap();
     let ended = |record: &&_| {
         matches!(record, homeostat_engine::journal::Record { fact: Fact::Ended(_), .. })
     };
     let ended: std::collections::BTreeSet<_> =
-        told.iter().filter(ended).map(|record| record.id).collect();
+        records.iter().filter(ended).map(|record| record.id).collect();
     last.retain(|step| !ended.contains(step));
     assert_eq!(last, [], "the last end of each key is kept");
 }

@@ -252,12 +252,12 @@ fn a_runtime_that_has_ended_takes_no_record_along() {
     let inside = handle.enter();
     let _ = journal.begin(intent("guest 1", "start")).now_or_never();
     drop(inside);
-    let (done, told) = std::sync::mpsc::channel();
+    let (done, finished) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         drop(journal);
         done.send(())
     });
-    told.recv_timeout(Duration::from_mins(1)).unwrap();
+    finished.recv_timeout(Duration::from_mins(1)).unwrap();
     assert_eq!(in_flight(&open(directory.path())), ["1-1 start guest 1: no task"]);
 }
 

@@ -38,17 +38,17 @@ async fn a_reader_is_told_everything_once_also_when_old_records_are_deleted() {
     let mut following = follow(directory.path());
     let kept = journal.begin(intent("guest 9", "start")).await.unwrap();
     journal.dispatched(kept, "UPID:a").await.unwrap();
-    let mut told = following.more().unwrap();
+    let mut records = following.more().unwrap();
     crate::lives::grow(&journal).await;
     journal.end(kept, succeeded()).await.unwrap();
-    told.extend(following.more().unwrap());
-    let of_it: Vec<_> = told.iter().filter(|record| record.id == kept).collect();
+    records.extend(following.more().unwrap());
+    let of_it: Vec<_> = records.iter().filter(|record| record.id == kept).collect();
     assert_eq!(of_it.len(), 3, "{of_it:?}");
-    let mut all: Vec<_> = told.iter().map(|record| format!("{record:?}")).collect();
+    let mut all: Vec<_> = records.iter().map(|record| format!("{record:?}")).collect();
     let count = all.len();
     all.sort_unstable();
     all.dedup();
-    assert_eq!(all.len(), count, "something was told twice");
+    assert_eq!(all.len(), count, "something was reported twice");
     assert!(count < 5000, "nothing was deleted");
 }
 

@@ -35,7 +35,7 @@ async fn a_panic_is_caught_told_and_the_source_opened_anew_with_backoff() {
         let error = status.last_error.unwrap().error;
         assert!(error.contains("panicked") && error.contains("stumbles in"), "{error}");
         assert!((4..=8).contains(&status.counts.broken), "{:?}", status.counts);
-        assert!(stage.heard_what().iter().any(|what| matches!(what, EventKind::Failed { .. })));
+        assert!(stage.event_kinds().iter().any(|what| matches!(what, EventKind::Failed { .. })));
         other.target.remove("a");
         later(SECOND).await;
         assert_eq!(other.values(), ["a=1"], "the others go on");
@@ -79,10 +79,10 @@ async fn a_subscription_that_dies_or_panics_is_opened_anew_and_a_full_pass_follo
         assert_eq!(stage.values(), ["a=1"]);
         let log = stage.target.take_log();
         assert_eq!(log[..3], ["subscribe", "look at all", "write a"]);
-        assert!(stage.heard_what().contains(&EventKind::Resubscribed));
+        assert!(stage.event_kinds().contains(&EventKind::Resubscribed));
         stage.target.remove("a");
         later(SECOND).await;
-        assert_eq!(stage.values(), ["a=1"], "hints are heard again");
+        assert_eq!(stage.values(), ["a=1"], "hints are received again");
     }
 }
 
@@ -101,7 +101,7 @@ async fn a_subscription_that_keeps_dying_does_not_run_hot_and_passes_go_on() {
 /// Somebody waits for a pass.
 fn ask(stage: &Stage) -> JoinHandle<Result<bool, CommandRefused>> {
     let handle = stage.handle.clone();
-    tokio::spawn(async move { handle.pass().await.map(|told| told.is_ok()) })
+    tokio::spawn(async move { handle.pass().await.map(|answer| answer.is_ok()) })
 }
 
 #[tokio::test(start_paused = true)]
@@ -117,7 +117,7 @@ async fn a_stop_during_a_pass_ends_in_time_and_nothing_is_written_after_it() {
             later(MS).await;
             let ((), took) = taking(stage.handle.stop(policy)).await;
             assert!(took < SECOND, "{act:?} {took:?}");
-            assert!(asked.await.unwrap().is_err(), "whoever waits is told that it ended");
+            assert!(asked.await.unwrap().is_err(), "a waiting caller learns that it ended");
             stage.faults(|faults| faults.hangs = None);
             let writes = stage.target.writes();
             later(MINUTE).await;
@@ -131,8 +131,8 @@ async fn a_stop_during_a_pass_ends_in_time_and_nothing_is_written_after_it() {
 async fn a_look_that_hangs_ends_with_the_deadline_or_the_stop() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Observe));
-    let (told, took) = taking(stage.handle.look("a")).await;
-    assert!(told.unwrap().is_err() && took <= MINUTE);
+    let (answer, took) = taking(stage.handle.look("a")).await;
+    assert!(answer.unwrap().is_err() && took <= MINUTE);
     let ((), took) = taking(stage.handle.stop(OnStop::Leave)).await;
     assert!(took < SECOND, "{took:?}");
 }

@@ -17,7 +17,7 @@ async fn refusing(until: Option<Retry>) -> Stage {
 
 fn writes_of(stage: &Stage, key: &str) -> usize {
     let line = format!("write {key}");
-    stage.target.take_log().into_iter().filter(|told| *told == line).count()
+    stage.target.take_log().into_iter().filter(|entry| *entry == line).count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -157,7 +157,7 @@ async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_event
     let (mut failures, mut rest) = (0, Vec::new());
     for second in 0..600 {
         later(SECOND).await;
-        for what in stage.heard_what() {
+        for what in stage.event_kinds() {
             match what {
                 EventKind::StepFailed { .. } => failures += 1,
                 EventKind::More { steps } => rest.push((second, steps)),
@@ -170,15 +170,19 @@ async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_event
     assert!((10..=100).contains(&counts.focused), "{counts:?}");
     let tries = counts.failed / 2_000;
     assert!((20..=36).contains(&tries), "each key is tried at resyncs and after pauses: {tries}");
-    assert_eq!((failures, rest), (100, vec![(0, 1_900)]), "and nobody is told again and again");
+    assert_eq!(
+        (failures, rest),
+        (100, vec![(0, 1_900)]),
+        "and nothing is published again and again"
+    );
     stage.faults(|faults| faults.refused.clear());
     stage.converged().await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_is_told_when_it_begins_when_its_words_change_and_once_an_hour() {
-    fn told(stage: &mut Stage) -> Vec<String> {
-        let failures = stage.heard_what().into_iter().filter_map(|what| match what {
+    fn errors(stage: &mut Stage) -> Vec<String> {
+        let failures = stage.event_kinds().into_iter().filter_map(|what| match what {
             EventKind::StepFailed { failure, .. } => Some(failure.error),
             _ => None,
         });
@@ -186,18 +190,18 @@ async fn a_failure_is_told_when_it_begins_when_its_words_change_and_once_an_hour
     }
     let mut stage = refusing(None).await;
     later(10 * MINUTE).await;
-    assert_eq!(told(&mut stage), ["the target refused"]);
+    assert_eq!(errors(&mut stage), ["the target refused"]);
     stage.faults(|faults| faults.refused_with = Some("no such device".to_owned()));
     later(10 * MINUTE).await;
-    assert_eq!(told(&mut stage), ["no such device"]);
+    assert_eq!(errors(&mut stage), ["no such device"]);
     later(60 * MINUTE).await;
-    assert_eq!(told(&mut stage), ["no such device"]);
+    assert_eq!(errors(&mut stage), ["no such device"]);
     stage.faults(|faults| faults.refused.clear());
     stage.converged().await;
     stage.faults(|faults| _ = faults.refused.insert("a".to_owned()));
     stage.target.remove("a");
     later(10 * SECOND).await;
-    assert_eq!(told(&mut stage), ["no such device"], "it had worked in between");
+    assert_eq!(errors(&mut stage), ["no such device"], "it had worked in between");
 }
 
 #[tokio::test(start_paused = true)]
@@ -243,8 +247,8 @@ async fn a_conflict_is_told_once() {
     stage.target.remove("a");
     stage.target.add("a", "9", Mark::Foreign);
     later(5 * MINUTE).await;
-    let told = stage.heard_what();
-    let conflicts = told.iter().filter(|what| matches!(what, EventKind::Conflict { .. }));
+    let events = stage.event_kinds();
+    let conflicts = events.iter().filter(|what| matches!(what, EventKind::Conflict { .. }));
     assert_eq!(conflicts.count(), 1);
 }
 

@@ -45,19 +45,19 @@ async fn who_keeps_undoing_it_is_told_where_the_target_knows() {
     stage.faults(|faults| faults.culprit = Some("protocol bird".into()));
     fought(&stage, SECOND).await;
     assert_eq!(stage.handle.status().contended[0].1, "protocol bird");
-    let heard = stage.heard_what();
+    let events = stage.event_kinds();
     let is_named = |what: &EventKind| matches!(what, EventKind::Woken { by: Some(by), .. } if &**by == "protocol bird");
-    assert!(heard.iter().any(is_named), "{heard:?}");
-    let told = heard.into_iter().find_map(|what| match what {
+    assert!(events.iter().any(is_named), "{events:?}");
+    let contention = events.into_iter().find_map(|what| match what {
         EventKind::Contention { key, culprit, pause } => Some((key, culprit, pause)),
         _ => None,
     });
-    assert_eq!(told, Some(("a".to_owned(), "protocol bird".to_owned(), 200 * MS)));
+    assert_eq!(contention, Some(("a".to_owned(), "protocol bird".to_owned(), 200 * MS)));
 }
 
 /// Who caused the drift that was healed, by each heal that was published.
 fn healed_by(stage: &mut Stage) -> Vec<Option<String>> {
-    let heals = stage.heard_what().into_iter().filter_map(|what| match what {
+    let heals = stage.event_kinds().into_iter().filter_map(|what| match what {
         EventKind::StepApplied { by, .. } => Some(by.map(|by| by.to_string())),
         _ => None,
     });
@@ -88,8 +88,8 @@ async fn no_pass_heals_a_contended_key_before_its_pause_has_ended() {
     let stage = Stage::settled_at(&[("a", "1"), ("b", "2")], pace().with_min_interval(MS)).await;
     fought(&stage, 10 * SECOND).await;
     assert_eq!(stage.values(), ["b=2"]);
-    let told = stage.handle.pass().await.unwrap().unwrap();
-    assert!(!told.is_converged());
+    let report = stage.handle.pass().await.unwrap().unwrap();
+    assert!(!report.is_converged());
     stage.target.remove("b");
     later(5 * MS).await;
     assert_eq!(stage.values(), ["b=2"], "others are healed meanwhile");
@@ -138,8 +138,10 @@ async fn a_foreign_replacement_is_a_conflict_and_no_fight() {
     let status = stage.handle.status();
     assert_eq!((status.open.count(Kind::Conflict), status.contended.len()), (1, 0));
     assert!(stage.values().iter().all(|value| value == "a=9"));
-    let told = stage.heard_what();
-    assert!(told.iter().any(|what| matches!(what, EventKind::Conflict { key, .. } if key == "a")));
+    let events = stage.event_kinds();
+    assert!(
+        events.iter().any(|what| matches!(what, EventKind::Conflict { key, .. } if key == "a"))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -154,8 +156,8 @@ async fn a_write_that_works_and_never_shows_is_told_and_does_not_run_hot() {
     assert_eq!((status.is_converged, status.not_converging), (false, vec!["a".to_owned()]));
     let writes = stage.target.writes();
     assert!((25..=45).contains(&writes), "tries at first, then pauses and resyncs: {writes}");
-    let told = EventKind::NotConverging { key: "a".into() };
-    let count = stage.heard_what().into_iter().filter(|what| *what == told).count();
+    let expected = EventKind::NotConverging { key: "a".into() };
+    let count = stage.event_kinds().into_iter().filter(|what| *what == expected).count();
     assert_eq!(count, 1);
     stage.faults(|faults| faults.rewrite = None);
     let status = stage.converged().await;

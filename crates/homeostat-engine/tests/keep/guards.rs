@@ -30,8 +30,8 @@ async fn what_a_full_pass_holds_back_focused_passes_hold_back() {
     later(10 * SECOND).await;
     assert_eq!(stage.values().len(), 20, "not one by one either");
     assert!(stage.handle.status().counts.focused > 0);
-    let told = stage.handle.look("k11").await.unwrap().unwrap();
-    assert!(!told.is_converged());
+    let report = stage.handle.look("k11").await.unwrap().unwrap();
+    assert!(!report.is_converged());
 }
 
 #[tokio::test(start_paused = true)]
@@ -57,9 +57,9 @@ async fn a_removal_that_failed_holds_no_others_back() {
     stage.target.add("b", "2", Mark::Ours);
     later(SECOND).await;
     assert_eq!(stage.values(), ["a=1", "c=3"]);
-    let told = stage.handle.pass().await.unwrap().unwrap();
+    let report = stage.handle.pass().await.unwrap().unwrap();
     let mut held = 0;
-    told.explain(Kind::Held, &mut |_| held += 1);
+    report.explain(Kind::Held, &mut |_| held += 1);
     assert_eq!(held, 0);
 }
 

@@ -27,8 +27,8 @@ async fn a_report_reaches_who_asked_however_many_events_were_lost() {
     }
     assert!(stage.events.len() > 4096, "{}", stage.events.len());
     stage.target.remove("a");
-    let told = stage.handle.pass().await.unwrap().unwrap();
-    assert_eq!(told.summary().create, 1);
+    let report = stage.handle.pass().await.unwrap().unwrap();
+    assert_eq!(report.summary().create, 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -47,7 +47,7 @@ pub(crate) fn bound(target: &Target, entries: DesiredState<'_>) -> Bound<Source>
         desired: Arc::new(desired(entries)),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: place(),
+        ledger_key: place(),
         nothing: Some(Arc::new(desired(&[]))),
     }
 }
@@ -93,7 +93,7 @@ impl Stage {
 
     pub(crate) fn over(target: Target, order: Bound<Source>, pace: Pace) -> Self {
         let (ledger, events) = (Arc::new(MemoryLedger::default()), Events::default());
-        let heard = events.subscribe();
+        let subscription = events.subscribe();
         let means = LoopDeps {
             lock: Arc::new(Alone::i_am_the_only_writer()),
             ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
@@ -101,7 +101,7 @@ impl Stage {
         };
         let (looped, handle) = Loop::new(order, means, pace);
         let running = tokio::spawn(looped.run());
-        Stage { target, handle, running, events: heard, ledger }
+        Stage { target, handle, running, events: subscription, ledger }
     }
 
     /// Starts, and lets it converge and every window end.
@@ -113,7 +113,7 @@ impl Stage {
         let mut stage = Self::with(entries, pace, |_| {});
         stage.converged().await;
         later(SECOND).await;
-        let _ = (stage.target.take_log(), stage.heard());
+        let _ = (stage.target.take_log(), stage.events());
         stage
     }
 
@@ -138,13 +138,13 @@ impl Stage {
         values
     }
 
-    /// What was told since the last call.
-    pub(crate) fn heard(&mut self) -> Vec<Event> {
+    /// What was published since the last call.
+    pub(crate) fn events(&mut self) -> Vec<Event> {
         std::iter::from_fn(|| self.events.try_recv().ok()).collect()
     }
 
-    pub(crate) fn heard_what(&mut self) -> Vec<EventKind> {
-        self.heard().into_iter().map(|event| event.kind).collect()
+    pub(crate) fn event_kinds(&mut self) -> Vec<EventKind> {
+        self.events().into_iter().map(|event| event.kind).collect()
     }
 
     pub(crate) async fn stop(self, policy: OnStop) -> Target {

@@ -12,8 +12,8 @@ use crate::stage::{MS, SECOND, Stage, later};
 async fn a_pass_is_told_from_its_wakeup_to_its_end() {
     let mut stage = Stage::start(&[("a", "1")]);
     stage.converged().await;
-    let told = stage.heard_what();
-    let names: Vec<&str> = told
+    let events = stage.event_kinds();
+    let names: Vec<&str> = events
         .iter()
         .map(|what| match what {
             EventKind::Woken { .. } => "woken",
@@ -27,9 +27,9 @@ async fn a_pass_is_told_from_its_wakeup_to_its_end() {
     assert_eq!(names, ["woken", "started", "planned", "applied", "completed"]);
     stage.target.remove("a");
     later(SECOND).await;
-    let told = stage.heard_what();
+    let events = stage.event_kinds();
     let woken = EventKind::Woken { reasons: Reason::Hint.into(), keys: vec!["a".into()], by: None };
-    assert_eq!(told.first(), Some(&woken));
+    assert_eq!(events.first(), Some(&woken));
 }
 
 #[tokio::test(start_paused = true)]
@@ -41,14 +41,14 @@ async fn events_carry_the_ids_of_passes_in_order() {
         later(SECOND).await;
     }
     stage.handle.pass().await.unwrap().unwrap();
-    let told = stage.heard();
-    assert!(told.is_sorted_by_key(|event| event.pass));
-    let starts = told.iter().filter(|event| matches!(event.kind, EventKind::Started { .. }));
+    let events = stage.events();
+    assert!(events.is_sorted_by_key(|event| event.pass));
+    let starts = events.iter().filter(|event| matches!(event.kind, EventKind::Started { .. }));
     assert_eq!(starts.map(|event| event.pass.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
-    let ends = told.iter().filter(|event| matches!(event.kind, EventKind::Completed { .. }));
+    let ends = events.iter().filter(|event| matches!(event.kind, EventKind::Completed { .. }));
     assert_eq!(ends.map(|event| event.pass.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
     assert!(
-        told.iter().all(|event| (event.source, &*event.scope) == ("memory-independent", "test"))
+        events.iter().all(|event| (event.source, &*event.scope) == ("memory-independent", "test"))
     );
 }
 
@@ -63,7 +63,7 @@ async fn a_slow_listener_loses_only_the_oldest_and_holds_nothing_up() {
         panic!("more happened than is kept")
     };
     assert!(lost > 0);
-    let kept = stage.heard();
+    let kept = stage.events();
     assert_eq!(kept.len(), 4096);
     assert_eq!(kept.last().unwrap().pass, stage.handle.status().pass);
 }

@@ -1,4 +1,4 @@
-//! What a running loop can be told.
+//! The commands of a running loop.
 
 use homeostat_engine::{Control as _, OnStop, Pages};
 use homeostat_testkit::memory::{Act, Mark, Target};
@@ -10,8 +10,8 @@ async fn a_new_desired_state_is_applied_and_a_foreign_object_stays() {
     let stage = Stage::settled(&[("a", "1"), ("b", "2")]).await;
     stage.target.add("x", "9", Mark::Foreign);
     stage.handle.put(bound(&stage.target, &[("b", "3")])).unwrap();
-    let told = stage.handle.pass().await.unwrap().unwrap();
-    assert!(told.is_converged());
+    let report = stage.handle.pass().await.unwrap().unwrap();
+    assert!(report.is_converged());
     assert_eq!(stage.values(), ["b=3", "x=9"]);
 }
 
@@ -115,8 +115,8 @@ async fn what_is_taken_once_is_taken_once() {
         stage.target.add("a", "9", Mark::Foreign);
         later(SECOND).await;
         assert_eq!(stage.values(), ["a=9"], "a conflict");
-        let told = stage.handle.adopt("a").await.unwrap().unwrap();
-        assert!(told.is_converged());
+        let report = stage.handle.adopt("a").await.unwrap().unwrap();
+        assert!(report.is_converged());
         assert_eq!(stage.values(), ["a=1"]);
     }
 }
@@ -127,10 +127,10 @@ async fn adopting_and_looking_work_before_the_first_pass_succeeded() {
     stage.target.add("a", "9", Mark::Foreign);
     stage.handle.wait_for(|status| status.counts.broken > 3).await.unwrap();
     stage.faults(|faults| faults.blind = false);
-    let told = stage.handle.look("a").await.unwrap().unwrap();
-    assert!(!told.is_converged());
-    let told = stage.handle.adopt("a").await.unwrap().unwrap();
-    assert!(told.is_converged());
+    let report = stage.handle.look("a").await.unwrap().unwrap();
+    assert!(!report.is_converged());
+    let report = stage.handle.adopt("a").await.unwrap().unwrap();
+    assert!(report.is_converged());
     assert_eq!(stage.values(), ["a=1"]);
 }
 
@@ -212,6 +212,6 @@ async fn a_desired_state_that_comes_with_another_source_is_read_and_written_thro
     assert_eq!(other.snapshot()["a"], "2 (Ours)");
     other.remove("a");
     later(SECOND).await;
-    assert_eq!(other.snapshot()["a"], "2 (Ours)", "and its hints are heard");
+    assert_eq!(other.snapshot()["a"], "2 (Ours)", "and its hints are received");
     assert_eq!(stage.values(), ["a=1"]);
 }

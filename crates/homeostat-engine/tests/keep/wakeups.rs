@@ -27,7 +27,7 @@ async fn hints_before_the_first_full_pass_are_absorbed_by_it() {
     stage.converged().await;
     later(SECOND).await;
     let counts = stage.handle.status().counts;
-    // What came while there was no subscription may be told by a later one in this target.
+    // What came while there was no subscription may be reported by a later one in this target.
     assert!(counts.focused <= 1, "{counts:?}");
     assert_eq!(counts.full, counts.broken + 1, "hints alone start no pass before the first");
 }
@@ -96,7 +96,7 @@ async fn lost_hints_lead_to_a_full_pass_at_once() {
     stage.handle.wait_for(|status| status.counts.drift_by_resync == 1).await.unwrap();
     assert!(began.elapsed() < 5 * MS);
     assert_eq!(stage.handle.status().counts.lost, 1);
-    assert!(stage.heard_what().contains(&EventKind::Lost));
+    assert!(stage.event_kinds().contains(&EventKind::Lost));
 }
 
 #[tokio::test(start_paused = true)]
@@ -186,7 +186,7 @@ async fn the_wait_for_an_interval_is_part_of_what_is_told() {
         healed.await.unwrap();
         later(10 * MS).await;
     }
-    let waits = stage.heard_what().into_iter().filter_map(|what| match what {
+    let waits = stage.event_kinds().into_iter().filter_map(|what| match what {
         EventKind::Started { waited, .. } => Some(waited),
         _ => None,
     });
@@ -216,7 +216,7 @@ async fn own_writes_cause_no_further_pass_where_the_source_knows_its_echoes() {
 
 #[tokio::test(start_paused = true)]
 async fn where_echoes_are_heard_they_cost_one_look_and_no_write() {
-    let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.echoes = Echoes::Heard);
+    let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.echoes = Echoes::Received);
     stage.converged().await;
     later(10 * SECOND).await;
     let status = stage.handle.status();
@@ -271,8 +271,8 @@ async fn a_loop_that_observes_writes_nothing_and_says_what_drifted() {
         (status.open.count(Kind::Change), status.open.count(Kind::Conflict), status.is_converged),
         (1, 1, false)
     );
-    let told = stage.handle.adopt("x").await.unwrap().unwrap();
-    assert!(!told.is_converged(), "also for a key that may be taken");
+    let report = stage.handle.adopt("x").await.unwrap().unwrap();
+    assert!(!report.is_converged(), "also for a key that may be taken");
     later(MINUTE).await;
     let status = stage.handle.status();
     assert_eq!((stage.target.writes(), status.counts.applied), (0, 0));
@@ -292,7 +292,7 @@ async fn two_loops_do_not_share_anything() {
 
 /// The moments, in milliseconds after `began`, at which full passes started.
 fn full_passes(stage: &mut Stage, starts: &mut Vec<u128>, began: Instant) {
-    for what in stage.heard_what() {
+    for what in stage.event_kinds() {
         if matches!(what, EventKind::Started { keys: None, .. }) {
             starts.push(began.elapsed().as_millis());
         }
@@ -344,7 +344,7 @@ async fn ten_thousand_new_desired_states_in_a_second_make_eleven_passes_at_most(
     let made = stage.handle.status().counts.full - before;
     assert!((2..=11).contains(&made), "{made} full passes");
     assert_eq!(stage.values(), ["a=10000"]);
-    let _ = stage.heard();
+    let _ = stage.events();
 }
 
 #[tokio::test(start_paused = true)]

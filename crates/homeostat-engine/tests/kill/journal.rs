@@ -33,24 +33,24 @@ fn intent(guest: u32) -> Intent {
 /// old ones be deleted every few hundred steps, so that some kills fall into that.
 async fn write_until_killed(directory: &Path) {
     let journal = open(directory);
-    let told = fs::File::create(directory.join("told")).unwrap();
+    let reported = fs::File::create(directory.join("reported")).unwrap();
     let lives = (0..16).map(|guest| {
-        let (journal, mut told) = (&journal, &told);
+        let (journal, mut reported) = (&journal, &reported);
         async move {
             loop {
                 let step = journal.begin(intent(guest)).await.unwrap();
-                told.write_all(format!("begun {step}\n").as_bytes()).unwrap();
+                reported.write_all(format!("begun {step}\n").as_bytes()).unwrap();
                 journal.end(step, End::Succeeded { answer: Value::Null }).await.unwrap();
-                told.write_all(format!("ended {step}\n").as_bytes()).unwrap();
+                reported.write_all(format!("ended {step}\n").as_bytes()).unwrap();
             }
         }
     });
     futures_util::future::join_all(lives).await;
 }
 
-/// What the process told in whole lines.
-fn told(directory: &Path) -> Vec<String> {
-    let text = fs::read_to_string(directory.join("told")).unwrap_or_default();
+/// What the process reported in whole lines.
+fn reported(directory: &Path) -> Vec<String> {
+    let text = fs::read_to_string(directory.join("reported")).unwrap_or_default();
     text.split_inclusive('\n')
         .filter_map(|line| line.strip_suffix('\n'))
         .map(str::to_owned)
@@ -64,9 +64,9 @@ fn check(directory: &Path, killed: usize) {
     let records = follow(directory).more().unwrap();
     let ended = |record: &&Record| matches!(record.fact, Fact::Ended(_));
     let ended: Vec<_> = records.iter().filter(ended).map(|record| record.id.to_string()).collect();
-    let told = told(directory);
-    let is_ended = |id: &str| told.iter().any(|line| line == &format!("ended {id}"));
-    for id in told.iter().filter_map(|line| line.strip_prefix("begun ")) {
+    let reported = reported(directory);
+    let is_ended = |id: &str| reported.iter().any(|line| line == &format!("ended {id}"));
+    for id in reported.iter().filter_map(|line| line.strip_prefix("begun ")) {
         let stands = if is_ended(id) {
             !open_steps.contains(&id.to_owned())
         } else {
@@ -88,7 +88,7 @@ fn a_kill_at_any_moment_loses_nothing_that_was_acknowledged() {
         let path = directory.path().to_str().unwrap();
         let mut child = child::start(name, (TO_BE_KILLED, path));
         // Each life is longer than the one before it by a prime number of acknowledgements.
-        while told(directory.path()).len() < 100 + killed * 397 {
+        while reported(directory.path()).len() < 100 + killed * 397 {
             std::thread::yield_now();
             assert!(child.try_wait().unwrap().is_none(), "it ended by itself");
         }

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Explain as _, Focus, LedgerKey, Observer, OnRelease, Order, Ownership,
-    Report, Source as _, SqliteLedger, Stage, Table, pass,
+    Alone, Config, Explain as _, Focus, LedgerKey, LedgerPage, Observer, OnRelease, Ownership,
+    PassInput, Report, Source as _, SqliteLedger, Stage, Table, pass,
 };
 use target::{COARSE, Files, Fuse, Fused, contents};
 use tempfile::TempDir;
@@ -50,7 +50,7 @@ struct Process {
     fuse: Arc<Fuse>,
     source: Files,
     observer: Observer<Files>,
-    book: Book<Files>,
+    ledger_page: LedgerPage<Files>,
 }
 
 impl Process {
@@ -67,47 +67,52 @@ impl Process {
             identity: text("boot"),
         };
         let observer = Observer::open(&source, "here").unwrap();
-        Process { fuse, source, observer, book: Book::open(ledger, place).unwrap() }
+        Process { fuse, source, observer, ledger_page: LedgerPage::open(ledger, place).unwrap() }
     }
 
     fn pass(&mut self, desired: &str) -> Report<Files> {
         let config = Config { on_release: OnRelease::Restore, ..Config::default() };
         let (source, ownership) = (&self.source, Ownership::Checkpoint);
         let desired = Arc::new(Table::new(rows(desired)).unwrap());
-        let order =
-            Order { source, desired, ownership: &ownership, focus: Focus::All, config: &config };
+        let order = PassInput {
+            source,
+            desired,
+            ownership: &ownership,
+            focus: Focus::All,
+            config: &config,
+        };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(pass(&order, &mut self.observer, &writer, &mut self.book)).unwrap()
+        runtime.block_on(pass(&order, &mut self.observer, &writer, &mut self.ledger_page)).unwrap()
     }
 
     /// Passes until one is converged, and checks that the next one writes nothing.
     #[track_caller]
-    fn converge(&mut self, desired: &str, told: &str) {
+    fn converge(&mut self, desired: &str, context: &str) {
         let converged = (0..5).any(|_| self.pass(desired).is_converged());
-        assert!(converged, "{told}: never converged on {desired:?}");
+        assert!(converged, "{context}: never converged on {desired:?}");
         let before = self.fuse.passed();
         assert!(self.pass(desired).is_converged());
-        assert_eq!(self.fuse.passed(), before, "{told}: a pass after a converged one wrote");
+        assert_eq!(self.fuse.passed(), before, "{context}: a pass after a converged one wrote");
     }
 }
 
 /// Checks target and ledger against a desired state that is applied.
 #[track_caller]
-fn check(directory: &Path, desired: &str, told: &str) {
+fn check(directory: &Path, desired: &str, context: &str) {
     let mut expected = rows(BEFORE);
     expected.extend(rows(desired));
     if let Some(number) = rows(desired).get(COARSE) {
         expected.insert(COARSE.to_owned(), number.next_multiple_of(10));
     }
     let found: BTreeMap<_, _> = contents(&directory.join("target")).into_iter().collect();
-    assert_eq!(found, expected, "{told}, then {desired:?}");
+    assert_eq!(found, expected, "{context}, then {desired:?}");
     let process = Process::start(directory, None);
-    let owned: Vec<_> = process.book.holdings().records.keys().cloned().collect();
+    let owned: Vec<_> = process.ledger_page.holdings().records.keys().cloned().collect();
     let declared: Vec<_> = rows(desired).into_keys().collect();
     assert_eq!(
         owned, declared,
-        "{told}, then {desired:?}: records without objects, or the other way"
+        "{context}, then {desired:?}: records without objects, or the other way"
     );
 }
 
@@ -152,33 +157,33 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// What the target made of our number, if we died before we could record it. It cannot be told
+/// What the target made of our number, if we died before we could record it. It cannot be distinguished
 /// from what somebody else wrote, and that is never undone.
 fn unconfirmed(directory: &Path) -> Option<u32> {
     let process = Process::start(directory, None);
-    let record = process.book.holdings().records.get(COARSE)?;
+    let record = process.ledger_page.holdings().records.get(COARSE)?;
     let held = contents(&directory.join("target")).into_iter().find(|(key, _)| key == COARSE)?.1;
     let is_rounded = held != rows(BEFORE)[COARSE] && !record.still_holds(&held);
     (record.stage == Stage::Intent && is_rounded).then_some(held)
 }
 
 /// Restarts over a copy of what the dead process left, and goes through these desired states.
-fn restart(dead: &Path, desired_states: &[&str], told: &str) {
+fn restart(dead: &Path, desired_states: &[&str], context: &str) {
     let copied = TempDir::new().unwrap();
     copy(dead, copied.path());
     let spared = unconfirmed(copied.path()).filter(|_| !desired_states[0].contains(COARSE));
     let mut process = Process::start(copied.path(), None);
-    process.converge(desired_states[0], told);
+    process.converge(desired_states[0], context);
     if let Some(held) = spared {
         let knob = copied.path().join("target").join(COARSE);
-        assert_eq!(std::fs::read_to_string(&knob).unwrap(), held.to_string(), "{told}");
+        assert_eq!(std::fs::read_to_string(&knob).unwrap(), held.to_string(), "{context}");
         std::fs::write(knob, rows(BEFORE)[COARSE].to_string()).unwrap();
     }
     for desired in &desired_states[1..] {
-        process.converge(desired, told);
+        process.converge(desired, context);
     }
     drop(process);
-    check(copied.path(), desired_states[desired_states.len() - 1], told);
+    check(copied.path(), desired_states[desired_states.len() - 1], context);
 }
 
 #[test]
@@ -191,11 +196,11 @@ fn a_kill_at_any_write_leaks_nothing_and_loses_no_original() {
             break;
         }
         boundaries = at;
-        let told = format!("killed at boundary {at}");
-        restart(dead.path(), &LIFE, &told);
-        restart(dead.path(), &[""], &told);
+        let context = format!("killed at boundary {at}");
+        restart(dead.path(), &LIFE, &context);
+        restart(dead.path(), &[""], &context);
         for desired in LIFE {
-            restart(dead.path(), &[desired, ""], &told);
+            restart(dead.path(), &[desired, ""], &context);
         }
     }
     assert!(boundaries > 40, "only {boundaries} boundaries");

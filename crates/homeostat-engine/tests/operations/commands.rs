@@ -17,8 +17,8 @@ async fn a_command_waits_for_the_task_of_a_pass_and_a_pass_for_a_command() {
     assert_eq!(server.running(), [true], "the task of the pass is over");
     server.world.lock().unwrap().calls.clear();
     server.stop(100);
-    let told = process.handle.pass().await.unwrap().unwrap();
-    assert!(!told.is_converged(), "somebody else holds the lane");
+    let report = process.handle.pass().await.unwrap().unwrap();
+    assert!(!report.is_converged(), "somebody else holds the lane");
     assert!(server.world.lock().unwrap().calls.is_empty());
     drop(held);
     process.handle.wait_for(|status| status.is_converged).await.unwrap();
@@ -67,8 +67,8 @@ async fn a_lane_that_a_paused_loop_waited_for_is_free_for_commands() {
     process.converge().await;
     let held = process.operations.enter(&Id(100), "pve0").await;
     server.stop(100);
-    let told = process.handle.pass().await.unwrap().unwrap();
-    assert!(!told.is_converged(), "somebody else holds the lane");
+    let report = process.handle.pass().await.unwrap().unwrap();
+    assert!(!report.is_converged(), "somebody else holds the lane");
     process.handle.pause(None).unwrap();
     drop(held);
     let next = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
@@ -86,8 +86,8 @@ async fn a_lane_that_a_loop_waited_for_is_free_when_the_loop_has_ended() {
     process.converge().await;
     let held = process.operations.enter(&Id(100), "pve0").await;
     server.stop(100);
-    let told = process.handle.pass().await.unwrap().unwrap();
-    assert!(!told.is_converged(), "somebody else holds the lane");
+    let report = process.handle.pass().await.unwrap().unwrap();
+    assert!(!report.is_converged(), "somebody else holds the lane");
     process.handle.stop(homeostat_engine::OnStop::Leave).await;
     drop(held);
     let next = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;

@@ -100,11 +100,11 @@ async fn a_life(seed: u64, (guests, minutes): (u32, u32)) {
     let most = (world.most_per_node, world.most_in_all);
     assert_eq!(most, (4, 24), "seed {seed}: as many as may be, and no more");
     let length = std::fs::metadata(state.path().join("journal")).unwrap().len();
-    let (told, needed) = (world.calls.len() * SENT, usize::try_from(guests).unwrap() * SENT);
+    let (sent, needed) = (world.calls.len() * SENT, usize::try_from(guests).unwrap() * SENT);
     // Of a guest an open step and the last one that ended; and the file may grow to twice that.
     let most = (1 << 20).max(4 * needed);
-    assert!(told > most, "seed {seed}: {told} bytes are too few to need a bound");
-    assert!(length < most as u64, "seed {seed}: the journal has {length} bytes of {told}");
+    assert!(sent > most, "seed {seed}: {sent} bytes are too few to need a bound");
+    assert!(length < most as u64, "seed {seed}: the journal has {length} bytes of {sent}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -14,7 +14,7 @@ use crate::stage::{MINUTE, Process, WIDE, begun, let_pass, operations, state_dir
 const NARROW: Limits = Limits { total: 100, per_node: 1 };
 
 /// The words of the journal for one guest.
-fn told(state: &std::path::Path, guest: u32) -> Vec<&'static str> {
+fn recorded(state: &std::path::Path, guest: u32) -> Vec<&'static str> {
     let records: Vec<Record> = follow(state).more().unwrap();
     let about = |record: &Record| match &record.fact {
         Fact::Intent(intent) => intent.subject.key == Id(guest).to_string(),
@@ -41,7 +41,7 @@ async fn a_step_that_ran_out_of_time_is_retired_before_the_next_one_starts() {
     // The first pass is given up, while the target works on what it sent.
     process.handle.wait_for(|status| status.counts.broken > 0).await.unwrap();
     process.converge().await;
-    assert_eq!(told(state.path(), 100), ["intent", "dispatched", "succeeded"], "found again");
+    assert_eq!(recorded(state.path(), 100), ["intent", "dispatched", "succeeded"], "found again");
     let world = server.world.lock().unwrap();
     assert_eq!((world.calls.len(), &world.breaches), (11, &Vec::new()));
     assert_eq!(world.most_per_node, 1, "its place on the node is taken until it ends");
@@ -57,7 +57,7 @@ async fn a_wait_for_a_task_that_runs_out_of_time_is_no_end_of_the_task() {
     let passes = process.handle.status().counts;
     assert!(passes.focused < 40, "a few for each time it was given up: {passes:?}");
     process.converge().await;
-    assert_eq!(told(state.path(), 100), ["intent", "dispatched", "succeeded"]);
+    assert_eq!(recorded(state.path(), 100), ["intent", "dispatched", "succeeded"]);
     let world = server.world.lock().unwrap();
     assert_eq!((world.calls.len(), world.most_per_node), (11, 1));
     assert_eq!(world.breaches, Vec::<String>::new());
@@ -81,7 +81,7 @@ async fn a_panic_of_whoever_holds_a_lane_frees_it() {
     let entered = operations.clone();
     let fallen = tokio::spawn(async move {
         let _held = entered.enter(&Id(100), "pve0").await;
-        panic!("told to fall over");
+        panic!("made to panic");
     });
     assert!(fallen.await.unwrap_err().is_panic());
     assert_eq!(operations.busy(), 0);
@@ -126,10 +126,10 @@ async fn a_wait_that_is_given_up_is_no_failure() {
     let landed = tokio::time::timeout(Duration::from_secs(1), process.operations.tasks_finished());
     assert!(landed.await.is_err());
     process.kill().await;
-    assert_eq!(told(state.path(), 100), ["intent", "dispatched"]);
+    assert_eq!(recorded(state.path(), 100), ["intent", "dispatched"]);
     let process = Process::start(&server, state.path(), WIDE).await;
     process.converge().await;
-    assert_eq!(told(state.path(), 100), ["intent", "dispatched", "succeeded"]);
+    assert_eq!(recorded(state.path(), 100), ["intent", "dispatched", "succeeded"]);
     assert_eq!(server.world.lock().unwrap().calls.len(), 1);
 }
 
@@ -183,7 +183,7 @@ async fn what_nobody_can_tell_is_unknown_and_the_next_look_decides() {
         process.converge().await;
         let_pass(MINUTE).await;
         assert_eq!(server.running(), [true], "{fault:?}");
-        assert_eq!(told(state.path(), 100)[..2], ["intent", "unknown"], "{fault:?}");
+        assert_eq!(recorded(state.path(), 100)[..2], ["intent", "unknown"], "{fault:?}");
         assert_eq!(server.world.lock().unwrap().calls.len(), calls, "{fault:?}");
     }
 }

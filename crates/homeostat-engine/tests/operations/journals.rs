@@ -1,4 +1,4 @@
-//! A journal that cannot be written: what must not be sent twice is not sent, and the rest is done and told.
+//! A journal that cannot be written: what must not be sent twice is not sent, and the rest is done and reported.
 
 use std::fs;
 use std::path::Path;
@@ -41,16 +41,16 @@ async fn on_a_full_disk(disk: &Path) {
     server.stop(100);
     server.stop(101);
     server.world.lock().unwrap().calls.clear();
-    let told = process.handle.pass().await.unwrap().unwrap();
+    let report = process.handle.pass().await.unwrap().unwrap();
     let mut failed = Vec::new();
-    told.explain(Kind::Failed, &mut |entry| match entry {
+    report.explain(Kind::Failed, &mut |entry| match entry {
         Entry::Finding {
             key,
             finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
         } => failed.push((key, failure)),
         other => panic!("{other:?}"),
     });
-    assert!(!told.is_converged());
+    assert!(!report.is_converged());
     assert_eq!(server.running(), [false, true], "the one that may be sent again was");
     assert_eq!(server.world.lock().unwrap().calls, [Id(101)]);
     assert_eq!(

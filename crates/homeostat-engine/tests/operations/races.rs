@@ -183,8 +183,8 @@ async fn what_a_command_did_after_the_look_is_looked_at_again_before_anything_is
         let _held = process.operations.enter(&Id(100), "pve0").await;
         server.start(100);
     };
-    let (told, ()) = tokio::join!(process.handle.pass(), command);
-    told.unwrap().unwrap();
+    let (answer, ()) = tokio::join!(process.handle.pass(), command);
+    answer.unwrap().unwrap();
     process.converge().await;
     assert_eq!(server.world.lock().unwrap().breaches, Vec::<String>::new());
 }
@@ -206,8 +206,8 @@ async fn an_answer_that_is_concluded_late_proves_nothing_about_the_present() {
         let_pass(SECOND * 3).await;
         server.stop(100);
     };
-    let (told, ()) = tokio::join!(process.handle.pass(), stopping);
-    told.unwrap().unwrap();
+    let (answer, ()) = tokio::join!(process.handle.pass(), stopping);
+    answer.unwrap().unwrap();
     process.converge().await;
     assert_eq!(server.running(), [true]);
 }

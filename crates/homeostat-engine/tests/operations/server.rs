@@ -39,7 +39,7 @@ impl Id {
     }
 }
 
-/// How much the journal is told of each step, so that it is worth making anew soon.
+/// How much the journal records of each step, so that it is worth making anew soon.
 pub(crate) const SENT: usize = 4000;
 
 /// What goes wrong with one request.

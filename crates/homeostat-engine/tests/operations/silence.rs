@@ -41,9 +41,9 @@ async fn a_write_that_is_not_answered_delays_no_other_key() {
     let_pass(SOON).await;
     assert!(others_run(&server, &[105]));
     heal_the_others(&process, &server, 105).await;
-    let told = process.handle.pass().await.unwrap().unwrap();
+    let report = process.handle.pass().await.unwrap().unwrap();
     let mut waits = Vec::new();
-    told.explain(Kind::Pending, &mut |entry| waits.push(entry));
+    report.explain(Kind::Pending, &mut |entry| waits.push(entry));
     let on = WaitsOn::Operation;
     assert_eq!(
         waits,
@@ -182,7 +182,7 @@ async fn a_late_refusal_takes_no_record_of_what_another_pass_has_seen() {
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(SOON).await;
     let record = || {
-        let page = process.ledger.page(&bound(&server, &[100]).place).unwrap();
+        let page = process.ledger.page(&bound(&server, &[100]).ledger_key).unwrap();
         page.records.into_iter().map(|(_, record)| record).collect::<String>()
     };
     assert!(record().contains("\"intent\""), "{}", record());

@@ -98,7 +98,7 @@ pub(crate) fn bound(server: &Server, guests: &[u32]) -> Bound<Guests> {
         desired: Arc::new(all_running(guests.iter().copied())),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: LedgerKey { owner, source, scope, identity },
+        ledger_key: LedgerKey { owner, source, scope, identity },
         nothing: None,
     }
 }

@@ -141,7 +141,7 @@ impl Storm {
         let_pass(MINUTE * 3).await;
         assert!(self.server.running().iter().all(|running| *running), "seed {seed}");
         assert_eq!(self.process.operations.busy(), 0, "seed {seed}");
-        let page = self.process.ledger.page(&bound(&self.server, &[]).place).unwrap();
+        let page = self.process.ledger.page(&bound(&self.server, &[]).ledger_key).unwrap();
         let open = page.records.iter().filter(|(_, record)| !record.contains("\"done\"")).count();
         assert_eq!(open, 0, "seed {seed}: {:?}", page.records);
         let journal: &Journal = self.process.operations.journal();

@@ -3,7 +3,7 @@
 use homeostat_engine::{Entry, Error, Explain as _, Finding, Kind};
 
 use crate::Toys;
-use crate::common::rig::told;
+use crate::common::rig::lines;
 use crate::common::world::Fault;
 
 #[test]
@@ -51,9 +51,9 @@ fn a_ledger_that_cannot_take_the_outcomes_says_so_and_the_next_pass_confirms() {
     });
     let help = help.unwrap();
     assert!(!help.contains("was not written to the target"), "{help}");
-    let told = told(&report);
-    assert_eq!(told[..2], ["create a", "update k"], "what was done is told all the same");
-    assert_eq!(told.last().unwrap(), "not converged");
+    let lines = lines(&report);
+    assert_eq!(lines[..2], ["create a", "update k"], "what was done is reported all the same");
+    assert_eq!(lines.last().unwrap(), "not converged");
     assert_eq!(rig.world.text(), "a=1@unmarked k=1@nobody");
     assert_eq!(rig.records(), "a=1,absent,intent k=1,0,intent");
     // In the same process, and after a restart.

@@ -3,7 +3,7 @@
 use homeostat_engine::Error;
 
 use crate::Toys;
-use crate::common::rig::told;
+use crate::common::rig::lines;
 
 #[test]
 fn a_focused_pass_before_the_first_full_one_is_refused_and_looks_at_nothing() {
@@ -51,7 +51,7 @@ fn a_target_that_cannot_be_observed_is_not_written() {
 #[test]
 fn planning_writes_nothing_at_all() {
     let mut rig = Toys::checkpoint("k=0@nobody x=1@unmarked");
-    let plan = told(&rig.plan("a=1 k=1 x=2"));
+    let plan = lines(&rig.plan("a=1 k=1 x=2"));
     assert_eq!(plan, ["will create a", "will update k", "conflict x: unmarked", "not converged"]);
     assert_eq!(rig.world.take_log(), ["look at all"]);
 }

@@ -1,4 +1,4 @@
-//! What the ledger is told of a write, and when: intents, outcomes, originals.
+//! What the ledger records of a write, and when: intents, outcomes, originals.
 
 use homeostat_engine::{OnRelease, Ownership};
 

@@ -3,7 +3,7 @@
 use homeostat_engine::Ownership;
 
 use crate::Toys;
-use crate::common::rig::told;
+use crate::common::rig::lines;
 use crate::common::toy::Script;
 use crate::common::world::Fault;
 
@@ -130,9 +130,9 @@ fn many_unverified_steps_are_verified_by_one_full_look() {
         let looks: Vec<_> = log.iter().filter(|line| line.starts_with("look")).collect();
         assert_eq!(looks.len(), 2);
         assert_eq!(looks[1] == "look at all", full, "{count}");
-        let told = told(&report);
+        let lines = lines(&report);
         let failed = "failed k0007: the write was accepted, but the object is not there";
-        assert_eq!(told[count - 1..], [failed, "not converged"], "{count}");
+        assert_eq!(lines[count - 1..], [failed, "not converged"], "{count}");
     }
 }
 
@@ -142,8 +142,8 @@ fn a_second_look_that_fails_leaves_what_was_written_unknown_and_ours() {
     rig.pass("gone=1");
     rig.world.state().looks_left = Some(1);
     let report = rig.pass("a=1");
-    let told: Vec<_> = report.iter().map(|line| line.split(':').next().unwrap()).collect();
-    assert_eq!(told, ["unknown a", "unknown gone", "not converged"]);
+    let lines: Vec<_> = report.iter().map(|line| line.split(':').next().unwrap()).collect();
+    assert_eq!(lines, ["unknown a", "unknown gone", "not converged"]);
     assert_eq!(rig.records(), "a=1,absent,done gone=1,absent,done");
     rig.world.state().looks_left = None;
     assert_eq!(rig.pass("a=1"), ["converged"]);

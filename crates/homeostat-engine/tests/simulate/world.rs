@@ -81,7 +81,7 @@ impl World {
             desired: Arc::new(Table::new(desired).unwrap()),
             ownership: self.ownership.clone(),
             config: Config::default(),
-            place: place(),
+            ledger_key: place(),
             nothing: Some(Arc::default()),
         }
     }

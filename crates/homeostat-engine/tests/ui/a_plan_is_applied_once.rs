@@ -1,15 +1,15 @@
 //! A plan is used up by its apply.
 
-use homeostat_engine::{Book, Observer, Order, Plan, Source, apply};
+use homeostat_engine::{LedgerPage, Observer, PassInput, Plan, Source, apply};
 
 async fn apply_twice<S: Source>(
-    order: &Order<'_, S>,
+    order: &PassInput<'_, S>,
     observer: &mut Observer<S>,
     writer: &S::Writer,
-    book: &mut Book<S>,
+    ledger_page: &mut LedgerPage<S>,
     plan: Plan<S>,
 ) {
-    let _ = apply(order, observer, writer, book, plan).await;
+    let _ = apply(order, observer, writer, ledger_page, plan).await;
     let _ = plan.steps.len();
 }
 

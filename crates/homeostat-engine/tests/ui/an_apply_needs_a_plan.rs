@@ -1,14 +1,14 @@
 //! What was not planned cannot be applied.
 
-use homeostat_engine::{Book, Observer, Order, Source, apply};
+use homeostat_engine::{LedgerPage, Observer, PassInput, Source, apply};
 
 async fn apply_nothing<S: Source>(
-    order: &Order<'_, S>,
+    order: &PassInput<'_, S>,
     observer: &mut Observer<S>,
     writer: &S::Writer,
-    book: &mut Book<S>,
+    ledger_page: &mut LedgerPage<S>,
 ) {
-    let _ = apply(order, observer, writer, book).await;
+    let _ = apply(order, observer, writer, ledger_page).await;
 }
 
 fn main() {}

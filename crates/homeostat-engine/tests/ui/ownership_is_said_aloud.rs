@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use homeostat_engine::{Config, Focus, Order, Ownership, Source};
+use homeostat_engine::{Config, Focus, PassInput, Ownership, Source};
 
 fn leave_it_out<'a, S: Source>(source: &'a S, desired: Arc<S::Desired>, config: &'a Config<S::Key>) {
-    let _ = Order { source, desired, focus: Focus::All, config };
+    let _ = PassInput { source, desired, focus: Focus::All, config };
 }
 
 fn main() {

@@ -6,8 +6,8 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, End, Fact, Intent, JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Book, Config, DispatchGuard, Entry, Explain as _, Focus, Hint, Journal, Kind as Told,
-    Ledger, LedgerKey, Limits, Observer, OnRelease, Operations, Order, Ownership, Report,
+    Alone, Config, DispatchGuard, Entry, Explain as _, Focus, Hint, Journal, Kind as Told, Ledger,
+    LedgerKey, LedgerPage, Limits, Observer, OnRelease, Operations, Ownership, PassInput, Report,
     Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
@@ -35,7 +35,7 @@ pub(crate) struct Process {
     source: Guests,
     observer: Observer<Guests>,
     writer: Writer,
-    book: Book<Guests>,
+    book: LedgerPage<Guests>,
     pub(crate) operations: Operations<Key>,
     config: Config<Key>,
 }
@@ -137,7 +137,7 @@ impl Ground {
         Process {
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer()).unwrap(),
-            book: Book::open(ledger, place).unwrap(),
+            book: LedgerPage::open(ledger, place).unwrap(),
             config: Config {
                 dispatch: DispatchGuard::Operations(operations.clone()),
                 ..Config::default()
@@ -242,7 +242,7 @@ impl Process {
         desired: &Arc<DesiredState>,
         focus: Focus<Key>,
     ) -> Result<Report<Guests>, homeostat_engine::Error> {
-        let order = Order {
+        let order = PassInput {
             source: &self.source,
             desired: Arc::clone(desired),
             ownership: &Ownership::Checkpoint,

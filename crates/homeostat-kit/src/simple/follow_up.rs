@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use educe::Educe;
 use homeostat_engine::Failure;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -37,25 +38,21 @@ struct Noted {
 }
 
 /// The follow-ups of one adapted API.
+#[derive(Educe)]
+#[educe(Default)]
 pub(super) struct FollowUps<K> {
     state: Mutex<State<K>>,
     changed: Notify,
 }
 
+#[derive(Educe)]
+#[educe(Default)]
 struct State<K> {
     noted: BTreeMap<K, Noted>,
     /// Tasks that failed, until a write of their key can answer with it.
     failed: BTreeMap<K, Failure>,
     /// Keys that were written since they were last looked at.
     written: BTreeSet<K>,
-}
-
-impl<K> Default for FollowUps<K> {
-    fn default() -> Self {
-        let state =
-            State { noted: BTreeMap::new(), failed: BTreeMap::new(), written: BTreeSet::new() };
-        FollowUps { state: Mutex::new(state), changed: Notify::new() }
-    }
 }
 
 impl<K: Ord + Clone> FollowUps<K> {

@@ -19,10 +19,10 @@ pub enum Listing {
     /// Everything at once.
     Whole,
     /// Nothing: only objects whose names are known can be looked at. What is declared and what the
-    /// ledger knows is probed; what nobody knows is never seen, and so never deleted.
+    /// ledger knows is probed; what is not known is never seen, and so never deleted.
     KnownNames,
     /// So many parts, each by itself. A full look lists some of them, those that waited longest; what
-    /// it tells of the others was seen before, and only if that is as declared. Everything else is
+    /// it reports of the others was seen before, and only if that is as declared. Everything else is
     /// looked at, key by key.
     Shards(Shards),
 }
@@ -32,7 +32,7 @@ pub enum Listing {
 pub struct Shards {
     /// How many there are.
     pub count: usize,
-    /// How old the list of a part may be when it is told. It holds however rarely full looks come.
+    /// How old the list of a part may be when it is used. It holds however rarely full looks come.
     pub max_age: Duration,
 }
 
@@ -48,50 +48,16 @@ impl Shards {
     }
 }
 
-/// The parts of a list that comes in pages, gathered until all of it is there.
+/// A list that came in pages, if it has as many objects as the API says that there are.
 ///
 /// A list that ends early is a failure, and never a short list: the objects of the missing page would
 /// be made again, or forgotten.
-#[derive(Debug)]
-pub struct Pages<T> {
-    found: Vec<T>,
-}
-
-impl<T> Default for Pages<T> {
-    fn default() -> Self {
-        Pages { found: Vec::new() }
+pub fn whole<T>(list: Vec<T>, total: usize) -> Result<Vec<T>, Failure> {
+    if list.len() == total {
+        return Ok(list);
     }
-}
-
-impl<T> Pages<T> {
-    /// Adds a page.
-    #[must_use]
-    pub fn and(mut self, page: impl IntoIterator<Item = T>) -> Self {
-        self.found.extend(page);
-        self
-    }
-
-    /// How many objects there are until now.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.found.len()
-    }
-
-    /// Whether nothing was found until now.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
-    }
-
-    /// The whole list, if it has as many objects as the API says that there are.
-    pub fn whole(self, total: usize) -> Result<Vec<T>, Failure> {
-        let told = self.found.len();
-        if told == total {
-            return Ok(self.found);
-        }
-        let text = format!("the list is not whole: {told} of {total} objects");
-        Err(Failure::new(text, Retry::Soon))
-    }
+    let text = format!("the list is not whole: {} of {total} objects", list.len());
+    Err(Failure::new(text, Retry::Soon))
 }
 
 /// Lists, looks and watches.
@@ -157,8 +123,8 @@ impl<A: Api> ApiReader<A> {
         }
         let mut written = self.follow_ups.take_written();
         written.retain(|key| !due.contains(&A::shard(key)));
-        let (told, mut doubts) = cache.recall(&due, view);
-        all.extend(told.into_iter().filter(|seen| !written.contains(key_of(seen))));
+        let (remembered, mut doubts) = cache.recall(&due, view);
+        all.extend(remembered.into_iter().filter(|seen| !written.contains(key_of(seen))));
         doubts.extend(written.iter().cloned());
         if doubts.is_empty() {
             return Ok(all);
@@ -306,7 +272,7 @@ impl<A: Api> ListCache<A> {
         listed: &[usize],
         view: &View<'_, Adapted<A>>,
     ) -> (Listed<A>, BTreeSet<A::Key>) {
-        let (mut told, mut doubts) = (Vec::new(), BTreeSet::new());
+        let (mut remembered, mut doubts) = (Vec::new(), BTreeSet::new());
         let recalled = |key: &A::Key| !listed.contains(&A::shard(key));
         for (key, (object, owner)) in self.parts.iter().flat_map(|part| &part.known) {
             if !recalled(key) {
@@ -317,9 +283,9 @@ impl<A: Api> ListCache<A> {
             match agrees {
                 Some(true) => {
                     let (key, object, owner) = (key.clone(), object.clone(), owner.clone());
-                    told.push(Seen::Present { key, object, owner });
+                    remembered.push(Seen::Present { key, object, owner });
                 }
-                // A foreign object that nobody declares is reported when its part is listed.
+                // A foreign object that is not declared is reported when its part is listed.
                 None if matches!(owner, Owner::Foreign(_) | Owner::Kernel) => {}
                 Some(false) | None => _ = doubts.insert(key.clone()),
             }
@@ -328,7 +294,7 @@ impl<A: Api> ListCache<A> {
             self.parts.get(A::shard(key)).is_some_and(|part| part.known.contains_key(key))
         };
         doubts.extend(declared_or_recorded(view).filter(|key| recalled(key) && !knows(key)));
-        (told, doubts)
+        (remembered, doubts)
     }
 }
 
@@ -363,11 +329,8 @@ mod tests {
 
     #[test]
     fn a_list_that_is_not_whole_is_a_failure() {
-        let pages = Pages::default().and([1, 2]).and([3]);
-        assert_eq!(pages.len(), 3);
-        assert_eq!(pages.whole(3), Ok(vec![1, 2, 3]));
-        let failure = Pages::default().and([1]).whole(2).unwrap_err();
+        assert_eq!(whole(vec![1, 2, 3], 3), Ok(vec![1, 2, 3]));
+        let failure = whole(vec![1], 2).unwrap_err();
         assert_eq!(failure.error, "the list is not whole: 1 of 2 objects");
-        assert!(Pages::<u8>::default().is_empty());
     }
 }

@@ -2,12 +2,12 @@
 //!
 //! | the API says | answer | the loop then |
 //! |---|---|---|
-//! | done | `Ok` with what it holds, if it tells | looks again if it did not tell |
+//! | done | `Ok` with what it holds, if it says so | looks again if it did not say so |
 //! | accepted, it takes a while | [`Refusal::Recheck`] | leaves the key alone until then, then looks |
 //! | accepted, as task 17 | [`Refusal::Task`] | asks for the task, sends nothing meanwhile |
 //! | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then; no failure |
-//! | somebody changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
-//! | it is somebody else's | [`Refusal::Conflict`] | reports it, tries at each resync |
+//! | another writer changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
+//! | it is another owner's | [`Refusal::Conflict`] | reports it, tries at each resync |
 //! | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
 //! | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
 //! | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
@@ -20,7 +20,7 @@ use homeostat_engine::{Failure, Outcome, Owner, Retry, WaitsOn};
 /// What an author answers when a write is not simply done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// A precondition did not hold: the object is somebody else's. Nothing was written.
+    /// A precondition did not hold: the object is another owner's. Nothing was written.
     Conflict(Owner),
     /// The object is not there. Nothing was written.
     Gone,
@@ -44,7 +44,7 @@ pub enum Refusal {
         /// What it waits on.
         on: String,
     },
-    /// The answer was lost: written or not, nobody knows before the next look.
+    /// The answer was lost: whether it was written is not known before the next look.
     Unknown(String),
     /// Refused. Nothing was written.
     Failed(Failure),

@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
-    Fails, Failure, LedgerKey, Line, Object, ScopeLock, Slot, Source, Step, Table,
+    Fails, Failure, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
 };
-use serde_json::Value;
 
 use super::Api;
 use super::follow_up::FollowUps;
@@ -17,6 +17,8 @@ use crate::strategy::Strategy;
 
 /// An API as a source. Clones share the API, its limit and what is under way: a loop that is given
 /// another desired state keeps waiting for the tasks of the last one.
+#[derive(Educe)]
+#[educe(Clone)]
 pub struct Adapted<A: Api> {
     api: Arc<A>,
     follow_ups: Arc<FollowUps<A::Key>>,
@@ -24,21 +26,14 @@ pub struct Adapted<A: Api> {
     witness: Witness,
 }
 
-/// Whether the ledger keeps a record of what the target's own marks tell.
+/// Whether the ledger keeps a record of what the target's own marks say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Witness {
-    /// No: the mark alone tells.
+    /// No: the mark alone decides.
     #[default]
     None,
-    /// Yes: a mark that somebody takes off is noticed.
+    /// Yes: a mark that another program takes off is noticed.
     Ledger,
-}
-
-impl<A: Api> Clone for Adapted<A> {
-    fn clone(&self) -> Self {
-        let (api, follow_ups) = (Arc::clone(&self.api), Arc::clone(&self.follow_ups));
-        Adapted { api, follow_ups, limiter: self.limiter.clone(), witness: self.witness }
-    }
 }
 
 impl<A: Api> Adapted<A> {
@@ -71,7 +66,7 @@ impl<A: Api> Adapted<A> {
         &self,
         strategy: &Strategy,
         desired: DesiredObjects<A>,
-        place: LedgerKey,
+        ledger_key: LedgerKey,
     ) -> Result<Bound<Self>, BindRefused> {
         let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
         if let Some(key) = keys.find(|key| !strategy.admits(key)) {
@@ -87,7 +82,7 @@ impl<A: Api> Adapted<A> {
             desired: Arc::new(desired),
             ownership: strategy.ownership(),
             config: Config::default(),
-            place,
+            ledger_key,
             nothing: Some(Arc::new(DesiredObjects::default())),
         })
     }
@@ -155,6 +150,8 @@ pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
 }
 
 /// What should exist in an API.
+#[derive(Educe)]
+#[educe(Default)]
 pub struct DesiredObjects<A: Api> {
     table: Table<A::Key, A::Object>,
     adopt: BTreeSet<A::Key>,
@@ -168,17 +165,11 @@ impl<A: Api> DesiredObjects<A> {
         Ok(DesiredObjects { table: Table::new(desired_states)?, adopt: BTreeSet::new() })
     }
 
-    /// Gives standing leave to take these keys from anybody.
+    /// Gives permanent leave to take these keys from any owner.
     #[must_use]
     pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
         self.adopt.extend(keys);
         self
-    }
-}
-
-impl<A: Api> Default for DesiredObjects<A> {
-    fn default() -> Self {
-        DesiredObjects { table: Table::default(), adopt: BTreeSet::new() }
     }
 }
 
@@ -233,11 +224,7 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
     }
 
     fn action(&self) -> Action {
-        match self.change {
-            Change::Create { .. } => Action::Create,
-            Change::Update { .. } => Action::Update,
-            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
-        }
+        self.change.action()
     }
 
     fn is_recorded(&self) -> bool {
@@ -245,31 +232,6 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
     }
 
     fn explain(&self, desired: &D, tell: &mut dyn FnMut(Line)) {
-        let (before, after, note) = match &self.change {
-            Change::Create { slot } => (None, Some(wanted(desired, *slot)), None),
-            Change::Update { slot, before, adopts } => {
-                let note = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
-                (Some(value(before)), Some(wanted(desired, *slot)), note)
-            }
-            Change::Delete { before, .. } => (Some(value(before)), None, None),
-            Change::Release { before, restore: None, .. } => {
-                (Some(value(before)), None, Some("released, the value stays".to_owned()))
-            }
-            Change::Release { before, restore: Some(original), .. } => {
-                let note = "released, the original returns".to_owned();
-                (Some(value(before)), Some(value(original)), Some(note))
-            }
-        };
-        let (action, key) = (Step::<D>::action(self), self.change.key(desired).to_string());
-        tell(Line { action, key, before, after, note, text: None });
+        tell(self.change.line(desired));
     }
-}
-
-fn wanted<D: Desired>(desired: &D, slot: Slot) -> Value {
-    value(&desired.object(slot))
-}
-
-/// An object that cannot be shown is shown as nothing: a plan is for people.
-fn value(object: &impl Object) -> Value {
-    serde_json::to_value(object).unwrap_or_default()
 }

@@ -31,13 +31,13 @@ impl<O> Versioned<O> {
         Versioned { object, version: Some(version.into()), identity: None }
     }
 
-    /// Adds what tells it from a later object of the same name.
+    /// Adds what distinguishes it from a later object of the same name.
     #[must_use]
     pub fn identified(self, identity: impl Into<String>) -> Self {
         Versioned { identity: Some(identity.into()), ..self }
     }
 
-    /// What tells it from a later object of the same name; for [`Api::identity`](super::Api::identity).
+    /// What distinguishes it from a later object of the same name; for [`Api::identity`](super::Api::identity).
     pub fn identity(&self) -> Option<&str> {
         self.identity.as_deref()
     }

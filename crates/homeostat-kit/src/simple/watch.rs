@@ -3,7 +3,7 @@
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{Failure, Hint};
 
-/// A standing subscription.
+/// An open subscription.
 pub trait Watch<K>: Send {
     /// The next hint. Dropping the future loses nothing; an error ends the subscription.
     fn next(&mut self) -> Later<'_, Result<Hint<K>, Failure>>;
@@ -44,12 +44,12 @@ pub struct Numbered<N> {
 }
 
 impl<N> Numbered<N> {
-    /// Has heard nothing yet: the first notice says where the numbers stand.
+    /// Has received nothing yet: the first notice says where the numbers begin.
     pub fn new(notices: N) -> Self {
         Numbered { notices, last: None }
     }
 
-    /// Takes a number in, and tells whether none is missing before it.
+    /// Takes a number in, and returns whether none is missing before it.
     fn follows(&mut self, number: u64) -> bool {
         let last = self.last.replace(number);
         last.is_none_or(|last| last.checked_add(1) == Some(number))
@@ -91,14 +91,14 @@ mod tests {
     async fn check(notices: &[(u64, Option<u8>)], expected: &[Option<u8>]) {
         let notices = notices.iter().map(|(number, key)| Notice { number: *number, key: *key });
         let mut watch = Numbered::new(Script(notices.collect()));
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         while let Ok(hint) = watch.next().await {
-            heard.push(match hint {
+            received.push(match hint {
                 Hint::Keys(keys) => keys.first().copied(),
                 _ => None,
             });
         }
-        assert_eq!(heard, expected);
+        assert_eq!(received, expected);
     }
 
     #[tokio::test]

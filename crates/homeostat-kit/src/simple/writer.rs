@@ -116,7 +116,7 @@ impl Bucket {
         Bucket { limit, tokens: f64::from(limit.burst), filled: Duration::ZERO }
     }
 
-    /// Takes a token, or tells how long to wait for one. `now` counts from the time zero; a clock that
+    /// Takes a token, or returns how long to wait for one. `now` counts from the time zero; a clock that
     /// goes back fills nothing.
     pub fn take(&mut self, now: Duration) -> Result<(), Duration> {
         let passed = now.saturating_sub(self.filled).as_secs_f64();

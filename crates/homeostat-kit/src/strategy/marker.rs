@@ -6,9 +6,9 @@ use homeostat_engine::{Owner, Seen};
 
 /// Our mark, as text `owner`, `owner@instance`, `owner#generation` or `owner@instance#generation`.
 ///
-/// An *instance* tells copies of one owner apart (two clusters that were restored from one backup);
-/// a *generation* tells the lives of one instance apart. An owner's name must never change: what it
-/// marked would be nobody's.
+/// An *instance* distinguishes copies of one owner (two clusters that were restored from one backup);
+/// a *generation* distinguishes the lives of one instance. An owner's name must never change: what it
+/// marked would have no owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marker {
     owner: String,
@@ -20,10 +20,10 @@ pub struct Marker {
 /// What becomes of objects that carry our owner's name, but another instance or generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copies {
-    /// They are told as unknown, and nobody touches them.
+    /// They are reported as unknown, and not touched.
     #[default]
     Report,
-    /// They are somebody else's.
+    /// They are another owner's.
     Foreign,
     /// They are ours: what is not declared goes, what is declared is kept as it is marked.
     Ours,
@@ -44,12 +44,12 @@ impl Marker {
         Ok(Marker { owner, instance: None, generation: None, copies: Copies::default() })
     }
 
-    /// Tells copies of the owner apart.
+    /// Distinguishes copies of the owner.
     pub fn with_instance(self, instance: &str) -> Result<Self, MarkerRefused> {
         Ok(Marker { instance: Some(checked(instance)?), ..self })
     }
 
-    /// Tells the lives of the owner apart.
+    /// Distinguishes the lives of the owner.
     #[must_use]
     pub fn with_generation(self, generation: u64) -> Self {
         Marker { generation: Some(generation), ..self }
@@ -116,11 +116,11 @@ mod tests {
 
     #[track_caller]
     fn check(copies: Copies, mark: Option<&str>, expected: &str) {
-        let told = match marker(copies).seen("key", 1, mark) {
+        let owner = match marker(copies).seen("key", 1, mark) {
             Seen::Present { owner, .. } => owner.to_string(),
             Seen::Unknown { .. } => "unknown".to_owned(),
         };
-        assert_eq!(told, expected, "{mark:?}");
+        assert_eq!(owner, expected, "{mark:?}");
     }
 
     #[test]
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_is_told_or_foreign_or_ours_as_was_said() {
+    fn a_copy_is_unknown_or_foreign_or_ours_as_the_owner_chose() {
         for copy in ["me@east#6", "me@west#7", "me@east", "me"] {
             check(Copies::Report, Some(copy), "unknown");
             check(Copies::Foreign, Some(copy), &format!("a copy of us, marked {copy}"));

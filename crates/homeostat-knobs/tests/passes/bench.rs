@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, MemoryLedger,
-    Observer, OnRelease, Order, Ownership, Plan, Report, Source, book, pass, plan,
+    Alone, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage,
+    MemoryLedger, Observer, OnRelease, Ownership, PassInput, Plan, Report, Source, ledger_page,
+    pass, plan,
 };
 use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
 use homeostat_testkit::namespace::Namespace;
@@ -38,13 +39,13 @@ impl Bench {
         &'a self,
         desired: &DesiredState,
         focus: Focus<Key>,
-    ) -> Order<'a, Knobs> {
+    ) -> PassInput<'a, Knobs> {
         let (source, desired, config) = (&self.source, Arc::new(desired.clone()), &self.config);
-        Order { source, desired, ownership: &OWNERSHIP, focus, config }
+        PassInput { source, desired, ownership: &OWNERSHIP, focus, config }
     }
 
-    pub(crate) fn book(&self) -> Book<Knobs> {
-        Book::open(self.ledger.clone(), filed()).unwrap()
+    pub(crate) fn book(&self) -> LedgerPage<Knobs> {
+        LedgerPage::open(self.ledger.clone(), filed()).unwrap()
     }
 
     pub(crate) fn observer(&self) -> Observer<Knobs> {
@@ -56,7 +57,7 @@ impl Bench {
     }
 
     pub(crate) fn try_plan(&self, desired: &DesiredState) -> Result<Plan<Knobs>, Error> {
-        let held = book::holdings::<Knobs>(&*self.ledger, &filed()).unwrap();
+        let held = ledger_page::holdings::<Knobs>(&*self.ledger, &filed()).unwrap();
         let order = self.order(desired, Focus::All);
         block_on(async { plan(&order, &mut self.observer(), &held).await })
     }

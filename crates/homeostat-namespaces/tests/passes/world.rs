@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Cascades, Config, Entry, Explain, Finding, Focus, Guards, Kind, Ledger, LedgerKey,
-    MassDelete, MemoryLedger, Observer, Order, Ownership, Report, Source as _, pass,
+    Alone, Cascades, Config, Entry, Explain, Finding, Focus, Guards, Kind, Ledger, LedgerKey,
+    LedgerPage, MassDelete, MemoryLedger, Observer, Ownership, PassInput, Report, Source as _,
+    pass,
 };
 use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, Protocol};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -70,7 +71,7 @@ impl World {
         let source = source();
         let guards = Guards { mass_delete: MassDelete::Allow, cascades, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
-        let order = Order {
+        let order = PassInput {
             source: &source,
             desired: Arc::new(desired),
             ownership: &Ownership::Checkpoint,
@@ -79,7 +80,7 @@ impl World {
         };
         let mut observer = Observer::open(&source, "host").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let mut book = Book::open(self.ledger.clone(), place()).unwrap();
+        let mut book = LedgerPage::open(self.ledger.clone(), place()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(pass(&order, &mut observer, &writer, &mut book)).unwrap()
     }

@@ -76,9 +76,9 @@ fn looped(
     desired: Arc<DesiredState>,
 ) -> (Handle<WithoutHints<Nft>>, Loop<WithoutHints<Nft>>) {
     let text = || "test".to_owned();
-    let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
+    let ledger_key = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
-    let bound = Bound { source, desired, ownership, config, place, nothing };
+    let bound = Bound { source, desired, ownership, config, ledger_key, nothing };
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };

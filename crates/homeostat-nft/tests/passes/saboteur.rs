@@ -58,10 +58,10 @@ const PATIENCE: Duration = Duration::from_hours(2);
 
 fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let text = || "test".to_owned();
-    let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
+    let ledger_key = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
     let (source, ownership, config) =
         (Nft::here(Mark::new("test")), Ownership::Marked, Config::default());
-    let bound = Bound { source, desired, ownership, config, place, nothing: None };
+    let bound = Bound { source, desired, ownership, config, ledger_key, nothing: None };
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };

@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Finding, Focus, Guards, Kind, LedgerKey, MassDelete,
-    MemoryLedger, Observer, Order, Ownership, Plan, Report, Source as _, pass,
+    Alone, Config, Entry, Explain, Finding, Focus, Guards, Kind, LedgerKey, LedgerPage, MassDelete,
+    MemoryLedger, Observer, Ownership, PassInput, Plan, Report, Source as _, pass,
 };
 use homeostat_nft::{
     CompileError, Compiler, DesiredState, Key, Mark, Nft, Ruleset, Wording, Writer,
@@ -23,7 +23,7 @@ pub(crate) struct World {
     pub(crate) source: Nft,
     observer: Observer<Nft>,
     writer: Writer,
-    pub(crate) book: Book<Nft>,
+    pub(crate) book: LedgerPage<Nft>,
     pub(crate) config: Config<Key>,
 }
 
@@ -38,7 +38,7 @@ impl World {
         let source = Nft::here(Mark::new("test")).with_wording(wording);
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let book = Book::open(Arc::new(MemoryLedger::default()), place()).unwrap();
+        let book = LedgerPage::open(Arc::new(MemoryLedger::default()), place()).unwrap();
         let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
         World { namespace, source, observer, writer, book, config }
@@ -57,14 +57,14 @@ impl World {
     pub(crate) fn plan(&mut self, desired: &Arc<DesiredState>) -> Plan<Nft> {
         let World { source, observer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
+        let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
         done(pass::plan(&order, observer, book.holdings())).unwrap()
     }
 
     pub(crate) fn pass(&mut self, desired: &Arc<DesiredState>) -> Report<Nft> {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
+        let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
         done(pass::pass(&order, observer, writer, book)).unwrap()
     }
 
@@ -75,7 +75,7 @@ impl World {
     ) -> Report<Nft> {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
+        let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
         done(pass::apply(&order, observer, writer, book, plan)).unwrap()
     }
 
@@ -83,7 +83,7 @@ impl World {
     pub(crate) async fn pass_async(&mut self, desired: &Arc<DesiredState>) -> bool {
         let World { source, observer, writer, book, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
-        let order = Order { source, desired: Arc::clone(desired), focus, ownership, config };
+        let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
         pass::pass(&order, observer, writer, book).await.unwrap().is_converged()
     }
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 
 use homeostat_document::{
-    Checker, Definitions, Diagnostic, Document, Fields, HOST, Join, Json, Keyed, Map,
+    Checker, Definitions, Diagnostic, Document, Fields, HOST, Join, Json, Map, NamedRecord,
     NamespaceName, Node, Record, Scope, Section, Shape, Span, Spanned, Text, Twins, Value,
-    ValueError, describe_record, read_named, read_record,
+    ValueError, describe_record, read_record,
 };
 use serde_json::json;
 
@@ -98,13 +98,8 @@ impl Section for Links {
     const DOC: &'static str = "Interfaces by name";
     const JOIN: Join = Join::Tables(&["*"]);
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Map::read(node, checker).map(|Map(links)| Self(links))
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Map::<DeclaredLink>::schema(definitions)
-    }
+    type Value = Map<DeclaredLink>;
+    const NEW: fn(Self::Value) -> Self = |Map(links)| Self(links);
 
     fn check(document: &Document, checker: &mut Checker) {
         for (_, scope) in document.scopes() {
@@ -118,16 +113,8 @@ impl Section for Links {
     }
 }
 
-impl Keyed for DeclaredLink {
+impl NamedRecord for DeclaredLink {
     const KEY: &'static str = "the name of an interface";
-
-    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
-        read_named(key, node, checker)
-    }
-
-    fn entry_schema(definitions: &mut Definitions) -> Json {
-        describe_record::<Self>(definitions)
-    }
 }
 
 impl Record for DeclaredLink {

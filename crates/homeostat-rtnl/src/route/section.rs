@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use homeostat_document::{
-    Checker, Definitions, Diagnostic, Document, Fields, Join, Json, Node, Record, Scope, Section,
-    Shape, Spanned, Twins, record,
+    Checker, Diagnostic, Document, Fields, Join, Json, Record, Scope, Section, Spanned, Twins,
+    record,
 };
 use serde_json::json;
 
@@ -65,13 +65,8 @@ impl Section for Routes {
     const DOC: &'static str = "Routes";
     const JOIN: Join = Join::Lists;
 
-    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        Vec::read(node, checker).map(Self)
-    }
-
-    fn schema(definitions: &mut Definitions) -> Json {
-        Vec::<RouteEntry>::schema(definitions)
-    }
+    type Value = Vec<RouteEntry>;
+    const NEW: fn(Self::Value) -> Self = Self;
 
     fn check(document: &Document, checker: &mut Checker) {
         for (_, scope) in document.scopes() {

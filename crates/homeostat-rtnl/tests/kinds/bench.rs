@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Explain, Finding, Focus, Kind, LedgerKey, MemoryLedger, Observer,
-    Order, Ownership, Report, Source as _, pass,
+    Alone, Config, Entry, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage, MemoryLedger,
+    Observer, Ownership, PassInput, Report, Source as _, pass,
 };
 use homeostat_rtnl::{DesiredState, Key, Link, LinkKind, LinkName, LinkRef, Object, Rtnl, Writer};
 use homeostat_testkit::namespace::{Error, Namespace};
@@ -40,7 +40,7 @@ pub(crate) struct Bench {
     source: Rtnl,
     observer: Observer<Rtnl>,
     writer: Writer,
-    book: Book<Rtnl>,
+    book: LedgerPage<Rtnl>,
 }
 
 impl Bench {
@@ -52,7 +52,7 @@ impl Bench {
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let text = || "test".to_owned();
         let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
-        let book = Book::open(Arc::new(MemoryLedger::default()), place).unwrap();
+        let book = LedgerPage::open(Arc::new(MemoryLedger::default()), place).unwrap();
         let bench = Bench { namespace, source, observer, writer, book };
         bench.ip("link add low0 type veth peer name low1").unwrap();
         bench
@@ -94,7 +94,7 @@ impl Bench {
         let Bench { source, observer, writer, book, .. } = self;
         let (desired, config) = (Arc::new(desired.clone()), &Config::default());
         let order =
-            Order { source, desired, ownership: &Ownership::Marked, focus: Focus::All, config };
+            PassInput { source, desired, ownership: &Ownership::Marked, focus: Focus::All, config };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
     }

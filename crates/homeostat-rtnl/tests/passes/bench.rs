@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::{
-    Alone, Book, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Guards, Hint, Kind,
-    Ledger as _, LedgerKey, MassDelete, MemoryLedger, Observer, Order, Original, Ownership, Plan,
-    Record, Report, Slot, Source as _, Stage, pass,
+    Alone, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Guards, Hint, Kind,
+    Ledger as _, LedgerKey, LedgerPage, MassDelete, MemoryLedger, Observer, Original, Ownership,
+    PassInput, Plan, Record, Report, Slot, Source as _, Stage, pass,
 };
 use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Field, Hop, Key, Lifetime, Link,
@@ -248,7 +248,7 @@ pub(crate) struct Bench {
     source: Rtnl,
     observer: Observer<Rtnl>,
     writer: Writer,
-    book: Book<Rtnl>,
+    book: LedgerPage<Rtnl>,
     pub(crate) config: Config<Key>,
     /// One for all passes and hints: what waits for events belongs to it.
     runtime: Runtime,
@@ -266,7 +266,7 @@ impl Bench {
     pub(crate) fn of(source: Rtnl) -> Self {
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let book = Book::open(Arc::new(MemoryLedger::default()), place()).unwrap();
+        let book = LedgerPage::open(Arc::new(MemoryLedger::default()), place()).unwrap();
         let mass_delete = MassDelete::Allow;
         let guards = Guards { mass_delete, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
@@ -284,13 +284,13 @@ impl Bench {
             Edit::Put { key: desired.key(Slot::at(at)).to_string(), record }
         });
         ledger.write(&place(), &edits.collect::<Vec<_>>()).unwrap();
-        self.book = Book::open(Arc::new(ledger), place()).unwrap();
+        self.book = LedgerPage::open(Arc::new(ledger), place()).unwrap();
     }
 
-    fn order<'a>(&'a self, desired: &DesiredState, focus: Focus<Key>) -> Order<'a, Rtnl> {
+    fn order<'a>(&'a self, desired: &DesiredState, focus: Focus<Key>) -> PassInput<'a, Rtnl> {
         let desired = Arc::new(desired.clone());
         let ownership = &Ownership::Marked;
-        Order { source: &self.source, desired, ownership, focus, config: &self.config }
+        PassInput { source: &self.source, desired, ownership, focus, config: &self.config }
     }
 
     pub(crate) fn pass(&mut self, desired: &DesiredState) -> Report<Rtnl> {
@@ -306,7 +306,7 @@ impl Bench {
         let Bench { source, observer, writer, book, config, runtime } = self;
         let desired = Arc::new(desired.clone());
         let ownership = &Ownership::Marked;
-        let order = Order { source, desired, ownership, focus, config };
+        let order = PassInput { source, desired, ownership, focus, config };
         runtime.block_on(pass::pass(&order, observer, writer, book)).unwrap()
     }
 

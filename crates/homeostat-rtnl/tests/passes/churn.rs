@@ -7,8 +7,8 @@ use std::thread;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Config, Failure, Focus, Hint, Holdings, Observer, Order, Outcome, Outcomes, Ownership,
-    Plan, Source as _, Work, outcome::Later, pass,
+    Alone, Config, Failure, Focus, Hint, Holdings, Observer, Outcome, Outcomes, Ownership,
+    PassInput, Plan, Source as _, Work, outcome::Later, pass,
 };
 
 use homeostat_netlink::uapi::{
@@ -138,7 +138,7 @@ fn a_look_at_a_few_keys_after_many_unheard_writes_asks_for_a_look_at_everything(
         (0..2000).map(|n| format!("route 20.{}.{}.0/24", n / 250, n % 250)).collect();
     let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "type blackhole")).collect();
     let (source, desired, config) = (Rtnl::here(), Arc::new(desired(&entries)), Config::default());
-    let order = |focus| Order {
+    let order = |focus| PassInput {
         source: &source,
         desired: Arc::clone(&desired),
         ownership: &Ownership::Marked,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Config, Focus, Hint, Holdings, Observer, Order, Ownership, pass};
+use homeostat_engine::{Config, Focus, Hint, Holdings, Observer, Ownership, PassInput, pass};
 use homeostat_netlink::uapi::{RTA_DST, RTM_DELROUTE};
 use homeostat_netlink::{Batch, Connection, Family};
 use homeostat_rtnl::{DesiredState, Key, Rtnl};
@@ -240,7 +240,8 @@ fn a_nexthop_is_named_and_the_routes_that_went_with_it_in_silence_are_back() {
 async fn observe(observer: &mut Observer<Rtnl>, desired: &DesiredState) {
     let (source, config, desired) = (Rtnl::here(), Config::default(), Arc::new(desired.clone()));
     let ownership = &Ownership::Marked;
-    let order = Order { source: &source, desired, ownership, focus: Focus::All, config: &config };
+    let order =
+        PassInput { source: &source, desired, ownership, focus: Focus::All, config: &config };
     pass::plan(&order, observer, &Holdings::default()).await.unwrap();
 }
 

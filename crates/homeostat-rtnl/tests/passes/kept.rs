@@ -41,7 +41,7 @@ fn place() -> LedgerKey {
 
 fn bound<S: Source<Desired = DesiredState>>(source: S, desired: DesiredState) -> Bound<S> {
     let (desired, ownership, config) = (Arc::new(desired), Ownership::Marked, Config::default());
-    Bound { source, desired, ownership, config, place: place(), nothing: None }
+    Bound { source, desired, ownership, config, ledger_key: place(), nothing: None }
 }
 
 impl<S: Source<Desired = DesiredState>> Kept<S> {

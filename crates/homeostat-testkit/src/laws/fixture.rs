@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_engine::{
-    Alone, Book, Config, Entry, Error, Explain, Focus, Guards, Hint, Kind, LedgerKey, MassDelete,
-    MemoryLedger, Observer, Order, Ownership, Plan, Reader, Report, Seen, Slot, Source, Strictness,
-    View, pass, plan,
+    Alone, Config, Entry, Error, Explain, Focus, Guards, Hint, Kind, LedgerKey, LedgerPage,
+    MassDelete, MemoryLedger, Observer, Ownership, PassInput, Plan, Reader, Report, Seen, Slot,
+    Source, Strictness, View, pass, plan,
 };
 
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
@@ -35,7 +35,7 @@ pub(super) struct Fixture<'s, H: Harness> {
     pub(super) ownership: Ownership,
     pub(super) config: Config<Key<H>>,
     pub(super) writer: <H::Source as Source>::Writer,
-    pub(super) book: Book<H::Source>,
+    pub(super) ledger_page: LedgerPage<H::Source>,
     pub(super) ledger_writes: Count,
     ledger: Arc<Tapped<MemoryLedger>>,
     observer: Observer<H::Source>,
@@ -66,7 +66,8 @@ impl<H: Harness> Suite<'_, H> {
         Ok(Fixture {
             writer: source.writer(&lock).map_err(|failure| broken(&failure))?,
             observer: Observer::open(&source, "law").map_err(|error| broken(&error))?,
-            book: Book::open(ledger.clone(), place::<H>()).map_err(|error| broken(&error))?,
+            ledger_page: LedgerPage::open(ledger.clone(), place::<H>())
+                .map_err(|error| broken(&error))?,
             ledger_writes: ledger.count(),
             ownership: harness.ownership(),
             config: Config { guards, ..Config::default() },
@@ -84,8 +85,8 @@ impl<H: Harness> Fixture<'_, H> {
     pub(super) fn restart(&mut self) -> Result<(), Broken> {
         self.source = self.harness.source();
         self.observer = self.observer()?;
-        let opened = Book::open(self.ledger.clone(), place::<H>());
-        self.book = opened.map_err(|error| self.broken(&error))?;
+        let opened = LedgerPage::open(self.ledger.clone(), place::<H>());
+        self.ledger_page = opened.map_err(|error| self.broken(&error))?;
         Ok(())
     }
 
@@ -144,8 +145,8 @@ impl<H: Harness> Fixture<'_, H> {
         let mut observer = self.observer()?;
         let (source, ownership, config) = (&self.source, &self.ownership, &self.config);
         let desired = Arc::clone(desired);
-        let order = Order { source, desired, ownership, focus: Focus::All, config };
-        let planned = plan(&order, &mut observer, self.book.holdings()).await;
+        let order = PassInput { source, desired, ownership, focus: Focus::All, config };
+        let planned = plan(&order, &mut observer, self.ledger_page.holdings()).await;
         planned.map_err(|error| self.broken(&error))
     }
 
@@ -155,9 +156,9 @@ impl<H: Harness> Fixture<'_, H> {
         desired: &Desired<H>,
         focus: Focus<Key<H>>,
     ) -> Result<Report<H::Source>, Error> {
-        let Fixture { source, ownership, config, observer, writer, book, .. } = self;
-        let order = Order { source, desired: desired.clone(), ownership, focus, config };
-        pass(&order, observer, writer, book).await
+        let Fixture { source, ownership, config, observer, writer, ledger_page, .. } = self;
+        let order = PassInput { source, desired: desired.clone(), ownership, focus, config };
+        pass(&order, observer, writer, ledger_page).await
     }
 
     /// One full pass, which must not fail.
@@ -186,7 +187,7 @@ impl<H: Harness> Fixture<'_, H> {
     ) -> Result<(Vec<Seen<Key<H>, Object<H>>>, <H::Source as Source>::Moment), Broken> {
         let mut all = Vec::new();
         let mut reader = self.source.reader().map_err(|failure| self.broken(&failure))?;
-        let records = &self.book.holdings().records;
+        let records = &self.ledger_page.holdings().records;
         let view = View { focus: &Focus::All, desired, records };
         let observed = reader.observe(&view, &mut |seen| all.push(seen)).await;
         Ok((all, observed.map_err(|failure| self.broken(&failure))?))

@@ -24,7 +24,7 @@ pub(super) async fn intents_are_durable<H: Harness>(
     let log = log.lock().unwrap_or_else(PoisonError::into_inner).clone();
     for step in &report.plan().steps {
         let key = step.key(&desired);
-        let recorded = fixture.book.holdings().records.contains_key(&key);
+        let recorded = fixture.ledger_page.holdings().records.contains_key(&key);
         let early = log.contains(&(untouched, key.to_string()));
         demand!(fixture, !recorded || early, "`{key}` was written before its intent was durable");
     }
@@ -66,7 +66,7 @@ fn is_ours_unseen<H: Harness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
         Ownership::Exclusive(_) => true,
         Ownership::Prefix(prefix) => prefix.matches(key),
         Ownership::Marked | Ownership::Checkpoint => {
-            fixture.book.holdings().records.contains_key(key)
+            fixture.ledger_page.holdings().records.contains_key(key)
         }
     }
 }

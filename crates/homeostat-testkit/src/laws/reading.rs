@@ -174,7 +174,7 @@ async fn lines<H: Harness>(
     desired: &fixture::Desired<H>,
     order: Order,
 ) -> Result<Vec<String>, Broken> {
-    let Holdings { records, last } = fixture.book.holdings();
+    let Holdings { records, last } = fixture.ledger_page.holdings();
     let (mut seen, moment) = fixture.look(desired).await?;
     if let Order::Reversed = order {
         seen.reverse();

@@ -49,35 +49,51 @@ behaviour!(/// Fails step by step, and sends no hints.
 /// The source over a [`Target`].
 #[derive(Debug)]
 pub struct Memory<M> {
-    target: Target,
-    marks: Marks,
-    flaw: Option<Flaw>,
+    access: Access,
     behaviour: PhantomData<fn() -> M>,
 }
 
+/// How a source, its reader and its writer see the target.
+#[derive(Clone, Debug)]
+struct Access {
+    target: Target,
+    marks: Marks,
+    flaw: Option<Flaw>,
+}
+
+impl Access {
+    fn is_flawed(&self, flaw: Flaw) -> bool {
+        self.flaw == Some(flaw)
+    }
+}
+
 impl<M: Behaviour> Memory<M> {
+    fn new(target: Target, marks: Marks) -> Self {
+        Memory { access: Access { target, marks, flaw: None }, behaviour: PhantomData }
+    }
+
     /// A source whose target holds marks.
     #[must_use]
     pub fn marked(target: Target) -> Self {
-        Memory { target, marks: Marks::Held, flaw: None, behaviour: PhantomData }
+        Self::new(target, Marks::Held)
     }
 
     /// A source whose target cannot hold marks, for the other kinds of ownership.
     #[must_use]
     pub fn unmarked(target: Target) -> Self {
-        Memory { marks: Marks::None, ..Self::marked(target) }
+        Self::new(target, Marks::None)
     }
 
     /// A source of values that always exist and belong to nobody.
     #[must_use]
     pub fn values(target: Target) -> Self {
-        Memory { marks: Marks::Nobody, ..Self::marked(target) }
+        Self::new(target, Marks::Nobody)
     }
 
     /// The same source with a flaw.
     #[must_use]
     pub fn with(mut self, flaw: Option<Flaw>) -> Self {
-        self.flaw = flaw;
+        self.access.flaw = flaw;
         self
     }
 }
@@ -96,20 +112,20 @@ impl<M: Behaviour> Source for Memory<M> {
     type Writer = MemoryWriter;
 
     fn reader(&self) -> Result<MemoryReader, Failure> {
-        self.target.note("subscribe".to_owned());
-        if self.target.is_closed() {
+        self.access.target.note("subscribe".to_owned());
+        if self.access.target.is_closed() {
             return Err(Failure::new("nobody can subscribe", Retry::Soon));
         }
-        Ok(MemoryReader { target: self.target.clone(), marks: self.marks, flaw: self.flaw })
+        Ok(MemoryReader(self.access.clone()))
     }
 
     fn writer(&self, _: &ScopeLock) -> Result<MemoryWriter, Failure> {
-        let (target, marks, flaw) = (self.target.clone(), self.marks, self.flaw);
-        Ok(MemoryWriter { target, marks, fails: M::FAILS, flaw })
+        Ok(MemoryWriter(self.access.clone()))
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        self.target.is(&other.target) && (self.marks, self.flaw) == (other.marks, other.flaw)
+        let (Access { target, marks, flaw }, other) = (&self.access, &other.access);
+        target.is(&other.target) && (*marks, *flaw) == (other.marks, other.flaw)
     }
 
     fn plan(
@@ -118,10 +134,10 @@ impl<M: Behaviour> Source for Memory<M> {
         (): &(),
         changes: ChangeList<String, String>,
     ) -> Draft<Self> {
-        self.target.panic_if_due(Act::Plan);
+        self.access.target.panic_if_due(Act::Plan);
         let mut steps: Vec<Put> =
             changes.into_iter().map(|change| Put::new(desired, change)).collect();
-        match self.flaw {
+        match self.access.flaw {
             Some(Flaw::Fickle) => self.shuffle(&mut steps),
             Some(Flaw::Restless) => steps.extend(rewrites(desired)),
             _ => {}
@@ -133,7 +149,7 @@ impl<M: Behaviour> Source for Memory<M> {
 impl<M> Memory<M> {
     /// Another order at every other plan.
     fn shuffle(&self, steps: &mut [Put]) {
-        let mut world = self.target.world();
+        let mut world = self.access.target.world();
         world.plans += 1;
         if world.plans.is_multiple_of(2) {
             steps.reverse();
@@ -187,11 +203,7 @@ impl Step<Table<String, String>> for Put {
     }
 
     fn action(&self) -> Action {
-        match self.change {
-            Change::Create { .. } => Action::Create,
-            Change::Update { .. } => Action::Update,
-            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
-        }
+        self.change.action()
     }
 
     /// Parents are created before their children and deleted after them; deletes come last.
@@ -215,39 +227,15 @@ impl Step<Table<String, String>> for Put {
     }
 
     fn explain(&self, desired: &Table<String, String>, tell: &mut dyn FnMut(Line)) {
-        let (before, after) = match &self.change {
-            Change::Create { slot } => (None, Some(desired.object(*slot))),
-            Change::Update { slot, before, .. } => {
-                (Some(before.clone()), Some(desired.object(*slot)))
-            }
-            Change::Delete { before, .. } => (Some(before.clone()), None),
-            Change::Release { before, restore, .. } => (Some(before.clone()), restore.clone()),
-        };
-        let (before, after) = (before.map(Into::into), after.map(Into::into));
-        tell(Line {
-            action: self.action(),
-            key: self.key(desired),
-            before,
-            after,
-            note: None,
-            text: None,
-        });
+        tell(self.change.line(desired));
     }
 }
 
 /// The reader of [`Memory`].
 #[derive(Debug)]
-pub struct MemoryReader {
-    target: Target,
-    marks: Marks,
-    flaw: Option<Flaw>,
-}
+pub struct MemoryReader(Access);
 
-impl MemoryReader {
-    fn is_flawed(&self, flaw: Flaw) -> bool {
-        self.flaw == Some(flaw)
-    }
-
+impl Access {
     fn owner(&self, held: &Held, is_declared: bool) -> Owner {
         let taken = if is_declared { Flaw::Usurps } else { Flaw::Steals };
         match (self.marks, held.mark) {
@@ -288,13 +276,14 @@ impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
         view: &View<'_, Memory<M>>,
         see: &mut See<'_, String, String>,
     ) -> Result<(), Failure> {
-        self.target.note(looked(view.focus));
-        self.target.fail_if_due(Act::Observe).await;
-        let mut world = self.target.world();
-        world.writes += u64::from(self.is_flawed(Flaw::LooksWrite));
+        let MemoryReader(access) = self;
+        access.target.note(looked(view.focus));
+        access.target.fail_if_due(Act::Observe).await;
+        let mut world = access.target.world();
+        world.writes += u64::from(access.is_flawed(Flaw::LooksWrite));
         if world.faults.blind {
             let failure = Failure::new("the target cannot be seen", Retry::Soon);
-            return if self.is_flawed(Flaw::BlindIsEmpty) { Ok(()) } else { Err(failure) };
+            return if access.is_flawed(Flaw::BlindIsEmpty) { Ok(()) } else { Err(failure) };
         }
         let in_focus = world.objects.iter().filter(|held| view.focus.covers(&held.key));
         for (at, held) in in_focus.enumerate() {
@@ -303,17 +292,17 @@ impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
             }
             let is_declared = view.desired.iter().any(|(key, _)| *key == held.key);
             let context = Context { is_declared, is_hinted: *view.focus != Focus::All };
-            self.seen(&world, held, context).into_iter().for_each(&mut *see);
+            access.seen(&world, held, context).into_iter().for_each(&mut *see);
         }
         Ok(())
     }
 
     async fn hint(&mut self) -> Result<Hint<String>, Failure> {
-        let is_silent = M::COVERAGE == Coverage::None && !self.is_flawed(Flaw::Chatty);
-        if is_silent || self.is_flawed(Flaw::Deaf) {
+        let is_silent = M::COVERAGE == Coverage::None && !self.0.is_flawed(Flaw::Chatty);
+        if is_silent || self.0.is_flawed(Flaw::Deaf) {
             return std::future::pending().await;
         }
-        poll_fn(|context| self.target.poll_hint(context)).await
+        poll_fn(|context| self.0.target.poll_hint(context)).await
     }
 }
 
@@ -328,18 +317,9 @@ fn looked(focus: &Focus<String>) -> String {
 
 /// The writer of [`Memory`].
 #[derive(Debug)]
-pub struct MemoryWriter {
-    target: Target,
-    marks: Marks,
-    fails: Fails,
-    flaw: Option<Flaw>,
-}
+pub struct MemoryWriter(Access);
 
-impl MemoryWriter {
-    fn is_flawed(&self, flaw: Flaw) -> bool {
-        self.flaw == Some(flaw)
-    }
-
+impl Access {
     fn answer(&self, at: usize, outcome: Outcome<String>, out: &dyn Outcomes<String>) {
         if !(self.is_flawed(Flaw::Mute) && at == 0) {
             out.put(at..at + 1, outcome);
@@ -405,7 +385,7 @@ impl MemoryWriter {
             return Outcome::Conflict { owner };
         }
         let outcome = world.put(desired, step);
-        if world.faults.echoes == Echoes::Heard {
+        if world.faults.echoes == Echoes::Received {
             world.notify(&key);
         }
         if self.is_flawed(Flaw::Sprawls) {
@@ -470,9 +450,9 @@ impl World {
 
 impl<M: Behaviour> Writer<Memory<M>> for MemoryWriter {
     async fn apply(&self, work: Work<'_, Memory<M>>, out: &dyn Outcomes<String>) {
-        match self.fails {
-            Fails::Atomic => self.apply_all(&work, out),
-            _ => self.apply_each(&work, out).await,
+        match M::FAILS {
+            Fails::Atomic => self.0.apply_all(&work, out),
+            _ => self.0.apply_each(&work, out).await,
         }
     }
 }

@@ -230,7 +230,7 @@ pub enum Act {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Echoes {
     #[default]
-    Heard,
+    Received,
     Suppressed,
 }
 

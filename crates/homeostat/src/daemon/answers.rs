@@ -118,7 +118,7 @@ impl Answers {
     fn loops(&self, scope: Option<&str>) -> Result<Vec<Arc<dyn Control>>> {
         let mut loops = self.snapshot.borrow().loops.clone();
         if let Some(scope) = scope {
-            loops.retain(|control| control.place().scope == scope);
+            loops.retain(|control| control.ledger_key().scope == scope);
             if loops.is_empty() {
                 return Err(Helped::error(
                     format!("no loop runs in a scope `{scope}`"),
@@ -137,7 +137,7 @@ impl Answers {
         let mut loops = Vec::new();
         for control in self.loops(scope)? {
             command(&*control)?;
-            let ledger_key = control.place();
+            let ledger_key = control.ledger_key();
             loops.push(json!({ "source": ledger_key.source, "scope": ledger_key.scope }));
         }
         answer(&json!({ "format_version": FORMAT_VERSION, "loops": loops }))

@@ -66,7 +66,7 @@ impl LoopsSnapshot {
     /// order of keys.
     pub(super) fn open(&self, after: Option<&str>, limit: Option<usize>) -> OpenPage {
         let limit = limit.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE);
-        let running = self.loops.iter().map(|one| (one.place(), Part::Loop(&**one)));
+        let running = self.loops.iter().map(|one| (one.ledger_key(), Part::Loop(&**one)));
         let waiting = self.waiting.iter().map(|(key, waiting)| (key, Part::Waiting(waiting)));
         // The position of a key that ends a page begins with its source and scope.
         let parts = running.chain(waiting);
@@ -145,7 +145,7 @@ impl Part<'_> {
 }
 
 fn of_loop(control: &dyn Control) -> LoopStatus {
-    let (ledger_key, status) = (control.place(), control.status());
+    let (ledger_key, status) = (control.ledger_key(), control.status());
     let ago = |time| millis(control.at(time).elapsed());
     let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));
     let contended = status.contended.into_iter();

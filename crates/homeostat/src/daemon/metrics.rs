@@ -97,7 +97,7 @@ impl Meters {
         provider: Option<&ProviderHealth>,
     ) -> Result<String, fmt::Error> {
         let statuses = loops.iter().map(|one| {
-            let LedgerKey { source, scope, .. } = one.place().clone();
+            let LedgerKey { source, scope, .. } = one.ledger_key().clone();
             (Labels { source, scope }, one.status())
         });
         let statuses: Vec<(Labels, Status)> = statuses.collect();

@@ -189,7 +189,7 @@ impl Scopes {
                 }),
             };
             let ended = running.loops.extract_if(.., |name, _| {
-                !first.iter().chain(&rest).any(|planner| planner.place().source == *name)
+                !first.iter().chain(&rest).any(|planner| planner.ledger_key().source == *name)
             });
             for (_, looping) in ended.collect::<Vec<_>>() {
                 looping.end().await;
@@ -218,7 +218,7 @@ impl Running {
         threads: &mut LoopThreads,
     ) -> Result<()> {
         let start = |planner: &dyn Planner| {
-            find(&planner.place().source).map_or(Start::Usual, |source| source.start)
+            find(&planner.ledger_key().source).map_or(Start::Usual, |source| source.start)
         };
         if planners.iter().all(|planner| start(&**planner) != Start::Firewall) {
             self.firewall.leave(gate);
@@ -261,7 +261,7 @@ impl Running {
         by: Arrangement<'_>,
         threads: &mut LoopThreads,
     ) -> Result<(Arc<dyn Control>, Put)> {
-        let name = planner.place().source.clone();
+        let name = planner.ledger_key().source.clone();
         let pace = pace(&*planner, &by.document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
         if let Some(Looping { control, .. }) = self.loops.get(&name).filter(goes_on) {
@@ -297,7 +297,7 @@ fn name_in_directory(scope: &str) -> &str {
 fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     let seed = u64::from(std::process::id());
     let mut pace = planner.pace(seed);
-    let name = &planner.place().source;
+    let name = &planner.ledger_key().source;
     let SourceSettings { resync, min_interval, mode, .. } = settings.source(name);
     let usual = find(name).and_then(|source| source.remote.as_ref()).map(|remote| remote.resync);
     if let Some(period) = resync.as_ref().map(|period| period.get()).or(usual) {

@@ -32,7 +32,7 @@ fn undriven() -> (LoopTask, watch::Sender<LoopsSnapshot>, Events) {
         desired: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),
         ownership: Ownership::Marked,
         config: Config::default(),
-        place: LedgerKey {
+        ledger_key: LedgerKey {
             owner: text("default"),
             source: text("memory"),
             scope: text("host"),

@@ -64,14 +64,14 @@ impl Drivers<'_> {
         let gates = &self.machine.context.gates;
         let open_gate = |one: &Converging| {
             if one.control.status().is_converged
-                && let Some(gate) = gates.kept_by(one.control.place())
+                && let Some(gate) = gates.kept_by(one.control.ledger_key())
             {
                 gate.open();
             }
         };
         let pass = async |one: &mut Converging| {
             // Until its pass has ended well, nobody knows whether a firewall is complete.
-            if let Some(gate) = gates.kept_by(one.control.place()) {
+            if let Some(gate) = gates.kept_by(one.control.ledger_key()) {
                 gate.close();
             }
             one.pass().await;
@@ -82,7 +82,7 @@ impl Drivers<'_> {
         let (mut reports, mut converging) = (Vec::new(), Vec::new());
         for mut one in bound {
             let Some(lock) = one.lock.take() else {
-                let place = one.planner.place().clone();
+                let place = one.planner.ledger_key().clone();
                 let what = one.plan(&*self.ledger).await;
                 let broken = |error| Box::new(Entries::of_broken_pass(&error, &place.source)) as _;
                 let report = what.unwrap_or_else(broken);

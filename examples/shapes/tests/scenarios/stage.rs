@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Book, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Finding, Focus,
-    Handle, Kind, Ledger, LedgerKey, Loop, LoopDeps, MemoryLedger, Observer, Order, Ownership,
-    Pace, Page, Pages, Prefixes, Report, Source as _, pass,
+    Alone, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Finding, Focus, Handle,
+    Kind, Ledger, LedgerKey, LedgerPage, Loop, LoopDeps, MemoryLedger, Observer, Ownership, Pace,
+    Page, Pages, PassInput, Prefixes, Report, Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
@@ -96,7 +96,7 @@ impl Told {
 pub(crate) struct Life {
     source: Adapted<Shapes>,
     observer: Observer<Adapted<Shapes>>,
-    book: Book<Adapted<Shapes>>,
+    book: LedgerPage<Adapted<Shapes>>,
     pub(crate) ownership: Ownership,
     pub(crate) config: Config<String>,
 }
@@ -110,7 +110,7 @@ impl Life {
         Life {
             source: source.clone(),
             observer: Observer::open(source, "loopback").unwrap(),
-            book: Book::open(ledger, place::<Shapes>("me", "loopback")).unwrap(),
+            book: LedgerPage::open(ledger, place::<Shapes>("me", "loopback")).unwrap(),
             ownership: strategy.ownership(),
             config: Config::default(),
         }
@@ -129,7 +129,7 @@ impl Life {
     ) -> Result<Report<Adapted<Shapes>>, Error> {
         let Life { source, observer, book, ownership, config } = self;
         let focus = Focus::All;
-        let order = Order { source, desired: Arc::new(desired), ownership, focus, config };
+        let order = PassInput { source, desired: Arc::new(desired), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         pass(&order, observer, &writer, book).await
     }

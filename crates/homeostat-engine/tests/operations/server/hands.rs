@@ -33,7 +33,7 @@ impl Tasks for Server {
                 let task = world.tasks.get(&task).unwrap();
                 (task.ends, task.fault, world.patience)
             };
-            assert_ne!(fault, Some(Fault::PanicInWait), "told to fall over");
+            assert_ne!(fault, Some(Fault::PanicInWait), "made to panic");
             let patience = patience.map(|patience| Instant::now() + patience);
             sleep_until(patience.unwrap_or(ends).min(ends)).await;
             if Instant::now() < ends {
@@ -88,7 +88,7 @@ impl Server {
         }
         self.point().await;
         let fault = self.next_fault(step.id);
-        assert_ne!(fault, Some(Fault::PanicInSend), "told to fall over");
+        assert_ne!(fault, Some(Fault::PanicInSend), "made to panic");
         let task = match self.request(step.id, step.wanted) {
             Err(outcome) => {
                 self.answer(step.id).await;

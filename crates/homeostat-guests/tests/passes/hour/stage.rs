@@ -86,7 +86,7 @@ impl Stage {
                 lanes: 64,
                 ..Config::default()
             },
-            place: LedgerKey { owner, source, scope, identity },
+            ledger_key: LedgerKey { owner, source, scope, identity },
             nothing: Some(Arc::new(DesiredState::default())),
         }
     }

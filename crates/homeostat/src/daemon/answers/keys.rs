@@ -113,7 +113,7 @@ impl Answers {
             other => other?.map_err(|error| anyhow!(error))?,
         };
         let mut status = status(control, &*report, key);
-        let last_applied = self.recent.last_applied(control.place(), &status.key);
+        let last_applied = self.recent.last_applied(control.ledger_key(), &status.key);
         status.last_heal = last_applied.and_then(|line| serde_json::from_str(&line).ok());
         Ok(Some(status))
     }
@@ -133,8 +133,8 @@ fn status(control: &dyn Control, report: &dyn Explain, text: &str) -> KeyStatus 
     let wanted = about.and_then(|about| about.wanted);
     let declared = wanted.is_some();
     let mut status = KeyStatus {
-        source: control.place().source.clone(),
-        scope: control.place().scope.clone(),
+        source: control.ledger_key().source.clone(),
+        scope: control.ledger_key().scope.clone(),
         declared,
         converged: true,
         state: if declared { "as-declared" } else { UNDECLARED }.to_owned(),

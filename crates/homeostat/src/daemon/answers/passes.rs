@@ -36,7 +36,7 @@ impl Answers {
     async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<SourceReport>> {
         let mut all = ended(started, Vec::new()).await;
         let creates_scopes = |one: &&Converging| {
-            registry::find(&one.control.place().source).is_some_and(|it| it.scopes.is_some())
+            registry::find(&one.control.ledger_key().source).is_some_and(|it| it.scopes.is_some())
         };
         let made = all.iter().filter(creates_scopes);
         if made.map(Converging::written).sum::<usize>() > 0 {
@@ -59,7 +59,7 @@ async fn ended(started: Vec<StartedPass>, mut earlier: Vec<Converging>) -> Vec<C
         .into_iter()
         .map(|StartedPass { control, pass }| async move { Some((control, pass.await.ok()?)) });
     let ended = join_all(passes).await.into_iter().flatten().map(|(control, answer)| {
-        let known = earlier.iter().position(|one| one.control.place() == control.place());
+        let known = earlier.iter().position(|one| one.control.ledger_key() == control.ledger_key());
         let mut one = known.map_or_else(|| Converging::new(control), |at| earlier.swap_remove(at));
         one.record(answer);
         one

@@ -46,7 +46,7 @@ impl Site {
     fn health(&self) -> Answer {
         let snapshot = self.snapshot.borrow();
         let stalled = snapshot.loops.iter().filter_map(|one| {
-            let (ledger_key, stall) = (one.place(), one.status().stall?.to_string());
+            let (ledger_key, stall) = (one.ledger_key(), one.status().stall?.to_string());
             let (source, scope) = (&ledger_key.source, &ledger_key.scope);
             Some(json!({ "source": source, "scope": scope, "stall": stall }))
         });
@@ -59,7 +59,9 @@ impl Site {
         let snapshot = self.snapshot.borrow();
         let waiting = snapshot.loops.iter().filter(|one| !one.status().is_ready);
         let waiting = waiting
-            .map(|one| json!({ "source": one.place().source, "scope": one.place().scope }))
+            .map(
+                |one| json!({ "source": one.ledger_key().source, "scope": one.ledger_key().scope }),
+            )
             .collect::<Vec<Value>>();
         let is_ready = snapshot.is_ready();
         json(is_ready, &json!({ "ready": is_ready, "waiting": waiting }))

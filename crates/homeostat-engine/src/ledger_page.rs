@@ -17,7 +17,7 @@ pub(crate) type PriorRecords<S> =
     BTreeMap<<S as Source>::Key, Option<Record<<S as Source>::Object>>>;
 
 /// The ownership that a caller holds for one source in one scope.
-pub struct Book<S: Source> {
+pub struct LedgerPage<S: Source> {
     ledger: Arc<dyn Ledger>,
     ledger_key: LedgerKey,
     holdings: Holdings<S::Key, S::Object>,
@@ -48,14 +48,14 @@ fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
     Ok(holdings)
 }
 
-impl<S: Source> Book<S> {
+impl<S: Source> LedgerPage<S> {
     /// Opens the page of one source in one scope. Records of a former scope of the same name are dropped with the
     /// next write.
     pub fn open(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey) -> Result<Self, Error> {
         let page = ledger.page(&ledger_key)?;
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
-        Ok(Book { ledger, ledger_key, holdings, edits, advanced: None })
+        Ok(LedgerPage { ledger, ledger_key, holdings, edits, advanced: None })
     }
 
     /// What is held.
@@ -92,7 +92,7 @@ impl<S: Source> Book<S> {
         }
     }
 
-    /// Records, durably, what the plan is about to do where the target cannot tell (law 8), and
+    /// Records, durably, what the plan is about to do where the target cannot hold a mark (law 8), and
     /// what it found out without writing. Returns what to put back if a step does nothing.
     pub(crate) fn begin(
         &mut self,
@@ -208,7 +208,7 @@ impl<S: Source> Book<S> {
                 (Some(Effect::Nothing), _) if !is_announced => {}
                 (Some(Effect::Removed), _) | (Some(Effect::Nothing), None) => self.drop(&key),
                 (Some(Effect::Nothing), Some(record)) => self.put(key, record)?,
-                // Nobody knows whether it was written: the intent stands.
+                // It is not known whether it was written: the intent stays.
                 (Some(Effect::Unknown) | None, _) => {}
             }
         }
@@ -230,7 +230,7 @@ impl<S: Source> Book<S> {
     }
 
     /// Drops the records of what is gone. Only after the second look: what is still there must stay
-    /// ours, or nobody would ever remove it.
+    /// ours, or it would never be removed.
     pub(crate) fn forget(&mut self, plan: &Plan<S>, tally: &Tally<S::Object>) {
         if self.holdings.records.is_empty() {
             return;
@@ -247,7 +247,7 @@ impl<S: Source> Book<S> {
         }
     }
 
-    /// Drops the record of a key, durably; tells whether there was one.
+    /// Drops the record of a key, durably; returns whether there was one.
     pub(crate) fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
         let known = self.holdings.records.contains_key(key);
         self.drop(key);
@@ -329,7 +329,7 @@ enum Effect<O> {
     Written {
         settled: Option<O>,
     },
-    /// Nobody knows whether anything was written.
+    /// It is not known whether anything was written.
     Unknown,
     /// It was removed and not made again.
     Removed,
