@@ -5,7 +5,7 @@ use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::change::Reason;
 use crate::explain::Action;
@@ -14,20 +14,21 @@ use crate::seen::Owner;
 use crate::waits_on::WaitsOn;
 
 /// When a refused step is worth another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Retry {
     /// At once, after another look: the target moved under the plan, and nothing was written.
     Now,
     /// After a backoff.
     Soon,
     /// When the desired state or the target differs.
+    #[default]
     OnChange,
     /// Not before a new desired state.
     Never,
 }
 
 /// Why something could not be done: the target's words, the way out, and when to try again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{error}")]
 pub struct Failure {
     /// What failed, with its causes joined.

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
@@ -19,7 +20,8 @@ use crate::span::{FileId, Span};
 use crate::{json, toml, yaml};
 
 /// How a text is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Format {
     /// `.toml`
     Toml,
@@ -60,7 +62,7 @@ pub struct DocumentReader {
 }
 
 /// One of the texts that a document was read from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Text {
     /// What messages call it.
     pub name: String,

@@ -7,7 +7,7 @@ use crate::error::Error;
 
 /// Changes that were made and findings, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Entries(pub(crate) Vec<Entry>);
+pub struct Entries(pub Vec<Entry>);
 
 impl Entries {
     /// What ended the pass of a source, which failed as a whole, whatever its keys are: one failure whose key is the

@@ -29,7 +29,7 @@ pub struct Caller {
     pub on_release: OnRelease,
     pub strictness: Strictness,
     pub progress: Option<Arc<dyn Progress>>,
-    /// Whether people read what is planned, and nobody waits for it.
+    /// Whether people read what is planned, and no loop waits for it.
     pub is_for_people: bool,
     /// None in a process that only reads.
     pub journal: Option<OwnerJournal>,
@@ -98,7 +98,7 @@ pub struct Binding<'a> {
     pub caller: &'a Caller,
     pub document: &'a Document,
     pub scope: &'a Scope,
-    /// Nothing, if the document does not speak of the scope.
+    /// None if the document does not name the scope.
     pub section: Option<&'a Section>,
     pub pages: &'a dyn Pages,
     /// What forwarding in the scope waits for.

@@ -1,4 +1,4 @@
-//! What forwarding in a scope waits for. The firewall's driver opens and closes it; who turns forwarding on waits.
+//! What forwarding in a scope waits for. The firewall's driver opens and closes it; the source that turns forwarding on waits.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ impl Gate {
         Gate { is_open: watch::Sender::new(true), on: on.into() }
     }
 
-    /// Lets everything through; whoever waits looks again.
+    /// Lets everything through; waiting sources look again.
     pub fn open(&self) {
         self.is_open.send_if_modified(|is_open| !std::mem::replace(is_open, true));
     }

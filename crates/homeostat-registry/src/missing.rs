@@ -8,7 +8,7 @@ use homeostat_netns::Name;
 
 use crate::binding::Binding;
 
-/// Where the document speaks of a scope.
+/// Where the document names a scope.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DocumentPlace {
     /// At its top level.
@@ -22,7 +22,7 @@ pub enum DocumentPlace {
 }
 
 impl DocumentPlace {
-    /// Where the document of a binding speaks of its scope.
+    /// Where the document of a binding names its scope.
     #[must_use]
     pub fn of(binding: &Binding<'_>) -> Self {
         let scope = &binding.scope.name;

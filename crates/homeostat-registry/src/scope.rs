@@ -9,7 +9,7 @@ use serde::de::IgnoredAny;
 
 use crate::error::Error;
 
-/// The name of a sandbox, which the top level of the document speaks of.
+/// The name of a sandbox, which the top level of the document is for.
 pub const SANDBOX: &str = "sandbox";
 
 /// A scope that exists.
@@ -18,7 +18,7 @@ pub struct Scope {
     /// Its name in plans and in the ledger.
     pub name: String,
     pub netns: Arc<Netns>,
-    /// What tells it from a former one of the same name.
+    /// What distinguishes it from a former one of the same name.
     pub identity: String,
     /// Whether host-wide things belong to it.
     pub reach: Reach,

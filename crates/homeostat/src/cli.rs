@@ -5,14 +5,16 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 pub(crate) use clap::ColorChoice as Color;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use homeostat_document::{OwnerName, Period, Protocol};
+use homeostat_document::{DEFAULT_OWNER, OnStop, OwnerName, Period, Protocol, Text as _};
 use homeostat_netns::Place;
 
 use crate::daemon::http::Listen;
 use crate::output::text::{Detail, Drawing, Length};
 use crate::registry::SourceCommand;
+use crate::wire::{About, Leave};
 
 /// Keeps Linux machines the way their owners declared them.
 ///
@@ -157,8 +159,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) documents: Documents,
     /// What happens to owned objects when the daemon stops [default: the document's, or leave]
-    #[arg(long, value_name = "POLICY", value_enum)]
-    pub(crate) on_stop: Option<StopPolicy>,
+    #[arg(long, value_name = "POLICY", value_parser = stop_policies())]
+    pub(crate) on_stop: Option<OnStop>,
     /// Serve the status over HTTP, on loopback only: /healthz, /readyz, /metrics,
     /// /api/v1/status, /api/v1/events
     #[arg(long, value_name = "ADDR:PORT")]
@@ -180,24 +182,14 @@ pub(crate) enum LogForm {
     Json,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum StopPolicy {
-    /// Everything stays, and homeostat still owns it
-    Leave,
-    /// Everything stays, and its ledger records are deleted
-    Release,
-    /// Created objects are deleted, original values are restored
-    Revert,
-}
-
-impl From<StopPolicy> for homeostat_engine::OnStop {
-    fn from(policy: StopPolicy) -> Self {
-        match policy {
-            StopPolicy::Leave => Self::Leave,
-            StopPolicy::Release => Self::Release,
-            StopPolicy::Revert => Self::Revert,
-        }
-    }
+fn stop_policies() -> impl TypedValueParser<Value = OnStop> {
+    let word = |policy: OnStop, help| PossibleValue::new(policy.word()).help(help);
+    let words = [
+        word(OnStop::Leave, "Everything stays, and homeostat still owns it"),
+        word(OnStop::Release, "Everything stays, and its ledger records are deleted"),
+        word(OnStop::Revert, "Created objects are deleted, original values are restored"),
+    ];
+    PossibleValuesParser::new(words).try_map(|word| OnStop::from_text(&word))
 }
 
 #[derive(Args, Debug)]
@@ -257,21 +249,17 @@ pub(crate) struct ScopeArgs {
 
 #[derive(Args, Debug)]
 pub(crate) struct KeyArgs {
-    /// A key as plans print it, such as "route 10.0.0.0/8"
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
     #[command(flatten)]
-    pub(crate) scope: ScopeArgs,
+    pub(crate) about: About,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]
 pub(crate) struct AdoptArgs {
-    /// A key as plans print it, such as "route 10.0.0.0/8"
-    #[arg(value_name = "KEY")]
-    pub(crate) key: String,
-    /// Only in this scope: `host`, or the name of a namespace
-    #[arg(long, value_name = "NAME")]
-    pub(crate) scope: Option<String>,
+    #[command(flatten)]
+    pub(crate) about: About,
     #[command(flatten)]
     pub(crate) form: FormArgs,
 }
@@ -366,6 +354,27 @@ pub(crate) struct Global {
     /// Also print settled and matched keys
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
+}
+
+impl Global {
+    /// The name of the owner, where no document says another one.
+    pub(crate) fn owner_name(&self) -> &str {
+        self.owner.as_ref().map_or(DEFAULT_OWNER, OwnerName::as_str)
+    }
+
+    /// How much is printed.
+    pub(crate) fn detail(&self) -> Detail {
+        match (self.quiet, self.verbose) {
+            (true, _) => Detail::Quiet,
+            (_, true) => Detail::Verbose,
+            _ => Detail::Normal,
+        }
+    }
+
+    /// What the guards let through.
+    pub(crate) fn leave(&self) -> Leave {
+        Leave { mass_delete: self.allow_mass_delete, cascades: self.allow_cascades }
+    }
 }
 
 /// Prints a usage error or the requested help. Usage errors exit with 1, since 2 means

@@ -1,17 +1,16 @@
-//! Speaks with the daemon of an owner over its control socket.
+//! Talks to the daemon of an owner over its control socket.
 
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, anyhow};
-use homeostat_document::{DEFAULT_OWNER, OwnerName};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::cli::Global;
 use crate::context::socket;
-use crate::failure::{Helped, Relayed};
+use crate::failure::{Relayed, helped};
 use crate::wire::{Envelope, FORMAT_VERSION, Request};
 
 /// An open conversation.
@@ -19,10 +18,9 @@ pub(crate) struct Client {
     stream: BufReader<UnixStream>,
 }
 
-/// Where the daemon of the owner listens that the command line names.
+/// Where the daemon listens whose owner the command line names.
 pub(crate) fn socket_path(global: &Global) -> PathBuf {
-    let owner = global.owner.as_ref().map_or(DEFAULT_OWNER, OwnerName::as_str);
-    socket(global.state_dir.as_deref(), owner)
+    socket(global.state_dir.as_deref(), global.owner_name())
 }
 
 impl Client {
@@ -30,12 +28,12 @@ impl Client {
     pub(crate) fn connect(path: &Path) -> Result<Self> {
         match UnixStream::connect(path) {
             Ok(stream) => Ok(Client { stream: BufReader::new(stream) }),
-            Err(error) if is_absent(&error) => Err(Helped::error(
+            Err(error) if is_absent(&error) => Err(helped(
                 format!("no daemon listens at {}", path.display()),
                 "start it with `homeostat run DOC`; if it runs, give the --owner and --state-dir \
                  that it was started with",
             )),
-            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(Helped::error(
+            Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(helped(
                 format!("this user may not speak with the daemon at {}", path.display()),
                 "only root and the user whom the daemon runs as may",
             )),

@@ -23,9 +23,10 @@ use clap::CommandFactory as _;
 use clap::error::{ContextKind, ContextValue};
 
 use crate::cli::{Cli, Command};
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::output::stream;
 use crate::registry;
+use crate::wire::Request;
 
 /// Commands of the design that come with later parts.
 const LATER: [&str; 2] = ["confirm", "rollback"];
@@ -34,17 +35,17 @@ const LATER: [&str; 2] = ["confirm", "rollback"];
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     let global = cli.global;
     match cli.command {
-        Command::Check(args) => check::run(&args, &global),
+        Command::Check(args) => check::run(&args),
         Command::Plan(args) => plan::run(&args, global),
         Command::Verify(args) => plan::verify(&args, global),
         Command::Apply(args) => apply::run(&args, global),
         Command::Run(args) => run::run(&args, global),
         Command::Status(args) => status::run(&args, &global),
         Command::Events(args) => events::run(&args, &global),
-        Command::Pause(args) => control::pause(&args, &global),
+        Command::Pause(args) => control::pause(args, &global),
         Command::Resume(args) => control::resume(args, &global),
-        Command::Resync(form) => control::resync(form, &global),
-        Command::Reload(form) => control::reload(form, &global),
+        Command::Resync(form) => control::run_passes(form, &global, Request::Resync),
+        Command::Reload(form) => control::run_passes(form, &global, Request::Reload),
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
@@ -82,7 +83,7 @@ fn unknown(words: &[OsString]) -> anyhow::Error {
         Some(command) => format!("did you mean `{command}`?"),
         None => "`homeostat --help` lists the commands".to_owned(),
     };
-    Helped::error(format!("there is no command `{word}`"), help)
+    helped(format!("there is no command `{word}`"), help)
 }
 
 /// The command that was probably meant.
@@ -98,7 +99,7 @@ fn similar(word: &str) -> Option<String> {
 
 /// The answer to what the design has and this version has not.
 pub(crate) fn not_built(what: &str) -> anyhow::Error {
-    Helped::error(
+    helped(
         format!("{what} is not built in yet"),
         "`homeostat --help` lists what works in this version",
     )

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
-use homeostat_engine::{Cascades, Guards, MassDelete, NetnsLock, OnRelease, ScopeLock, Strictness};
+use homeostat_engine::{Guards, NetnsLock, OnRelease, ScopeLock, Strictness};
 use homeostat_netns::{Name, Netns, Place, Sandbox};
 use homeostat_registry::{Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, scope_name};
 
 use crate::cli::{Color, Global};
-use crate::failure::{Helped, of_source};
+use crate::failure::{helped, of_source};
 use crate::journal;
 use crate::machine::Gates;
 use crate::mark;
@@ -20,7 +20,7 @@ const STATE_DIR: &str = "/var/lib/homeostat";
 const SANDBOX_STATE_DIR: &str = "/run/homeostat";
 const SOCKET_DIR: &str = "/run/homeostat";
 
-/// Which scope the top level of a document speaks of.
+/// Which scope the top level of a document is for.
 #[derive(Clone, Debug)]
 pub(crate) enum Top {
     /// The namespace that the program was started in, and the whole host.
@@ -52,15 +52,13 @@ impl Context {
     pub(crate) fn enter(global: Global, settings: &Settings) -> Result<Self> {
         let (owner, mark) = owner(&global, settings)?;
         let default_state = if global.sandbox { SANDBOX_STATE_DIR } else { STATE_DIR };
-        let mass_delete =
-            if global.allow_mass_delete { MassDelete::Allow } else { MassDelete::Hold };
-        let cascades = if global.allow_cascades { Cascades::Allow } else { Cascades::Hold };
         let context = Context {
+            detail: global.detail(),
             socket: socket(global.state_dir.as_deref(), &owner),
             caller: Caller {
                 owner,
                 mark,
-                guards: Guards { mass_delete, cascades, ..Guards::default() },
+                guards: global.leave().apply(Guards::default()),
                 on_release: if global.revert_on_release {
                     OnRelease::Restore
                 } else {
@@ -75,11 +73,6 @@ impl Context {
             state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
             top: top(global.sandbox, global.netns),
             color: global.color,
-            detail: match (global.quiet, global.verbose) {
-                (true, _) => Detail::Quiet,
-                (_, true) => Detail::Verbose,
-                _ => Detail::Normal,
-            },
             gates: Gates::default(),
         };
         if matches!(context.top, Top::Sandbox) {
@@ -95,7 +88,7 @@ impl Context {
         self
     }
 
-    /// The scope that the top level of the document speaks of.
+    /// The scope that the top level of the document is for.
     pub(crate) fn top_scope(&self) -> Result<Scope> {
         Ok(match &self.top {
             Top::Host => Scope::new(HOST, Netns::current()?, Reach::Host)?,
@@ -125,7 +118,7 @@ impl Context {
         let is_other = owner.is_some_and(|owner| owner != self.caller.owner)
             || mark.is_some_and(|mark| mark != self.caller.mark);
         if is_other {
-            return Err(Helped::error(
+            return Err(helped(
                 "the new document has another owner or protocol",
                 "restart the daemon for it",
             ));
@@ -167,7 +160,7 @@ fn owner(global: &Global, settings: &Settings) -> Result<(String, Mark)> {
     let mark = global.protocol.as_ref().or(declared).map(mark::resolve).transpose()?;
     let mark = mark.unwrap_or(mark::DEFAULT);
     if owner != DEFAULT_OWNER && mark == mark::DEFAULT {
-        return Err(Helped::error(
+        return Err(helped(
             format!("the owner `{owner}` needs a mark of its own in the kernel"),
             "add --protocol with a free number, such as 77, that only this owner uses",
         ));

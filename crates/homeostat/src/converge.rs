@@ -30,8 +30,8 @@ impl Converging {
     }
 
     /// Takes in a full pass.
-    pub(crate) fn record(&mut self, told: PassAnswer) {
-        let report: SharedReport = match told {
+    pub(crate) fn record(&mut self, answer: PassAnswer) {
+        let report: SharedReport = match answer {
             Ok(report) => report,
             Err(error) => {
                 Arc::new(Entries::of_broken_pass(&error, &self.control.ledger_key().source))
@@ -42,8 +42,8 @@ impl Converging {
 
     /// Runs a full pass. A loop that has ended meanwhile, as with its namespace, adds nothing.
     pub(crate) async fn pass(&mut self) {
-        if let Ok(told) = self.control.pass().await {
-            self.record(told);
+        if let Ok(answer) = self.control.pass().await {
+            self.record(answer);
         }
     }
 

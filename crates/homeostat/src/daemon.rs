@@ -4,7 +4,7 @@
 //! Everything runs on one thread, but for what has to wait for `nft`. Start at [`Daemon::run`].
 
 mod answers;
-pub(crate) mod capabilities;
+mod capabilities;
 mod clients;
 pub(crate) mod clock;
 mod command;
@@ -27,15 +27,14 @@ mod systemd;
 #[cfg(test)]
 mod verdict_tests;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use homeostat_document::{Document, OnStop as Declared};
-use homeostat_engine::{Control, Events, Ledger, OnStop};
+use homeostat_document::{Document, OnStop as StopPolicy};
+use homeostat_engine::{Control, Events, Failure, Ledger, OnStop};
 use homeostat_kit::provider::{Answer, Verdict};
-use homeostat_registry::CommandDeps;
+use homeostat_registry::{CapabilitySet, CommandDeps};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -45,9 +44,8 @@ use crate::context::Context;
 use crate::failure;
 use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
-use crate::wire::{Handed, Trouble};
+use crate::wire::Handed;
 use answers::Answers;
-use capabilities::Allowed;
 use command::{CommandRequest, DaemonCommand, DaemonHandle};
 use http::Listen;
 use loops_snapshot::LoopsSnapshot;
@@ -68,7 +66,7 @@ pub(crate) struct Options {
     /// The provider's arguments, for status and events.
     pub(crate) from: String,
     /// Another way to stop than the document says.
-    pub(crate) on_stop: Option<OnStop>,
+    pub(crate) on_stop: Option<StopPolicy>,
     /// Where status is read over HTTP.
     pub(crate) listen: Option<Listen>,
     /// Who may read status over the control socket.
@@ -92,13 +90,13 @@ pub(crate) struct Daemon {
     recent: Recent,
     scopes: Scopes,
     /// The capabilities that were kept, if any were dropped.
-    allowed: Option<Allowed>,
+    allowed: Option<CapabilitySet>,
     snapshot: watch::Sender<LoopsSnapshot>,
 }
 
 /// Why the daemon wakes up.
 enum Wake {
-    /// The provider may have another document, or somebody wants it asked again.
+    /// The provider may have another document, or a signal asks for it again.
     Document(Recipients),
     /// A client asks for what only the daemon can do.
     Command(CommandRequest),
@@ -140,11 +138,12 @@ impl Daemon {
     /// Drops what the document has no need of. Must come before any thread exists.
     pub(crate) fn confined(mut self) -> Result<Self> {
         let Daemon { context, document, ledger, .. } = &self;
-        let mut allowed = Allowed::for_document(context, document, &**ledger)?;
+        let mut allowed = capabilities::needed(context, document, &**ledger)?;
         if self.options.readers.is_some() {
-            allowed = allowed.and_chown();
+            // To give the control socket to the group.
+            allowed |= CapabilitySet::CHOWN;
         }
-        allowed.drop_others(context)?;
+        capabilities::drop_others(allowed, context)?;
         self.allowed = Some(allowed);
         Ok(self)
     }
@@ -167,7 +166,8 @@ impl Daemon {
         let mut goes_on = arranged.transpose()?.is_some();
         self.provider.judged(Verdict::Accepted);
         while goes_on {
-            wakes.namespaces.watch_names(self.names(), &self.scopes.absent());
+            let names = self.scopes.names(&self.context, &self.document, &*self.ledger);
+            wakes.namespaces.watch_names(names, &self.scopes.absent());
             let wake = wakes.next(&mut self.provider).await;
             goes_on = !matches!(wake, Wake::Stop)
                 && wakes.unless_stopped(self.handle(wake, &systemd)).await.is_some();
@@ -207,14 +207,9 @@ impl Daemon {
         arranged
     }
 
-    /// The names of namespaces after whose change the loops have to be arranged again.
-    fn names(&self) -> BTreeSet<String> {
-        self.scopes.names(&self.context, &self.document, &*self.ledger)
-    }
-
     /// Publishes what runs, for status.
     fn publish(&self) {
-        // Without a scope's lock there is nobody who could command.
+        // Commands need the lock of the first scope.
         let top = self.context.top_scope().ok();
         let lock = top.and_then(|top| self.scopes.lock(&top.name));
         self.snapshot.send_replace(LoopsSnapshot {
@@ -231,7 +226,7 @@ impl Daemon {
     /// Does what a client asked for, and answers what became of it.
     async fn handle_command(&mut self, request: CommandRequest) {
         let guards = self.context.caller.guards;
-        self.context.caller.guards = command::with_leave(guards, request.leave);
+        self.context.caller.guards = request.leave.apply(guards);
         let done = match request.command {
             DaemonCommand::Arrange => self.arrange(Recipients::All).await,
             DaemonCommand::Reload => self.reload(Recipients::All).await,
@@ -243,7 +238,7 @@ impl Daemon {
     }
 
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
-    /// one stands. Status and events say so until the provider has a good one.
+    /// one stays in force. Status and events say so until the provider has a good one.
     async fn reload(&mut self, recipients: Recipients) -> Result<()> {
         let reloaded = match self.provider.answer().await {
             Answer::DesiredState(document) => {
@@ -260,11 +255,11 @@ impl Daemon {
         let from = self.health.from.to_string();
         match &reloaded {
             Err(error) => {
-                let Trouble { error, help } = self.health.fail(error);
+                let Failure { error, help, .. } = self.health.fail(error);
                 let fields = json!({ "from": from, "error": error, "help": help });
                 self.recent.record(Level::ERROR, "document-refused", fields);
             }
-            Ok(Reloaded::Unchanged) if self.health.trouble().is_none() => self.health.succeed(),
+            Ok(Reloaded::Unchanged) if self.health.failure.is_none() => self.health.succeed(),
             Ok(_) => {
                 self.health.succeed();
                 self.recent.record(Level::INFO, "document-accepted", json!({ "from": from }));
@@ -274,7 +269,7 @@ impl Daemon {
         reloaded.map(drop)
     }
 
-    /// Takes the provider's document. One that is the same is only taken if somebody asked for it.
+    /// Takes the provider's document. One that is the same is only taken if a client or a signal asked for it.
     async fn take_provided(
         &mut self,
         document: Arc<Document>,
@@ -305,7 +300,8 @@ impl Daemon {
     async fn take(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
         self.context.check_same(&document.settings)?;
         if let Some(allowed) = self.allowed {
-            allowed.check(Allowed::for_document(&self.context, &document, &*self.ledger)?)?;
+            let needed = capabilities::needed(&self.context, &document, &*self.ledger)?;
+            capabilities::check(allowed, needed)?;
         }
         let before = std::mem::replace(&mut self.document, document);
         if let Err(error) = self.arrange(recipients).await {
@@ -316,12 +312,12 @@ impl Daemon {
     }
 
     async fn stop(self) {
-        let declared = self.document.settings.on_stop.as_ref().map(|policy| match policy.value {
-            Declared::Leave => OnStop::Leave,
-            Declared::Release => OnStop::Release,
-            Declared::Revert => OnStop::Revert,
-        });
-        let policy = self.options.on_stop.or(declared).unwrap_or_default();
+        let declared = self.document.settings.on_stop.as_ref().map(|policy| policy.value);
+        let policy = match self.options.on_stop.or(declared) {
+            None | Some(StopPolicy::Leave) => OnStop::Leave,
+            Some(StopPolicy::Release) => OnStop::Release,
+            Some(StopPolicy::Revert) => OnStop::Revert,
+        };
         let stopped = futures_util::future::join_all(
             self.loops().into_iter().map(|control| async move { control.stop(policy).await }),
         );

@@ -4,25 +4,16 @@ use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
 use homeostat_document::Diagnostics;
-use homeostat_engine::Failure;
+use homeostat_engine::{Failure, Retry};
+use homeostat_registry::Error as SourceError;
 
 use crate::cli::Color;
 use crate::output::line::plain;
 use crate::output::stream;
 
-/// An error with the way out.
-#[derive(Debug, thiserror::Error)]
-#[error("{message}")]
-pub(crate) struct Helped {
-    message: String,
-    help: String,
-}
-
-impl Helped {
-    /// An error in plain words, and what to do.
-    pub(crate) fn error(message: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
-        anyhow::Error::new(Helped { message: message.into(), help: help.into() })
-    }
+/// An error in plain words, and what to do.
+pub(crate) fn helped(message: impl Into<String>, help: impl Into<String>) -> anyhow::Error {
+    Failure::new(message, Retry::Never).with_help(help).into()
 }
 
 /// The mistakes in a document, drawn.
@@ -52,20 +43,18 @@ impl From<Diagnostics> for DocumentErrors {
 }
 
 /// Why a source could not be bound, shown or commanded.
-pub(crate) fn of_source(error: homeostat_registry::Error) -> anyhow::Error {
+pub(crate) fn of_source(error: SourceError) -> anyhow::Error {
     match error {
-        homeostat_registry::Error::Document(diagnostics) => {
-            DocumentErrors::from(diagnostics).into()
-        }
-        homeostat_registry::Error::Busy(error) => error.into(),
-        homeostat_registry::Error::Failed(failure) => failure.into(),
+        SourceError::Document(diagnostics) => DocumentErrors::from(diagnostics).into(),
+        SourceError::Busy(error) => error.into(),
+        SourceError::Failed(failure) => failure.into(),
         other => other.into(),
     }
 }
 
 /// Prints an error to stderr.
 pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {
-    // There is nobody left to tell if stderr is closed.
+    // Nobody can read the error if stderr is closed.
     let _ = write(error, &mut stream::stderr(color));
     ExitCode::FAILURE
 }
@@ -75,23 +64,14 @@ pub(crate) fn write(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::
     if let Some(Relayed(text)) = error.downcast_ref() {
         return to.write_all(text.as_bytes());
     }
-    match error.downcast_ref::<DocumentErrors>() {
-        Some(errors) => report_drawn(&errors.drawn, errors.count, to),
-        None => report_chain(error, to),
+    if let Some(DocumentErrors { drawn, count }) = error.downcast_ref() {
+        let errors = if *count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
+        return writeln!(
+            to,
+            "{}\n\n{errors} in the document; nothing was changed",
+            drawn.trim_end()
+        );
     }
-}
-
-/// An error of the daemon, drawn there.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct Relayed(pub(crate) String);
-
-fn report_drawn(drawn: &str, count: usize, to: &mut dyn std::io::Write) -> std::io::Result<()> {
-    let errors = if count == 1 { "1 error".to_owned() } else { format!("{count} errors") };
-    writeln!(to, "{}\n\n{errors} in the document; nothing was changed", drawn.trim_end())
-}
-
-fn report_chain(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::Result<()> {
     let red = Style::new().bold().fg_color(Some(AnsiColor::Red.into()));
     let bold = Style::new().bold();
     let message: Vec<_> = format!("{error:#}").lines().map(plain).collect();
@@ -102,17 +82,22 @@ fn report_chain(error: &anyhow::Error, to: &mut dyn std::io::Write) -> std::io::
     }
 }
 
+/// An error of the daemon, drawn there.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct Relayed(pub(crate) String);
+
 /// What an error says, without colour.
 pub(crate) fn text(error: &anyhow::Error) -> String {
     anstream::adapter::strip_str(&format!("{error:#}")).to_string()
 }
 
-/// The way out of an error, if somebody knows one.
+/// The way out of an error, if one is known.
 pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
     error.chain().find_map(|cause| {
-        let helped = cause.downcast_ref::<Helped>().map(|helped| helped.help.clone());
-        helped
-            .or_else(|| cause.downcast_ref::<Failure>()?.help.clone())
+        let failure = cause.downcast_ref::<Failure>();
+        failure
+            .and_then(|failure| failure.help.clone())
             .or_else(|| cause.downcast_ref::<homeostat_engine::journal::JournalError>()?.help())
             .or_else(|| cause.downcast_ref::<homeostat_engine::Error>()?.help())
             .or_else(|| cause.downcast_ref::<homeostat_netns::Error>()?.help())

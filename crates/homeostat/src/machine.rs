@@ -20,13 +20,13 @@ use homeostat_netns::{Name, Place};
 use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, scope_name};
 
 use crate::context::{Context, Top};
-use crate::failure::{Helped, of_source};
+use crate::failure::{helped, of_source};
 use crate::output::SourceReport;
 use crate::registry::{self, SOURCES};
 pub(crate) use drivers::Drivers;
 pub(crate) use gates::Gates;
 pub(crate) use observe_only::ObserveOnlyPlan;
-pub(crate) use waiting::{Waiting, told as told_of_waiting};
+pub(crate) use waiting::Waiting;
 
 /// What can be planned.
 pub(crate) struct Machine<'a> {
@@ -35,7 +35,7 @@ pub(crate) struct Machine<'a> {
     scopes: Vec<Scope>,
     /// Scope by scope. Sources that create scopes are in the first scope only, before all others.
     bound: Vec<Bound>,
-    waiting: Vec<(LedgerKey, Waiting)>,
+    waiting: Vec<Waiting>,
     /// Where the ledger has records of scopes that no longer exist.
     gone: Vec<LedgerKey>,
 }
@@ -97,7 +97,7 @@ impl<'a> Machine<'a> {
     fn add(&mut self, scope: Scope, section: Option<&Section>, pages: &dyn Pages) -> Result<()> {
         let twin = self.scopes.iter().find(|known| known.identity == scope.identity);
         if let Some(twin) = twin {
-            return Err(Helped::error(
+            return Err(helped(
                 format!("`{}` is the same network namespace as `{}`", scope.name, twin.name),
                 "the document speaks of it twice: at its top level, or by another name",
             ));
@@ -120,14 +120,14 @@ impl<'a> Machine<'a> {
     fn wait(&mut self, name: &NamespaceName, section: &Section, on: &WaitsOn) -> Result<()> {
         let scope = scope_name(&Place::Named(Name::new(name.as_str())?)).map_err(of_source)?;
         for source in SOURCES.iter().filter(|source| source.scopes.is_none()) {
-            let key = LedgerKey {
+            let ledger_key = LedgerKey {
                 owner: self.context.caller.owner.clone(),
                 source: source.name().to_owned(),
                 scope: scope.clone(),
                 identity: String::new(),
             };
             let keys = (source.waiting)(self.document, section);
-            self.waiting.push((key, Waiting { keys, on: on.clone() }));
+            self.waiting.push(Waiting { ledger_key, keys, on: on.clone() });
         }
         Ok(())
     }
@@ -143,7 +143,7 @@ impl<'a> Machine<'a> {
                 self.add_missing_remote(key, remote);
                 continue;
             }
-            if self.waiting.iter().any(|(waiting, _)| waiting.scope == *name) {
+            if self.waiting.iter().any(|waiting| waiting.ledger_key.scope == *name) {
                 continue;
             }
             if let Some(scope) = self.scopes.iter().find(|scope| scope.name == *name) {
@@ -168,7 +168,7 @@ impl<'a> Machine<'a> {
                 "`[{}]`, which says where what we own is",
                 remote.section
             ));
-            self.waiting.push((key, Waiting { keys, on }));
+            self.waiting.push(Waiting { ledger_key: key, keys, on });
         }
     }
 
@@ -180,21 +180,16 @@ impl<'a> Machine<'a> {
             if deleted.contains(&place.scope) {
                 continue;
             }
-            let what = bound.plan(pages).await?;
-            deleted.extend(deleted_scopes(bound.source, &*what));
-            all.push(SourceReport { ledger_key: place, report: what });
+            let report = bound.plan(pages).await?;
+            deleted.extend(deleted_scopes(bound.source, &*report));
+            all.push(SourceReport { ledger_key: place, report });
         }
-        all.extend(self.waiting.iter().map(told_of_waiting));
+        all.extend(self.waiting.iter().map(Waiting::report));
         Ok(all)
     }
 
-    /// What waits for a scope that does not exist.
-    pub(crate) fn waiting(&self) -> Vec<(LedgerKey, Waiting)> {
-        self.waiting.clone()
-    }
-
-    /// What each scope has, for a daemon that keeps loops there.
-    pub(crate) fn into_parts(self) -> Vec<Part> {
+    /// What each scope has, for a daemon that keeps loops there, and what waits for scopes that do not exist.
+    pub(crate) fn into_parts(self) -> (Vec<Part>, Vec<Waiting>) {
         let mut bound = self.bound;
         let parts = self.scopes.into_iter().map(|scope| {
             let here = bound.extract_if(.., |one| one.planner.ledger_key().scope == scope.name);
@@ -202,7 +197,7 @@ impl<'a> Machine<'a> {
             let planners = |all: Vec<Bound>| all.into_iter().map(|one| one.planner).collect();
             Part { scope, first: planners(first), rest: planners(rest) }
         });
-        parts.collect()
+        (parts.collect(), self.waiting)
     }
 
     /// Takes the lock of every scope that has something to heal, and becomes able to write there.

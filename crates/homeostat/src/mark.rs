@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_PROTOCOL, Protocol};
 use homeostat_registry::Mark;
 
-use crate::failure::Helped;
+use crate::failure::helped;
 
 /// Where a machine names protocols; what is said first counts.
 const TABLES: [&str; 2] = ["/etc/iproute2", "/usr/share/iproute2"];
@@ -29,7 +29,7 @@ pub(crate) fn resolve(protocol: &Protocol) -> Result<Mark> {
 fn free(number: u8) -> Result<Mark> {
     match number.to_string().parse::<Protocol>() {
         Ok(_) => Ok(Mark(number)),
-        Err(error) => Err(Helped::error(error.message, error.help.unwrap_or_default())),
+        Err(error) => Err(helped(error.message, error.help.unwrap_or_default())),
     }
 }
 
@@ -43,7 +43,7 @@ fn named(name: &str, directories: &[&Path]) -> Result<u8> {
             }
         }
     }
-    Err(Helped::error(
+    Err(helped(
         format!("this machine has no protocol named `{name}`"),
         format!("give its number, or add a line such as `77 {name}` to /etc/iproute2/rt_protos"),
     ))

@@ -18,7 +18,7 @@ pub(crate) struct ReferencedFiles {
     more: BTreeSet<PathBuf>,
 }
 
-/// What tells two versions of a file apart without reading it.
+/// What distinguishes two versions of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Look {
     inode: (u64, u64),

@@ -41,7 +41,7 @@ const LONGEST_NOISE: u32 = 10;
 
 impl Noise {
     /// Something changed now.
-    fn heard(before: Option<Self>, now: Instant, quiet: Duration) -> Self {
+    fn extended(before: Option<Self>, now: Instant, quiet: Duration) -> Self {
         let since = before.map_or(now, |noise| noise.since);
         Noise { since, due: (now + quiet).min(since + quiet * LONGEST_NOISE) }
     }
@@ -61,7 +61,7 @@ impl Watch {
     /// Watches these directories, too.
     pub(crate) fn add_directories(&mut self, directories: BTreeSet<PathBuf>) {
         self.directories.extend(directories);
-        // What cannot be watched is read when somebody asks for it.
+        // What cannot be watched is read with the next reload.
         let _ = self.add().and_then(|()| self.add_places());
     }
 
@@ -148,7 +148,7 @@ impl Watch {
             };
             let Ok(event) = event else {
                 self.noise = None;
-                // What cannot be watched is read when somebody asks for it.
+                // What cannot be watched is read with the next reload.
                 let _ = self.add_places();
                 return;
             };
@@ -158,7 +158,7 @@ impl Watch {
             if is_idle {
                 continue;
             }
-            self.noise = Some(Noise::heard(self.noise, Instant::now(), quiet));
+            self.noise = Some(Noise::extended(self.noise, Instant::now(), quiet));
             // What cannot be watched is found by the resync.
             let _ = self.add();
         }
@@ -184,10 +184,10 @@ mod tests {
     #[test]
     fn a_noise_that_never_ends_is_looked_into_all_the_same() {
         let (start, quiet) = (Instant::now(), Duration::from_secs(1));
-        let mut noise = Noise::heard(None, start, quiet);
+        let mut noise = Noise::extended(None, start, quiet);
         assert_eq!(noise.due, start + quiet);
         for tenths in 1..200 {
-            noise = Noise::heard(Some(noise), start + quiet / 10 * tenths, quiet);
+            noise = Noise::extended(Some(noise), start + quiet / 10 * tenths, quiet);
         }
         assert_eq!(noise.due, start + quiet * LONGEST_NOISE);
     }

@@ -1,6 +1,9 @@
 //! What is said over the control socket: one JSON object a line, both ways.
 
-use homeostat_engine::OpenCounts;
+use std::time::Duration;
+
+use clap::Args;
+use homeostat_engine::{Cascades, Failure, Guards, MassDelete, OpenCounts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -42,7 +45,7 @@ pub(crate) enum Request {
     Reload(Ask),
     /// Takes another document in place of the daemon's own.
     Apply { handed: Handed, ask: Ask },
-    /// Takes what is on a declared key from whoever has it.
+    /// Takes what is on a declared key from its current owner.
     Adopt { about: About, ask: Ask },
     /// Gives up ownership of a key.
     Release(About),
@@ -66,13 +69,17 @@ impl Request {
 }
 
 /// A key, in one scope or in all.
-#[derive(Debug, Deserialize, Serialize)]
+#[derive(Args, Clone, Debug, Deserialize, Serialize)]
 pub(crate) struct About {
+    /// A key as plans print it, such as "route 10.0.0.0/8"
+    #[arg(value_name = "KEY")]
     pub(crate) key: String,
+    /// Only in this scope: `host`, or the name of a namespace
+    #[arg(long, value_name = "NAME")]
     pub(crate) scope: Option<String>,
 }
 
-/// What a pass may do, and how it is told.
+/// What a pass may do, and how it is reported.
 #[derive(Clone, Copy, Debug, Default, Deserialize, Serialize)]
 pub(crate) struct Ask {
     /// Drawn for people in this way; else the report is JSON.
@@ -88,11 +95,20 @@ pub(crate) struct Leave {
     pub(crate) cascades: bool,
 }
 
+impl Leave {
+    /// The same guards, but for what is let through.
+    pub(crate) fn apply(self, guards: Guards) -> Guards {
+        let mass_delete = if self.mass_delete { MassDelete::Allow } else { guards.mass_delete };
+        let cascades = if self.cascades { Cascades::Allow } else { guards.cascades };
+        Guards { mass_delete, cascades, ..guards }
+    }
+}
+
 /// A document for the daemon, and for whom and where it is meant.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Handed {
     pub(crate) paths: Vec<std::path::PathBuf>,
-    /// The identity of the scope that its top level speaks of.
+    /// The identity of the scope that its top level is for.
     pub(crate) top: String,
     pub(crate) protocol: u8,
 }
@@ -109,7 +125,7 @@ pub(crate) struct LoopStatus {
     pub(crate) pass: u64,
     pub(crate) last_attempt_ago_ms: Option<u64>,
     pub(crate) last_success_ago_ms: Option<u64>,
-    pub(crate) last_error: Option<Trouble>,
+    pub(crate) last_error: Option<Failure>,
     pub(crate) failures: u32,
     pub(crate) next_due_in_ms: Option<u64>,
     pub(crate) next_why: Option<String>,
@@ -123,14 +139,7 @@ pub(crate) struct LoopStatus {
     pub(crate) waits_on: Option<String>,
 }
 
-/// What went wrong, and the way out.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(crate) struct Trouble {
-    pub(crate) error: String,
-    pub(crate) help: Option<String>,
-}
-
-/// A key that somebody keeps undoing.
+/// A key that another program keeps undoing.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Contended {
     pub(crate) key: String,
@@ -203,7 +212,7 @@ pub(crate) struct ProviderStatus {
     pub(crate) from: String,
     pub(crate) ok: bool,
     pub(crate) last_good_ago_ms: u64,
-    pub(crate) last_error: Option<Trouble>,
+    pub(crate) last_error: Option<Failure>,
 }
 
 /// The answer of a source to one of its commands.
@@ -217,4 +226,9 @@ pub(crate) struct SourceAnswer {
 /// An answer that says no. `text` is how it is drawn for people.
 pub(crate) fn refusal(error: &str, text: &str) -> Value {
     json!({ "format_version": FORMAT_VERSION, "error": error, "text": text })
+}
+
+/// A time in whole milliseconds, as numbers on the wire are.
+pub(crate) fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -90,7 +90,7 @@ fn the_guide_to_firewalls_shows_the_example_and_its_plan() {
     assert_eq!(planned("examples/firewall.toml"), shown);
 }
 
-/// What differs between two runs of the demo: times, and how many objects events told of.
+/// What differs between two runs of the demo: times, and how many objects events named.
 fn without_measures(text: &str) -> Vec<String> {
     let is_time = |word: &str, next: &str| {
         word.trim_start_matches('~').parse::<f64>().is_ok() && ["ms", "s"].contains(&next)

@@ -14,7 +14,7 @@ use crate::commands::plan::plan;
 use crate::commands::saved::{self, Saved};
 use crate::commands::{block_on, hand_over, not_built};
 use crate::context::Context;
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::machine::{Drivers, Machine};
 use crate::output::digest::Digest;
 use crate::output::progress::Bar;
@@ -50,7 +50,6 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         } else if needs_a_yes {
             ask(&context, &drivers, args.form).await?;
         }
-        drivers.prune()?;
         drivers.converge().await
     })??;
     let printed = stream::print(context.color, |to| match args.form.drawing(context.detail) {
@@ -78,7 +77,7 @@ impl<'a> Asked<'a> {
             if let Some(saved) = saved::read(path)? {
                 return match paths.len() {
                     1 => Ok(Asked { args, saved: Some(saved) }),
-                    _ => Err(Helped::error(
+                    _ => Err(helped(
                         format!("{} is a saved plan, which is applied alone", path.display()),
                         "name it alone, or only documents",
                     )),
@@ -87,7 +86,7 @@ impl<'a> Asked<'a> {
         }
         let is_other = |path: &&PathBuf| path.is_file() && Format::of(path).is_none();
         match paths.iter().find(is_other) {
-            Some(other) => Err(Helped::error(
+            Some(other) => Err(helped(
                 format!("`{}` is neither a document nor a saved plan", other.display()),
                 "a document ends in .toml, .yaml, .yml or .json; `homeostat plan --out` saves a plan",
             )),
@@ -123,13 +122,13 @@ async fn ask(context: &Context, drivers: &Drivers<'_>, form: FormArgs) -> Result
     }
 }
 
-/// Where nobody can be asked, changes are refused before anything is opened for writing.
+/// Without a terminal, changes are refused before anything is opened for writing.
 fn refuse_changes(context: &Context, document: &Document) -> Result<()> {
     if summary(&plan(context, document)?).total() == 0 {
         return Ok(());
     }
     let help = "look at `homeostat plan`, then add --yes";
-    Err(Helped::error("there is no terminal to ask on", help))
+    Err(helped("there is no terminal to ask on", help))
 }
 
 /// Shows a plan and waits for a yes.
@@ -143,6 +142,6 @@ pub(super) fn confirm(context: &Context, reports: &[SourceReport], form: FormArg
     std::io::stdin().read_line(&mut answer)?;
     match answer.trim() {
         "yes" => Ok(()),
-        _ => Err(Helped::error("not applied", "nothing was changed")),
+        _ => Err(helped("not applied", "nothing was changed")),
     }
 }

@@ -12,76 +12,56 @@ use crate::cli::{AdoptArgs, Color, FormArgs, Global, KeyArgs, PauseArgs, ScopeAr
 use crate::client::{Client, is_converged, socket_path, text};
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::output::text::Detail;
-use crate::wire::{About, Ask, Leave, Request};
+use crate::wire::{Ask, Request, millis};
 
 /// Holds passes off.
-pub(super) fn pause(args: &PauseArgs, global: &Global) -> Result<ExitCode> {
+pub(super) fn pause(args: PauseArgs, global: &Global) -> Result<ExitCode> {
     let during = args.during.map(Period::get);
-    let for_ms = during.map(|during| u64::try_from(during.as_millis()).unwrap_or(u64::MAX));
     let until =
         during.map_or("until `homeostat resume`".to_owned(), |time| format!("for {time:?}"));
-    let ScopeArgs { scope, json } = &args.scope;
-    let answer = speak(global, Request::Pause { for_ms, scope: scope.clone() })?;
-    say(&answer, *json, |answer| format!("Paused {}, {until}.\n", loops(answer)))
+    let ScopeArgs { scope, json } = args.scope;
+    let answer = send(global, Request::Pause { for_ms: during.map(millis), scope })?;
+    print(&answer, json, |answer| format!("Paused {}, {until}.\n", loops(answer)))
 }
 
 /// Lets passes go on.
 pub(super) fn resume(args: ScopeArgs, global: &Global) -> Result<ExitCode> {
-    let answer = speak(global, Request::Resume { scope: args.scope })?;
-    say(&answer, args.json, |answer| format!("Resumed {}.\n", loops(answer)))
+    let answer = send(global, Request::Resume { scope: args.scope })?;
+    print(&answer, args.json, |answer| format!("Resumed {}.\n", loops(answer)))
 }
 
-/// Runs a full pass of everything.
-pub(super) fn resync(form: FormArgs, global: &Global) -> Result<ExitCode> {
-    report(form, global, Request::Resync)
-}
-
-/// Reads the document again.
-pub(super) fn reload(form: FormArgs, global: &Global) -> Result<ExitCode> {
-    report(form, global, Request::Reload)
-}
-
-/// Takes a declared key from whoever has it.
+/// Takes over the object on a declared key from its current owner.
 pub(super) fn adopt(args: AdoptArgs, global: &Global) -> Result<ExitCode> {
-    let AdoptArgs { key, scope, form } = args;
-    report(form, global, |ask| Request::Adopt { about: About { key, scope }, ask })
+    let AdoptArgs { about, form } = args;
+    run_passes(form, global, |ask| Request::Adopt { about, ask })
 }
 
 /// Gives up ownership of a key.
 pub(super) fn release(args: KeyArgs, global: &Global) -> Result<ExitCode> {
-    let none = format!("Nothing of ours is on `{}`.\n", plain(&args.key));
-    let KeyArgs { key, scope: ScopeArgs { scope, json } } = args;
-    let answer = speak(global, Request::Release(About { key, scope }))?;
-    say(&answer, json, |answer| lines(answer, "released").unwrap_or(none))
+    let none = format!("Nothing of ours is on `{}`.\n", plain(&args.about.key));
+    let answer = send(global, Request::Release(args.about))?;
+    print(&answer, args.json, |answer| lines(answer, "released").unwrap_or(none))
 }
 
 /// Drops what the ledger knows of a key.
 pub(super) fn forget(args: KeyArgs, global: &Global) -> Result<ExitCode> {
-    let none = format!("The ledger knows nothing of `{}`.\n", plain(&args.key));
-    let KeyArgs { key, scope: ScopeArgs { scope, json } } = args;
-    let answer = speak(global, Request::Forget(About { key, scope }))?;
-    say(&answer, json, |answer| lines(answer, "forgotten").unwrap_or(none))
-}
-
-fn speak(global: &Global, request: Request) -> Result<Value> {
-    Client::connect(&socket_path(global))?.ask(request)
+    let none = format!("The ledger knows nothing of `{}`.\n", plain(&args.about.key));
+    let answer = send(global, Request::Forget(args.about))?;
+    print(&answer, args.json, |answer| lines(answer, "forgotten").unwrap_or(none))
 }
 
 /// Asks for passes, and prints their report.
-fn report(
+pub(super) fn run_passes(
     form: FormArgs,
     global: &Global,
     request: impl FnOnce(Ask) -> Request,
 ) -> Result<ExitCode> {
-    let detail = match (global.quiet, global.verbose) {
-        (true, _) => Detail::Quiet,
-        (_, true) => Detail::Verbose,
-        _ => Detail::Normal,
-    };
-    let leave = Leave { mass_delete: global.allow_mass_delete, cascades: global.allow_cascades };
-    let answer = speak(global, request(Ask { text: form.drawing(detail), leave }))?;
-    print_report(&answer, form, global.color)
+    let ask = Ask { text: form.drawing(global.detail()), leave: global.leave() };
+    print_report(&send(global, request(ask))?, form, global.color)
+}
+
+fn send(global: &Global, request: Request) -> Result<Value> {
+    Client::connect(&socket_path(global))?.ask(request)
 }
 
 /// Prints the report of the daemon's passes.
@@ -91,9 +71,9 @@ pub(super) fn print_report(answer: &Value, form: FormArgs, color: Color) -> Resu
     Ok(if is_converged(answer) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn say(answer: &Value, json: bool, words: impl FnOnce(&Value) -> String) -> Result<ExitCode> {
-    let said = if json { format!("{answer}\n") } else { words(answer) };
-    stream::ignore_closed_pipe(std::io::stdout().write_all(said.as_bytes()))?;
+fn print(answer: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<ExitCode> {
+    let printed = if json { format!("{answer}\n") } else { text(answer) };
+    stream::ignore_closed_pipe(std::io::stdout().write_all(printed.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
 }
 

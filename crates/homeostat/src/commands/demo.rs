@@ -1,4 +1,4 @@
-//! `homeostat demo`: a router in a sandbox, kept as declared while somebody sabotages it. Nothing of
+//! `homeostat demo`: a router in a sandbox, kept as declared while a saboteur damages it. Nothing of
 //! the host is touched.
 //!
 //! The daemon runs on this thread, as `homeostat run` has it. The tour is on another: the saboteur
@@ -32,6 +32,7 @@ use crate::commands::block_on;
 use crate::context::Context;
 use crate::daemon::{Daemon, Options};
 use crate::machine::Machine;
+use crate::output::line::BOLD;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{is_converged, stream, text};
 use crate::registry::READER;
@@ -56,7 +57,7 @@ const SHORT_PAUSE: Duration = Duration::from_millis(250);
 /// Runs the tour.
 pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
-    // Whoever it is for the host, in the sandbox it is a fresh owner with a fresh ledger.
+    // Whatever the owner is on the host, in the sandbox it is a fresh owner with a fresh ledger.
     (global.netns, global.owner, global.protocol) = (None, None, None);
     let [bare, walled] = ["", firewall::SECTION].map(parse);
     let context = Context::enter(global, &Settings::default())?;
@@ -122,7 +123,7 @@ async fn tour(
     let thread = std::thread::Builder::new().name("tour".into());
     thread.spawn(move || {
         let played = Tour::open(to, stopped, wall).and_then(|tour| tour.run(length));
-        // Nobody waits if the program is about to end.
+        // The receiver is gone if the program is about to end.
         let _ = finished.send(played);
     })?;
     let document = Arc::new(document);
@@ -172,7 +173,7 @@ async fn build(
     Ok(())
 }
 
-/// Lets somebody else move in, with a mark and a ledger of their own: nothing of it is the daemon's business.
+/// Adds objects of another program, with a mark and a ledger of its own: the daemon must not touch them.
 async fn add_foreign(context: &Context) -> Result<()> {
     let document = READER.parse("bird.toml", Format::Toml, FOREIGN_DOCUMENT)?;
     let mut context = context.clone();
@@ -185,6 +186,5 @@ async fn add_foreign(context: &Context) -> Result<()> {
 }
 
 fn step(to: &mut impl Write, title: &str) -> io::Result<()> {
-    let bold = anstyle::Style::new().bold();
-    writeln!(to, "\n{bold}# {title}{bold:#}")
+    writeln!(to, "\n{BOLD}# {title}{BOLD:#}")
 }

@@ -33,9 +33,9 @@ pub(super) fn run(args: &EventsArgs, global: &Global) -> Result<ExitCode> {
 /// One line for people: when, where, what, and everything that is said of it.
 fn line(event: &Value) -> String {
     let word = |name: &str| event.get(name).map(show).unwrap_or_default();
-    let is_told =
+    let is_shown =
         |(name, value): &(&String, &Value)| !LEADING.contains(&name.as_str()) && !value.is_null();
-    let fields = event.as_object().into_iter().flatten().filter(is_told);
+    let fields = event.as_object().into_iter().flatten().filter(is_shown);
     let fields: Vec<String> =
         fields.map(|(name, value)| format!(" {name}={}", quoted(value))).collect();
     let (time, name, fields) = (word("time"), word("event"), fields.concat());

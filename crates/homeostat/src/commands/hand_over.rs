@@ -12,7 +12,7 @@ use super::control::print_report;
 use super::plan::plan;
 use crate::client::Client;
 use crate::context::Context;
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::output::summary;
 use crate::wire::{Ask, Handed, Leave, Request};
 
@@ -30,7 +30,7 @@ pub(super) fn instead(
     let Some(client) = client else { return Err(error) };
     let caller = &context.caller;
     if caller.strictness == Strictness::Strict || caller.on_release == OnRelease::Restore {
-        return Err(Helped::error(
+        return Err(helped(
             "the daemon takes the document, and it has its own ways",
             "leave out --strict and --revert-on-release, or start the daemon with them",
         ));
@@ -50,7 +50,7 @@ pub(super) fn instead(
     print_report(&answer, asked.args.form, context.color)
 }
 
-/// The files to hand over, once what will be done is what was planned, or somebody said yes to it.
+/// The files to hand over, once what will be done is what was planned, or was confirmed.
 fn agreed(asked: &Asked<'_>, context: &Context, document: &Document) -> Result<Vec<PathBuf>> {
     if let Some(saved) = &asked.saved {
         saved.check(&plan(context, document)?)?;
@@ -68,7 +68,7 @@ fn agreed(asked: &Asked<'_>, context: &Context, document: &Document) -> Result<V
 /// The daemon runs in another directory, and reads no input of ours.
 fn absolute(path: &Path) -> Result<PathBuf> {
     if path == Path::new("-") {
-        return Err(Helped::error(
+        return Err(helped(
             "the daemon takes the document, and it cannot read this standard input",
             "write the document to a file",
         ));

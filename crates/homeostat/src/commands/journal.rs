@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_document::{DEFAULT_OWNER, OwnerName};
 use homeostat_engine::journal::{End, Fact, Record, StepId, Subject, follow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::Value;
@@ -25,8 +24,7 @@ const EVERY: Duration = Duration::from_millis(200);
 
 /// Prints the records, oldest first.
 pub(super) fn run(args: &JournalArgs, global: &Global) -> Result<ExitCode> {
-    let owner = global.owner.as_ref().map_or(DEFAULT_OWNER, OwnerName::as_str);
-    let mut journal = follow(&directory(&state_dir(global), owner));
+    let mut journal = follow(&directory(&state_dir(global), global.owner_name()));
     let mut listing = Listing { args, begun: HashMap::new() };
     block_on(async {
         loop {
@@ -42,7 +40,7 @@ pub(super) fn run(args: &JournalArgs, global: &Global) -> Result<ExitCode> {
     })?
 }
 
-/// Whether nobody reads what we print, though there may be nothing to print for a long time.
+/// Whether the reader of our output is gone, though there may be nothing to print for a long time.
 fn is_hung_up() -> bool {
     let stdout = io::stdout();
     let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -57,7 +55,7 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    /// Prints what is asked for; false, once nobody reads.
+    /// Prints what is asked for; false, once the reader is gone.
     fn print(&mut self, records: Vec<Record>) -> Result<bool> {
         let mut stdout = io::stdout().lock();
         for record in records {

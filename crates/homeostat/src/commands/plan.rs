@@ -1,4 +1,4 @@
-//! `homeostat plan` and `homeostat verify`: look, compare, tell. Neither has a way to write.
+//! `homeostat plan` and `homeostat verify`: look, compare, report. Neither has a way to write.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -25,11 +25,11 @@ pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
         saved::save(path, &document, &reports)?;
     }
     print(&context, &reports, args.form, Closing::Plan)?;
-    let is_told = args.detailed_exitcode && !is_converged(&reports);
-    Ok(if is_told { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
+    let is_failure = args.detailed_exitcode && !is_converged(&reports);
+    Ok(if is_failure { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
 }
 
-/// Tells whether the machine is as declared.
+/// Reports whether the machine is as declared.
 pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
     let (context, _, reports) = look(&args.documents.documents, global)?;
     let converged = is_converged(&reports);

@@ -29,7 +29,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let from: Vec<_> = arguments.iter().map(|path| path.to_string_lossy()).collect();
     let options = Options {
         from: from.join(" "),
-        on_stop: args.on_stop.map(Into::into),
+        on_stop: args.on_stop,
         listen: args.listen,
         readers: args.status_group.as_deref().map(Readers::find).transpose()?,
     };

@@ -8,11 +8,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use homeostat_document::{Document, Format, SourceText};
+use homeostat_document::{Document, SourceText};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::output::{SourceReport, json};
 use crate::provider::understand;
 use crate::registry::READER;
@@ -23,36 +23,19 @@ const VERSION: &str = "1.0";
 /// What must be the same for a plan to be the same.
 const COMPARED: [&str; 4] = ["changes", "conflicts", "held", "refused"];
 /// How many of the lines that moved are listed.
-const TOLD: usize = 10;
+const LISTED: usize = 10;
 
 /// A plan, as it is on disk.
 #[derive(Deserialize, Serialize)]
 pub(super) struct Saved {
     homeostat_plan: String,
-    documents: Vec<SavedText>,
+    documents: Vec<SourceText>,
     plan: Value,
-}
-
-#[derive(Deserialize, Serialize)]
-struct SavedText {
-    name: String,
-    directory: PathBuf,
-    #[serde(with = "SavedFormat")]
-    format: Format,
-    text: String,
-}
-
-#[derive(Deserialize, Serialize)]
-#[serde(remote = "Format", rename_all = "kebab-case")]
-enum SavedFormat {
-    Toml,
-    Yaml,
-    Json,
 }
 
 /// Saves a plan with the document that it was made for.
 pub(super) fn save(path: &Path, document: &Document, reports: &[SourceReport]) -> Result<()> {
-    let documents = document.files.texts().into_iter().map(saved_text).collect::<Result<_>>()?;
+    let documents = document.files.texts().into_iter().map(from_root).collect::<Result<_>>()?;
     let saved = Saved { homeostat_plan: VERSION.to_owned(), documents, plan: planned(reports)? };
     let whole = || format!("cannot save the plan to {}", path.display());
     // A document may hold what not everybody should read.
@@ -64,16 +47,17 @@ pub(super) fn save(path: &Path, document: &Document, reports: &[SourceReport]) -
 }
 
 /// A plan is applied from anywhere: what it names is named from the root.
-fn saved_text(text: SourceText) -> Result<SavedText> {
-    let is_file = Path::new(&text.name).exists();
-    let name = if is_file { std::path::absolute(&text.name)? } else { PathBuf::from(&text.name) };
-    let here = || std::env::current_dir().context("cannot tell the directory");
-    let directory = match text.directory {
-        directory if directory.as_os_str().is_empty() => here()?,
+fn from_root(mut text: SourceText) -> Result<SourceText> {
+    if Path::new(&text.name).exists() {
+        text.name = std::path::absolute(&text.name)?.to_string_lossy().into_owned();
+    }
+    text.directory = match text.directory {
+        directory if directory.as_os_str().is_empty() => {
+            std::env::current_dir().context("cannot tell the directory")?
+        }
         directory => std::path::absolute(directory)?,
     };
-    let name = name.to_string_lossy().into_owned();
-    Ok(SavedText { name, directory, format: text.format, text: text.text })
+    Ok(text)
 }
 
 fn planned(reports: &[SourceReport]) -> Result<Value> {
@@ -96,7 +80,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Saved>> {
     }
     let damaged = |why: &dyn std::fmt::Display| {
         let help = "make it again: homeostat plan --out";
-        Helped::error(format!("the plan {} cannot be used: {why}", path.display()), help)
+        helped(format!("the plan {} cannot be used: {why}", path.display()), help)
     };
     let text = fs::read(path).with_context(whole)?;
     let saved: Saved = serde_json::from_slice(&text).map_err(|error| damaged(&error))?;
@@ -109,23 +93,17 @@ pub(super) fn read(path: &Path) -> Result<Option<Saved>> {
 impl Saved {
     /// The document that the plan was made for.
     pub(super) fn document(&self) -> Result<Document> {
-        let text = |saved: &SavedText| SourceText {
-            name: saved.name.clone(),
-            directory: saved.directory.clone(),
-            format: saved.format,
-            text: saved.text.clone(),
-        };
-        understand(READER.restore(self.documents.iter().map(text).collect()))
+        understand(READER.restore(self.documents.clone()))
     }
 
     /// The files of the document, if they still hold what the plan was made for.
     pub(super) fn files(&self) -> Result<Vec<PathBuf>> {
-        let file = |saved: &SavedText| {
+        let file = |saved: &SourceText| {
             let path = PathBuf::from(&saved.name);
             let is_same = fs::read_to_string(&path).is_ok_and(|text| text == saved.text);
             is_same.then_some(path).ok_or_else(|| {
                 let error = format!("{} is not what the plan was made for", saved.name);
-                Helped::error(error, "make a new plan: homeostat plan --out")
+                helped(error, "make a new plan: homeostat plan --out")
             })
         };
         self.documents.iter().map(file).collect()
@@ -140,15 +118,15 @@ impl Saved {
         let [then, now] = [&self.plan, &now].map(lines);
         let mut moved = String::from("the machine moved since the plan was made");
         for (title, lines) in [("planned then", &then - &now), ("planned now", &now - &then)] {
-            for line in lines.iter().take(TOLD) {
+            for line in lines.iter().take(LISTED) {
                 let _ = write!(moved, "\n  {title}: {line}");
             }
-            if let Some(more @ 1..) = lines.len().checked_sub(TOLD) {
+            if let Some(more @ 1..) = lines.len().checked_sub(LISTED) {
                 let _ = write!(moved, "\n  {title}: and {more} more");
             }
         }
         let help = "nothing was changed; make a new plan: homeostat plan --out";
-        Err(Helped::error(moved, help))
+        Err(helped(moved, help))
     }
 }
 

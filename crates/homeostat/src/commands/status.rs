@@ -16,7 +16,7 @@ use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
-    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request,
+    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request, millis,
 };
 
 /// How long a daemon that is just starting may take to listen.
@@ -57,8 +57,8 @@ fn wait(timeout: Duration, global: &Global) -> Result<Value> {
     loop {
         let left = timeout.saturating_sub(began.elapsed());
         let client = appear(began, timeout.min(STARTING), global)?;
-        let wait_ms = u64::try_from(left.min(ROUND).as_millis()).unwrap_or(u64::MAX);
-        let answer = client.ask(Request::Status { wait_ms: Some(wait_ms) })?;
+        let wait_ms = Some(millis(left.min(ROUND)));
+        let answer = client.ask(Request::Status { wait_ms })?;
         if is_converged(&answer) || began.elapsed() >= timeout {
             return Ok(answer);
         }
@@ -116,13 +116,13 @@ fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
 
 /// Says only what is wrong.
 fn draw_provider(provider: &ProviderStatus, to: &mut dyn Write) -> io::Result<()> {
-    let Some(trouble) = &provider.last_error else { return Ok(()) };
+    let Some(failure) = &provider.last_error else { return Ok(()) };
     let (from, good) = (plain(&provider.from), time(provider.last_good_ago_ms));
     writeln!(to, "document: cannot be taken from {from}, last good {good} ago")?;
-    for line in trouble.error.lines() {
+    for line in failure.error.lines() {
         writeln!(to, "  {}", plain(line))?;
     }
-    row("help", trouble.help.as_deref(), to)
+    row("help", failure.help.as_deref(), to)
 }
 
 /// A line with its name, if there is a text.
@@ -142,9 +142,9 @@ fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
     let last =
         one.last_success_ago_ms.map_or("none".to_owned(), |ago| format!("{} ago", time(ago)));
     writeln!(to, "  last good pass {last}{next}")?;
-    if let Some(trouble) = &one.last_error {
-        writeln!(to, "  failed {} times in a row: {}", one.failures, plain(&trouble.error))?;
-        row("  help", trouble.help.as_deref(), to)?;
+    if let Some(failure) = &one.last_error {
+        writeln!(to, "  failed {} times in a row: {}", one.failures, plain(&failure.error))?;
+        row("  help", failure.help.as_deref(), to)?;
     }
     row("stalled", one.stall.as_deref(), to)?;
     for Contended { key, culprit, pause_ms } in &one.contended {

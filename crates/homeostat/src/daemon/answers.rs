@@ -1,24 +1,25 @@
 //! What is answered to each request. Only what needs the daemon itself is ordered from it; everything
 //! else goes straight to the loops.
 
-mod keys;
-mod passes;
-
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use homeostat_engine::Control;
+use futures_util::future::join_all;
+use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Finding, Kind, Patience};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::command::{DaemonCommand, DaemonHandle};
+use super::command::{DaemonCommand, DaemonHandle, StartedPass, start_passes};
 use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
-use crate::failure::{self, Helped};
+use crate::converge::{Converging, converge};
+use crate::failure::{self, helped};
+use crate::machine::Waiting;
+use crate::output::{SourceReport, is_converged, json as report, text};
 use crate::registry;
-use crate::wire::{FORMAT_VERSION, Request, SourceAnswer, refusal};
+use crate::wire::{About, Ask, FORMAT_VERSION, KeyStatus, Leave, Request, SourceAnswer, refusal};
 
 /// The longest that one request waits; who wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -30,6 +31,10 @@ pub(super) struct Answers {
     pub(super) commands: DaemonHandle,
     pub(super) recent: Recent,
 }
+
+/// Which finding about a key matters most.
+const FIRST: [Kind; 6] =
+    [Kind::Change, Kind::Held, Kind::Conflict, Kind::Failed, Kind::Pending, Kind::Unknown];
 
 impl Answers {
     /// The answer to one request, as a line.
@@ -50,7 +55,7 @@ impl Answers {
     }
 
     async fn respond(&self, request: Request) -> Result<Vec<u8>> {
-        // How it stands is told from the beginning. Everything else is about loops, which are not there yet while
+        // Status and events are answered from the beginning. Everything else is about loops, which are not there yet while
         // the daemon starts: none of them could be paused, and all of none would be converged.
         if !matches!(request, Request::Status { .. } | Request::Events { .. }) {
             let mut snapshot = self.snapshot.clone();
@@ -79,7 +84,7 @@ impl Answers {
             Request::Release(about) => self.release(&about).await,
             Request::Forget(about) => self.forget(&about).await,
             Request::Source { source, request } => self.source_command(&source, request).await,
-            Request::Events { .. } => Err(Helped::error("events are told one by one", "ask again")),
+            Request::Events { .. } => Err(helped("events are told one by one", "ask again")),
         }
     }
 
@@ -98,7 +103,7 @@ impl Answers {
                 }
             }
         };
-        // How things stand is told either way.
+        // The status is returned either way.
         let _ = tokio::time::timeout(wait, converged).await;
         answer(&self.snapshot.borrow().overview())
     }
@@ -120,7 +125,7 @@ impl Answers {
         if let Some(scope) = scope {
             loops.retain(|control| control.ledger_key().scope == scope);
             if loops.is_empty() {
-                return Err(Helped::error(
+                return Err(helped(
                     format!("no loop runs in a scope `{scope}`"),
                     "`homeostat status` names the scopes; the daemon's own is `host`",
                 ));
@@ -142,6 +147,247 @@ impl Answers {
         }
         answer(&json!({ "format_version": FORMAT_VERSION, "loops": loops }))
     }
+
+    /// Does what is to be done first, runs a pass of every loop, and returns their report.
+    async fn passes(&self, command: Option<DaemonCommand>, ask: Ask) -> Result<Vec<u8>> {
+        let is_lenient = ask.leave != Leave::default();
+        let command = command.or(is_lenient.then_some(DaemonCommand::Arrange));
+        let started = match command {
+            Some(command) => self.commands.send(command, ask.leave).await?,
+            None => start_passes(self.loops(None)?),
+        };
+        let reports = self.settle(started, ask.leave).await;
+        if is_lenient {
+            self.commands.send(DaemonCommand::Arrange, Leave::default()).await?;
+        }
+        draw(&reports?, ask)
+    }
+
+    /// Runs passes as long as that brings something, with the patience that an `apply` has. What is
+    /// inside namespaces of our own can be opened only when they are there.
+    async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<SourceReport>> {
+        let mut all = ended(started, Vec::new()).await;
+        let creates_scopes = |one: &&Converging| {
+            registry::find(&one.control.ledger_key().source).is_some_and(|it| it.scopes.is_some())
+        };
+        let made = all.iter().filter(creates_scopes);
+        if made.map(Converging::written).sum::<usize>() > 0 {
+            all = ended(self.commands.send(DaemonCommand::Arrange, leave).await?, all).await;
+        }
+        // Tasks go on after the answer: the loops follow them.
+        let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
+        converge(&mut all, patience, async |one| one.pass().await, |_| {}).await;
+        let mut reports: Vec<SourceReport> =
+            all.into_iter().filter_map(Converging::report).collect();
+        reports.extend(self.snapshot.borrow().waiting.iter().map(Waiting::report));
+        Ok(reports)
+    }
+
+    /// How a key stands wherever something is to be said of it.
+    async fn key(&self, about: &About) -> Result<Vec<u8>> {
+        let found = self.find(about).await?.into_iter();
+        let mut keys: Vec<KeyStatus> = found.map(|(_, status)| status).collect();
+        let is_of_interest = |key: &KeyStatus| key.declared || key.state != UNDECLARED;
+        if keys.iter().any(is_of_interest) {
+            keys.retain(is_of_interest);
+        }
+        let converged = keys.iter().all(|key| key.converged);
+        answer(&json!({
+            "format_version": FORMAT_VERSION, "converged": converged, "keys": keys,
+        }))
+    }
+
+    /// Takes over the object on a declared key once, from its current owner.
+    async fn adopt(&self, about: &About, ask: Ask) -> Result<Vec<u8>> {
+        let mut found = self.find(about).await?;
+        found.retain(|(_, status)| status.declared);
+        if found.is_empty() {
+            return Err(helped(
+                format!("`{}` is not declared, so there is nothing to take it for", about.key),
+                "declare it in the document first",
+            ));
+        }
+        let mut reports = Vec::new();
+        for (control, status) in found {
+            let mut adopted = Converging::new(Arc::clone(&control));
+            adopted.record(control.adopt(&status.key).await?);
+            reports.extend(adopted.report());
+        }
+        draw(&reports, ask)
+    }
+
+    /// Gives up a key that is not declared. Where the mark is in the target, and no source can take it
+    /// off, that is said.
+    async fn release(&self, about: &About) -> Result<Vec<u8>> {
+        let found = self.find(about).await?;
+        if let Some((_, status)) = found.iter().find(|(_, status)| status.declared) {
+            return Err(helped(
+                format!("`{}` is declared in {}", status.key, status.scope),
+                "take it out of the document first; `homeostat pause` keeps it where it is until \
+                 it is released",
+            ));
+        }
+        let mut released = Vec::new();
+        for (control, status) in found {
+            let is_known = control.forget(&status.key).await?.map_err(|error| anyhow!(error))?;
+            let after = self.look(&*control, &status.key).await?;
+            let marked = after.is_some_and(|after| after.state != UNDECLARED);
+            if is_known || marked {
+                let remains = marked.then_some(REMAINS);
+                let KeyStatus { source, scope, key, .. } = status;
+                released.push(json!({
+                    "source": source, "scope": scope, "key": key,
+                    "recorded": is_known, "remains": remains,
+                }));
+            }
+        }
+        answer(&json!({ "format_version": FORMAT_VERSION, "released": released }))
+    }
+
+    /// Drops what the ledger knows of a key.
+    async fn forget(&self, about: &About) -> Result<Vec<u8>> {
+        let mut forgotten = Vec::new();
+        for (control, status) in self.find(about).await? {
+            if control.forget(&status.key).await?.map_err(|error| anyhow!(error))? {
+                let KeyStatus { source, scope, key, .. } = status;
+                forgotten.push(json!({ "source": source, "scope": scope, "key": key }));
+            }
+        }
+        answer(&json!({ "format_version": FORMAT_VERSION, "forgotten": forgotten }))
+    }
+
+    /// Every loop whose source knows such a key looks at it.
+    async fn find(&self, about: &About) -> Result<Vec<(Arc<dyn Control>, KeyStatus)>> {
+        let mut found = Vec::new();
+        for control in self.loops(about.scope.as_deref())? {
+            if let Some(status) = self.look(&*control, &about.key).await? {
+                found.push((control, status));
+            }
+        }
+        if found.is_empty() {
+            return Err(helped(
+                format!("`{}` is no key that any source here knows", about.key),
+                "a key is written as plans print it, such as `route 10.0.0.0/8`",
+            ));
+        }
+        Ok(found)
+    }
+
+    async fn look(&self, control: &dyn Control, key: &str) -> Result<Option<KeyStatus>> {
+        let report = match control.look(key).await {
+            Err(CommandRefused::NotAKey(_)) => return Ok(None),
+            other => other?.map_err(|error| anyhow!(error))?,
+        };
+        let mut status = status(control, &*report, key);
+        let last_applied = self.recent.last_applied(control.ledger_key(), &status.key);
+        status.last_heal = last_applied.and_then(|line| serde_json::from_str(&line).ok());
+        Ok(Some(status))
+    }
+}
+
+/// Waits for these passes. A loop that ended meanwhile, as with its namespace, has no report;
+/// one that went on has the reports of its earlier passes, too.
+async fn ended(started: Vec<StartedPass>, mut earlier: Vec<Converging>) -> Vec<Converging> {
+    let passes = started
+        .into_iter()
+        .map(|StartedPass { control, pass }| async move { Some((control, pass.await.ok()?)) });
+    let ended = join_all(passes).await.into_iter().flatten().map(|(control, answer)| {
+        let known = earlier.iter().position(|one| one.control.ledger_key() == control.ledger_key());
+        let mut one = known.map_or_else(|| Converging::new(control), |at| earlier.swap_remove(at));
+        one.record(answer);
+        one
+    });
+    ended.collect()
+}
+
+/// A report as it was asked for: drawn for people, or whole for programs.
+fn draw(reports: &[SourceReport], ask: Ask) -> Result<Vec<u8>> {
+    let mut drawn = Vec::new();
+    let Some(drawing) = ask.text else {
+        report::report(reports, &mut drawn)?;
+        return Ok(drawn);
+    };
+    text::report(reports, drawing, &mut drawn)?;
+    answer(&json!({
+        "format_version": FORMAT_VERSION,
+        "converged": is_converged(reports),
+        "text": String::from_utf8_lossy(&drawn),
+    }))
+}
+
+const UNDECLARED: &str = "undeclared";
+
+/// What is to be known of a mark in the target.
+const REMAINS: &str = "the target still holds our mark, which this source cannot take off: give it \
+                       another one by hand (`ip route change ... proto static`), or the next pass \
+                       that nothing holds back removes it";
+
+/// How a key stands, by the report of a look at it.
+fn status(control: &dyn Control, report: &dyn Explain, text: &str) -> KeyStatus {
+    let about = report.about(text);
+    let key = about.as_ref().map_or(text, |about| &about.key).to_owned();
+    let wanted = about.and_then(|about| about.wanted);
+    let declared = wanted.is_some();
+    let mut status = KeyStatus {
+        source: control.ledger_key().source.clone(),
+        scope: control.ledger_key().scope.clone(),
+        declared,
+        converged: true,
+        state: if declared { "as-declared" } else { UNDECLARED }.to_owned(),
+        owner: declared.then(|| "ours".to_owned()),
+        held: wanted.clone(),
+        wanted,
+        key,
+        ..KeyStatus::default()
+    };
+    // What matters most comes last, so that its word stands.
+    for kind in Kind::in_order(&FIRST).collect::<Vec<_>>().into_iter().rev() {
+        report.explain(kind, &mut |entry| learn(&mut status, entry));
+    }
+    status
+}
+
+fn learn(status: &mut KeyStatus, entry: Entry) {
+    if entry.key() != status.key {
+        return;
+    }
+    status.converged = !entry.kind().is_open();
+    let finding = match entry {
+        Entry::Change(line, _) | Entry::Applied(line, _) => {
+            let is_absent = line.action == Action::Create;
+            let state = if is_absent { "absent" } else { "differs" };
+            (status.state, status.held) = (state.to_owned(), line.before);
+            status.owner = (!is_absent).then(|| "ours".to_owned());
+            status.reason = line.note;
+            return;
+        }
+        Entry::Finding { finding, .. } => finding,
+    };
+    let state = match finding.kind() {
+        Kind::Failed => "refused",
+        Kind::Conflict => "conflict",
+        kind => kind.list(),
+    };
+    state.clone_into(&mut status.state);
+    if finding.is_open() {
+        (status.held, status.owner) = (None, None);
+    }
+    match finding {
+        Finding::Held { action, why } => {
+            status.owner = (action != Action::Create).then(|| "ours".to_owned());
+            status.reason = Some(format!("{}: {why}", action.word()));
+        }
+        Finding::Conflict { owner, reason } => {
+            (status.owner, status.reason) = (Some(owner.to_string()), Some(reason.to_string()));
+        }
+        Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
+            status.reason = Some(failure.error);
+        }
+        Finding::Pending { on } => status.waits_on = Some(on.to_string()),
+        Finding::Unknown { why } => status.reason = Some(why),
+        Finding::Settled { held, .. } => status.held = Some(*held),
+        Finding::Matched { owner } => status.owner = Some(owner.to_string()),
+    }
 }
 
 fn answer(answer: &impl Serialize) -> Result<Vec<u8>> {
@@ -151,7 +397,6 @@ fn answer(answer: &impl Serialize) -> Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::Ask;
 
     #[tokio::test(start_paused = true)]
     async fn what_is_asked_of_loops_waits_until_a_daemon_that_starts_has_arranged_them() {
@@ -165,7 +410,10 @@ mod tests {
             assert!(early.is_err(), "{:?}", early.map(String::from_utf8));
         }
         let status = answers.answer(Request::Status { wait_ms: None }).await;
-        assert!(String::from_utf8_lossy(&status).contains("\"converged\":false"), "that is told");
+        assert!(
+            String::from_utf8_lossy(&status).contains("\"converged\":false"),
+            "status answers at once"
+        );
         snapshot.send_replace(LoopsSnapshot { is_arranged: true, ..LoopsSnapshot::default() });
         for request in requests() {
             let answer = String::from_utf8(answers.answer(request).await).unwrap();

@@ -14,12 +14,8 @@ use rustix::thread::{
 };
 
 use crate::context::{Context, Top};
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::registry;
-
-/// What a daemon may still do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Allowed(CapabilitySet);
 
 const ALWAYS: CapabilitySet = CapabilitySet::NET_ADMIN.union(CapabilitySet::DAC_OVERRIDE);
 /// To enter and make namespaces.
@@ -28,71 +24,58 @@ const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_
 /// The highest number that a set of capabilities can have.
 const LAST: u32 = 63;
 
-impl Allowed {
-    /// What is needed for a document, and for what the ledger says that we own elsewhere.
-    pub(crate) fn for_document(
-        context: &Context,
-        document: &Document,
-        pages: &dyn Pages,
-    ) -> Result<Self> {
-        let is_elsewhere = !matches!(context.top, Top::Host)
-            || !document.namespaces.is_empty()
-            || pages
-                .places(&context.caller.owner)?
-                .iter()
-                .any(|place| place.scope.as_str() != HOST);
-        let mut needed = ALWAYS;
-        if is_elsewhere {
-            needed |= SPACES;
-        }
-        for (_, section) in document.scopes() {
-            for source in registry::SOURCES {
-                needed |= (source.capabilities)(section);
-                if !(source.namespaces)(section).is_empty() {
-                    needed |= SPACES;
-                }
+/// What is needed for a document, and for what the ledger says that we own elsewhere.
+pub(super) fn needed(
+    context: &Context,
+    document: &Document,
+    pages: &dyn Pages,
+) -> Result<CapabilitySet> {
+    let recorded = pages.places(&context.caller.owner)?;
+    let is_elsewhere = !matches!(context.top, Top::Host)
+        || !document.namespaces.is_empty()
+        || recorded.iter().any(|place| place.scope != HOST);
+    let mut needed = ALWAYS;
+    if is_elsewhere {
+        needed |= SPACES;
+    }
+    for (_, section) in document.scopes() {
+        for source in registry::SOURCES {
+            needed |= (source.capabilities)(section);
+            if !(source.namespaces)(section).is_empty() {
+                needed |= SPACES;
             }
         }
-        Ok(Allowed(needed))
     }
+    Ok(needed)
+}
 
-    /// Also what gives the control socket to a group.
-    pub(crate) fn and_chown(self) -> Self {
-        Allowed(self.0 | CapabilitySet::CHOWN)
+/// Drops all but the allowed ones, for this process and for all that it may start. In a sandbox there is nothing to
+/// drop that would reach beyond it.
+pub(super) fn drop_others(allowed: CapabilitySet, context: &Context) -> Result<()> {
+    if matches!(context.top, Top::Sandbox) || allowed == CapabilitySet::all() {
+        return Ok(());
     }
+    let has = capabilities(None).context("cannot tell which capabilities there are")?;
+    if has.effective.contains(CapabilitySet::SETPCAP) {
+        shrink_bounds(allowed);
+    }
+    // Old kernels have no ambient set.
+    let _ = clear_ambient_capability_set();
+    let kept = has.permitted.intersection(allowed);
+    let sets =
+        CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
+    set_capabilities(None, sets).context("cannot drop capabilities")
+}
 
-    /// Drops everything else, for this process and for all that it may start. In a sandbox there is
-    /// nothing to drop that would reach beyond it.
-    pub(crate) fn drop_others(self, context: &Context) -> Result<()> {
-        let Allowed(allowed) = self;
-        if matches!(context.top, Top::Sandbox) || allowed == CapabilitySet::all() {
-            return Ok(());
-        }
-        let has = capabilities(None).context("cannot tell which capabilities there are")?;
-        if has.effective.contains(CapabilitySet::SETPCAP) {
-            shrink_bounds(allowed);
-        }
-        // Old kernels have no ambient set.
-        let _ = clear_ambient_capability_set();
-        let kept = has.permitted.intersection(allowed);
-        let sets = CapabilitySets {
-            effective: kept,
-            permitted: kept,
-            inheritable: CapabilitySet::empty(),
-        };
-        set_capabilities(None, sets).context("cannot drop capabilities")
+/// Refuses a document that needs what was dropped.
+pub(super) fn check(allowed: CapabilitySet, needed: CapabilitySet) -> Result<()> {
+    if allowed.contains(needed) {
+        return Ok(());
     }
-
-    /// Refuses a document that needs what was dropped.
-    pub(crate) fn check(self, needed: Allowed) -> Result<()> {
-        if self.0.contains(needed.0) {
-            return Ok(());
-        }
-        Err(Helped::error(
-            "the new document needs capabilities that the daemon dropped when it started",
-            "restart the daemon for it",
-        ))
-    }
+    Err(helped(
+        "the new document needs capabilities that the daemon dropped when it started",
+        "restart the daemon for it",
+    ))
 }
 
 fn shrink_bounds(allowed: CapabilitySet) {

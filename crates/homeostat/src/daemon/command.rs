@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
 use homeostat_engine::PassAnswer;
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Cascades, CommandRefused, Control, Guards, MassDelete};
+use homeostat_engine::{CommandRefused, Control};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::context::Context;
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::wire::{Handed, Leave};
 
 /// How many commands may wait.
@@ -29,20 +29,15 @@ pub(super) struct StartedPass {
     pub(super) pass: Later<'static, Result<PassAnswer, CommandRefused>>,
 }
 
-/// Asks all of these loops for a pass, at once: whoever has just put a desired state gets the report of the
+/// Asks all of these loops for a pass, at once: a client that has just changed a desired state gets the report of the
 /// very pass that carries it out.
 pub(super) fn start_passes(loops: Vec<Arc<dyn Control>>) -> Vec<StartedPass> {
     let started = loops.into_iter().map(|control| {
         let asked = Arc::clone(&control);
-        let pass = async move { asked.pass().await };
+        let pass = async move { asked.pass().await }.boxed().shared();
         // The first poll is what sends the request.
-        let mut pass = pass.boxed().fuse();
-        let ready = (&mut pass).now_or_never();
-        let pass: Later<'static, _> = match ready {
-            Some(told) => Box::pin(std::future::ready(told)),
-            None => Box::pin(pass),
-        };
-        StartedPass { control, pass }
+        let _ = pass.clone().now_or_never();
+        StartedPass { control, pass: pass.boxed() }
     });
     started.collect()
 }
@@ -79,13 +74,6 @@ impl DaemonHandle {
     }
 }
 
-/// The same guards, but for what is let through this once.
-pub(super) fn with_leave(guards: Guards, leave: Leave) -> Guards {
-    let mass_delete = if leave.mass_delete { MassDelete::Allow } else { guards.mass_delete };
-    let cascades = if leave.cascades { Cascades::Allow } else { guards.cascades };
-    Guards { mass_delete, cascades, ..guards }
-}
-
 /// Refuses a document that was meant for another place: its top level would be applied here.
 pub(super) fn check_meant_for(context: &Context, handed: &Handed) -> Result<()> {
     let top = context.top_scope().context("cannot tell where the daemon works")?;
@@ -93,7 +81,7 @@ pub(super) fn check_meant_for(context: &Context, handed: &Handed) -> Result<()> 
     if is_here {
         return Ok(());
     }
-    Err(Helped::error(
+    Err(helped(
         format!(
             "the daemon of `{}` works elsewhere, or with another protocol",
             context.caller.owner

@@ -78,7 +78,7 @@ pub(super) async fn serve(Listen(address): Listen, site: Site) -> Result<()> {
         async move || Ok(listener.accept().await?.0),
         move |stream| {
             let (site, followers) = (site.clone(), Arc::clone(&followers));
-            // Whoever asked may be gone.
+            // The client may be gone.
             async move { drop(converse(stream, &site, &followers).await) }
         },
     ));

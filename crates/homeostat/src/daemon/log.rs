@@ -2,7 +2,7 @@
 //! daemon logs nothing.
 
 use homeostat_engine::{Cause, Event, EventKind};
-use tracing::{Level, debug, error, info, warn};
+use tracing::{Level, error};
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -27,7 +27,7 @@ pub(crate) fn init(form: LogForm, detail: Detail) {
         .log_internal_errors(false);
     // An error means that a log was started before.
     let _ = match form {
-        // Whoever keeps stderr, such as journald, adds the time.
+        // What keeps stderr, such as journald, adds the time.
         LogForm::Text => ours.with(lines.without_time()).try_init(),
         LogForm::Json => ours.with(lines.json().flatten_event(true)).try_init(),
     };
@@ -44,68 +44,48 @@ pub(super) fn log_error(error: &anyhow::Error, message: &str) {
 pub(super) fn log_event(event: &Event) -> Option<Level> {
     let Event { pass, source, scope, kind } = event;
     let (pass, scope) = (pass.0, &**scope);
+    // One line with the pass and its loop, at a level that is returned.
+    macro_rules! log {
+        ($level:ident, $($field:tt)+) => {{
+            tracing::event!(Level::$level, pass, source, scope, $($field)+);
+            Level::$level
+        }};
+    }
     Some(match kind {
         EventKind::Failed { failure } => {
-            error!(pass, source, scope, error = failure.error, help = failure.help, "pass failed");
-            Level::ERROR
+            log!(ERROR, error = failure.error, help = failure.help, "pass failed")
         }
         EventKind::StepFailed { key, failure, .. } => {
             let (error, outcome) = (&failure.error, "failed");
-            warn!(pass, source, scope, key, outcome, error, help = failure.help, "step failed");
-            Level::WARN
+            log!(WARN, key, outcome, error, help = failure.help, "step failed")
         }
         EventKind::Conflict { key, owner } => {
-            warn!(pass, source, scope, key, outcome = "conflict", owner, "conflict");
-            Level::WARN
+            log!(WARN, key, outcome = "conflict", owner, "conflict")
         }
         EventKind::Contention { key, culprit, pause } => {
-            let outcome = "contention";
-            warn!(pass, source, scope, key, outcome, culprit, ?pause, "contention");
-            Level::WARN
+            log!(WARN, key, outcome = "contention", culprit, ?pause, "contention")
         }
         EventKind::NotConverging { key } => {
-            warn!(pass, source, scope, key, outcome = "not-converging", "not converging");
-            Level::WARN
+            log!(WARN, key, outcome = "not-converging", "not converging")
         }
-        EventKind::Lost => {
-            warn!(pass, source, scope, "hints were lost, looking at everything again");
-            Level::WARN
-        }
+        EventKind::Lost => log!(WARN, "hints were lost, looking at everything again"),
         EventKind::StepApplied { action, key, cause, by } => {
             let (action, outcome) = (action.word(), "applied");
             let cause = if *cause == Cause::Drift { "drift" } else { "config" };
-            let by = by.as_deref();
-            info!(pass, source, scope, key, action, cause, outcome, by, "step applied");
-            Level::INFO
+            log!(INFO, key, action, cause, outcome, by = by.as_deref(), "step applied")
         }
         EventKind::Pending { key, on } => {
-            info!(pass, source, scope, key, outcome = "pending", waits_on = %on, "pending");
-            Level::INFO
+            log!(INFO, key, outcome = "pending", waits_on = %on, "pending")
         }
-        EventKind::More { steps } => {
-            info!(pass, source, scope, more = steps, "more steps");
-            Level::INFO
-        }
-        EventKind::Paused { .. } => {
-            info!(pass, source, scope, "paused");
-            Level::INFO
-        }
-        EventKind::Resumed => {
-            info!(pass, source, scope, "resumed");
-            Level::INFO
-        }
-        EventKind::Stopped => {
-            info!(pass, source, scope, "stopped");
-            Level::INFO
-        }
+        EventKind::More { steps } => log!(INFO, more = steps, "more steps"),
+        EventKind::Paused { .. } => log!(INFO, "paused"),
+        EventKind::Resumed => log!(INFO, "resumed"),
+        EventKind::Stopped => log!(INFO, "stopped"),
         EventKind::Woken { keys, by: Some(by), .. } => {
-            debug!(pass, source, scope, keys = keys.join(", "), by = &**by, "woken");
-            Level::DEBUG
+            log!(DEBUG, keys = keys.join(", "), by = &**by, "woken")
         }
         EventKind::Completed { summary, converged, took } if summary.total() > 0 || !converged => {
-            let steps = summary.total();
-            debug!(pass, source, scope, steps, converged, ?took, "pass completed");
-            Level::DEBUG
+            log!(DEBUG, steps = summary.total(), converged, ?took, "pass completed")
         }
         EventKind::Woken { by: None, .. }
         | EventKind::Started { .. }

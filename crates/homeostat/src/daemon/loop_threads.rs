@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     /// Far longer than a thread may need on a busy machine; only a failing test waits for it.
-    const GUARD: Duration = Duration::from_secs(60);
+    const GUARD: Duration = Duration::from_mins(1);
 
     #[test]
     fn a_loop_that_blocks_its_thread_delays_no_other() {

@@ -2,18 +2,17 @@
 
 use std::future::pending;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::FutureExt as _;
 use futures_util::future::select_all;
-use homeostat_engine::{Control, Failure, Finding, Kind, LedgerKey, Mode, OpenCounts};
+use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts};
 use homeostat_registry::CommandDeps;
 use tokio::time::Instant;
 
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 use crate::machine::Waiting;
-use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, Trouble};
+use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, millis};
 
 /// How many open keys a page has.
 const DEFAULT_PAGE: usize = 100;
@@ -25,7 +24,7 @@ const SHOWN: usize = 20;
 #[derive(Clone, Default)]
 pub(super) struct LoopsSnapshot {
     pub(super) loops: Vec<Arc<dyn Control>>,
-    pub(super) waiting: Vec<(LedgerKey, Waiting)>,
+    pub(super) waiting: Vec<Waiting>,
     /// Whether the daemon has arranged anything yet.
     pub(super) is_arranged: bool,
     /// What commands of sources are carried out with; nothing without the lock of the first scope.
@@ -39,8 +38,8 @@ impl LoopsSnapshot {
     /// How all of it stands now.
     pub(super) fn overview(&self) -> Overview {
         let mut loops: Vec<LoopStatus> = self.loops.iter().map(|one| of_loop(&**one)).collect();
-        let waiting = self.waiting.iter().filter(|(_, waiting)| !waiting.keys.is_empty());
-        loops.extend(waiting.map(|(ledger_key, waiting)| of_waiting(ledger_key, waiting)));
+        let waiting = self.waiting.iter().filter(|waiting| !waiting.keys.is_empty());
+        loops.extend(waiting.map(of_waiting));
         Overview {
             format_version: FORMAT_VERSION.to_owned(),
             converged: self.is_arranged && loops.iter().all(|one| one.converged),
@@ -67,7 +66,7 @@ impl LoopsSnapshot {
     pub(super) fn open(&self, after: Option<&str>, limit: Option<usize>) -> OpenPage {
         let limit = limit.unwrap_or(DEFAULT_PAGE).clamp(1, LARGEST_PAGE);
         let running = self.loops.iter().map(|one| (one.ledger_key(), Part::Loop(&**one)));
-        let waiting = self.waiting.iter().map(|(key, waiting)| (key, Part::Waiting(waiting)));
+        let waiting = self.waiting.iter().map(|one| (&one.ledger_key, Part::Waiting(one)));
         // The position of a key that ends a page begins with its source and scope.
         let parts = running.chain(waiting);
         let mut parts: Vec<_> = parts
@@ -160,7 +159,7 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
         pass: status.pass.0,
         last_attempt_ago_ms: status.last_attempt.map(ago),
         last_success_ago_ms: status.last_success.map(ago),
-        last_error: status.last_error.map(|Failure { error, help, .. }| Trouble { error, help }),
+        last_error: status.last_error,
         failures: status.failures,
         next_due_in_ms: status.next_due.map(until),
         next_why: status.next_due.map(|_| why),
@@ -175,10 +174,10 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
     }
 }
 
-fn of_waiting(ledger_key: &LedgerKey, waiting: &Waiting) -> LoopStatus {
+fn of_waiting(waiting: &Waiting) -> LoopStatus {
     LoopStatus {
-        source: ledger_key.source.clone(),
-        scope: ledger_key.scope.clone(),
+        source: waiting.ledger_key.source.clone(),
+        scope: waiting.ledger_key.scope.clone(),
         mode: mode(Mode::Heal).to_owned(),
         ready: true,
         open: OpenCounts::of(waiting.keys.iter().map(|_| Kind::Pending)),
@@ -192,8 +191,4 @@ fn mode(mode: Mode) -> &'static str {
         Mode::Heal => "heal",
         Mode::Observe => "observe",
     }
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Metrics, in the text that Prometheus reads.
 //!
-//! What a loop counts is read from it when somebody asks. What takes time is gathered from events.
+//! What a loop counts is read from it for each request. What takes time is gathered from events.
 
 mod loop_metrics;
 
@@ -80,7 +80,7 @@ impl Meters {
                 running.success = Some(at);
                 self.took.get_or_create(&labels).observe(took.as_secs_f64());
                 // How long drift lasted, from the hint until the pass that healed it had ended. Drift that only a
-                // full pass found is not in it: nobody knows when it began.
+                // full pass found is not in it: it is unknown when it began.
                 if running.is_hinted && running.healed > 0 {
                     let (heal, lasted) = (self.heal.get_or_create(&labels), running.waited + *took);
                     (0..running.healed).for_each(|_| heal.observe(lasted.as_secs_f64()));
@@ -147,7 +147,7 @@ impl Meters {
 /// Adds how the provider of the document is doing.
 fn add_provider(to: &mut Registry, provider: &ProviderHealth) {
     let is_ok: Gauge = Gauge::default();
-    is_ok.set(i64::from(provider.trouble().is_none()));
+    is_ok.set(i64::from(provider.failure.is_none()));
     let help = "Whether the provider's last document was accepted";
     to.register("provider_ok", help, is_ok);
     let good = Gauge::<f64, std::sync::atomic::AtomicU64>::default();
@@ -192,7 +192,7 @@ mod tests {
     use homeostat_engine::pacing::Reasons;
     use homeostat_engine::{Action, PassId, Summary};
 
-    fn tell(meters: &Meters, what: EventKind) {
+    fn take(meters: &Meters, what: EventKind) {
         let event = Event { pass: PassId(1), source: "rtnl", scope: "host".into(), kind: what };
         meters.take(&event, Stamp::now());
     }
@@ -200,13 +200,13 @@ mod tests {
     fn pass(meters: &Meters, reasons: impl Into<Reasons>, cause: Cause) {
         let (reasons, waited, key) =
             (reasons.into(), Duration::from_millis(2), "route x".to_owned());
-        tell(meters, EventKind::Started { reasons, keys: Some(1), waited });
-        tell(meters, EventKind::StepApplied { action: Action::Create, key, cause, by: None });
+        take(meters, EventKind::Started { reasons, keys: Some(1), waited });
+        take(meters, EventKind::StepApplied { action: Action::Create, key, cause, by: None });
         let (summary, took) = (Summary::default(), Duration::from_millis(1));
-        tell(meters, EventKind::Completed { summary, converged: true, took });
+        take(meters, EventKind::Completed { summary, converged: true, took });
     }
 
-    /// What the meters tell of how long healing took.
+    /// What the meters have of how long healing took.
     fn heals(meters: &Meters) -> Vec<String> {
         let (mut registry, mut text) = (Registry::with_prefix("homeostat"), String::new());
         meters.add(&mut registry);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn only_drift_that_a_hint_told_of_has_a_heal_latency() {
+    fn only_drift_that_a_hint_found_has_a_heal_latency() {
         let meters = Meters::default();
         pass(&meters, Reason::Resync, Cause::Drift);
         pass(&meters, Reason::Hint, Cause::Config);
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_of_loops_that_are_gone_is_dropped() {
+    fn metrics_of_loops_that_are_gone_are_dropped() {
         let meters = Meters::default();
         pass(&meters, Reason::Hint, Cause::Drift);
         let text = meters.text(&[], None).unwrap();

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use homeostat_engine::{Failure, Retry};
 use tokio::time::Instant;
 
 use super::clock::Stamp;
 use crate::failure;
-use crate::wire::{ProviderStatus, Trouble};
+use crate::wire::{ProviderStatus, millis};
 
 /// How many lines of a diagnosis are kept; a document may have any number of mistakes.
 const LINES: usize = 30;
@@ -19,7 +20,7 @@ pub(super) struct ProviderHealth {
     good_at: Instant,
     /// The same moment on the wall clock.
     pub(super) good_stamp: Stamp,
-    trouble: Option<Arc<Trouble>>,
+    pub(super) failure: Option<Arc<Failure>>,
 }
 
 impl ProviderHealth {
@@ -29,7 +30,7 @@ impl ProviderHealth {
             from: from.into(),
             good_at: Instant::now(),
             good_stamp: Stamp::now(),
-            trouble: None,
+            failure: None,
         }
     }
 
@@ -39,27 +40,23 @@ impl ProviderHealth {
     }
 
     /// No document came from the provider, or it was refused.
-    pub(super) fn fail(&mut self, error: &anyhow::Error) -> &Trouble {
+    pub(super) fn fail(&mut self, error: &anyhow::Error) -> &Failure {
         let text = failure::text(error);
         let mut lines = text.trim_end().lines();
         let mut error_lines: Vec<&str> = lines.by_ref().take(LINES).collect();
         if lines.next().is_some() {
             error_lines.push("... `homeostat check` shows all of it");
         }
-        let (error, help) = (error_lines.join("\n"), failure::help(error));
-        self.trouble.insert(Arc::new(Trouble { error, help }))
-    }
-
-    pub(super) fn trouble(&self) -> Option<&Trouble> {
-        self.trouble.as_deref()
+        let failure = Failure::new(error_lines.join("\n"), Retry::OnChange);
+        self.failure.insert(Arc::new(Failure { help: failure::help(error), ..failure }))
     }
 
     pub(super) fn status(&self) -> ProviderStatus {
         ProviderStatus {
             from: self.from.to_string(),
-            ok: self.trouble.is_none(),
-            last_good_ago_ms: u64::try_from(self.good_at.elapsed().as_millis()).unwrap_or(u64::MAX),
-            last_error: self.trouble.as_deref().cloned(),
+            ok: self.failure.is_none(),
+            last_good_ago_ms: millis(self.good_at.elapsed()),
+            last_error: self.failure.as_deref().cloned(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
-use crate::failure::Helped;
+use crate::failure::helped;
 
 /// Where groups have their names.
 const GROUPS: &str = "/etc/group";
@@ -21,7 +21,7 @@ impl Readers {
             std::fs::read_to_string(GROUPS).with_context(|| format!("cannot read {GROUPS}"))?;
         named(&groups, text).map(Readers).ok_or_else(|| {
             let help = format!("`--status-group` takes a name from {GROUPS}, or a number");
-            Helped::error(format!("there is no group `{text}`"), help)
+            helped(format!("there is no group `{text}`"), help)
         })
     }
 }

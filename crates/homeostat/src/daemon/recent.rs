@@ -63,7 +63,7 @@ impl Recent {
             ring.pop_front();
         }
         ring.push_back(line.clone());
-        // Nobody needs to follow. Sent under the lock, so that who subscribes misses nothing.
+        // There may be no subscriber. Sent under the lock, so that a new subscriber misses nothing.
         let _ = self.next.send(line);
     }
 

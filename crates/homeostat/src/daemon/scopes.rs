@@ -7,7 +7,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
-    Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
+    Control, Events, Ledger, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
 };
 use homeostat_registry::{Gate, Start};
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ use crate::registry::{SOURCES, find};
 pub(super) struct Scopes {
     running: BTreeMap<String, Running>,
     threads: LoopThreads,
-    waiting: Vec<(LedgerKey, Waiting)>,
+    waiting: Vec<Waiting>,
 }
 
 /// What runs in one scope.
@@ -41,7 +41,7 @@ struct Running {
 pub(super) enum Recipients {
     /// Those whose desired state or target has changed: the others are not disturbed.
     Changed,
-    /// All of them: somebody asks for it.
+    /// All of them: a client or a signal asks for it.
     All,
 }
 
@@ -99,11 +99,11 @@ impl Scopes {
     }
 
     /// What waits for a scope that is not there.
-    pub(super) fn waiting(&self) -> Vec<(LedgerKey, Waiting)> {
+    pub(super) fn waiting(&self) -> Vec<Waiting> {
         self.waiting.clone()
     }
 
-    /// The names of namespaces that decide what runs: of those that the document or its links speak of, in
+    /// The names of namespaces that decide what runs: of those that the document or its links name, in
     /// which something runs, or in which we own something.
     pub(super) fn names(
         &self,
@@ -115,7 +115,7 @@ impl Scopes {
         let referred = document.scopes().flat_map(|(_, section)| {
             SOURCES.iter().flat_map(move |source| (source.namespaces)(section))
         });
-        // Without a ledger the document cannot be bound either, which is told there.
+        // Without a ledger the document cannot be bound either, which is reported there.
         let recorded = ledger.places(&context.caller.owner).unwrap_or_default();
         let recorded = recorded.into_iter().map(|ledger_key| ledger_key.scope);
         let running = self.running.keys().cloned();
@@ -125,10 +125,8 @@ impl Scopes {
 
     /// The names of namespaces that were not there when the document was bound.
     pub(super) fn absent(&self) -> BTreeSet<String> {
-        self.waiting
-            .iter()
-            .map(|(ledger_key, _)| name_in_directory(&ledger_key.scope).to_owned())
-            .collect()
+        let scopes = self.waiting.iter().map(|waiting| &waiting.ledger_key.scope);
+        scopes.map(|scope| name_in_directory(scope).to_owned()).collect()
     }
 
     /// Starts what is missing, gives the rest its desired state, and ends what has no business any more.
@@ -152,12 +150,12 @@ impl Scopes {
         std::thread::Builder::new().name("bind".to_owned()).spawn(move || {
             let _runtime = runtime.enter();
             let bound = Machine::bind(&context, &document, &*ledger);
-            // The daemon may have been told to stop.
-            let _ = answer.send(bound.map(|machine| (machine.waiting(), machine.into_parts())));
+            // The daemon may be stopping.
+            let _ = answer.send(bound.map(Machine::into_parts));
         })?;
         let bound = answered.await.context("binding the document ended without an answer")?;
-        let (waiting, parts) = bound?;
-        self.waiting = waiting;
+        let parts;
+        (parts, self.waiting) = bound?;
         Ok(parts)
     }
 

@@ -17,7 +17,7 @@ use tokio::net::{UnixListener, UnixStream};
 use super::answers::Answers;
 use super::clients;
 use super::readers::Readers;
-use crate::failure::Helped;
+use crate::failure::helped;
 use crate::referenced_files::directory;
 
 /// How many clients are served at once.
@@ -26,7 +26,7 @@ const CLIENTS: usize = 32;
 /// The open socket. Its file goes with it.
 pub(super) struct ControlSocket {
     path: PathBuf,
-    /// What tells our file from one that somebody put in its place.
+    /// What distinguishes our file from another one in its place.
     file: (u64, u64),
     accepting: tokio::task::JoinHandle<()>,
 }
@@ -36,11 +36,11 @@ impl ControlSocket {
     pub(super) fn open(path: &Path, answers: Answers, readers: Option<Readers>) -> Result<Self> {
         let listener = match listen(path) {
             Ok(Bound::Ours(listener)) => {
-                // Whoever connects before this is refused, or may only read, by who they are.
+                // A client that connects before this is refused, or may only read, by its user.
                 give_to(path, readers).map(|file| (listener, file))
             }
             Ok(Bound::Held(stream)) => {
-                return Err(Helped::error(
+                return Err(helped(
                     format!("{} is held by {}", path.display(), holder(stream)),
                     "one daemon an owner and state directory: stop it, or speak with it, as with \
                      `homeostat status` and `homeostat reload`",
@@ -55,7 +55,7 @@ impl ControlSocket {
             async move || Ok(listener.accept().await?.0),
             move |stream| {
                 let answers = answers.clone();
-                // A client that cannot be spoken with is told nothing.
+                // An error of the connection is the client's own.
                 async move { drop(conversation::hold(stream, &answers, readers).await) }
             },
         ));
@@ -97,7 +97,7 @@ fn listen(path: &Path) -> io::Result<Bound> {
     }
 }
 
-/// Lets the readers connect, and nobody else. Returns the identity of the file.
+/// Lets the readers connect, and no one else. Returns the identity of the file.
 fn give_to(path: &Path, readers: Option<Readers>) -> io::Result<(u64, u64)> {
     if let Some(Readers(group)) = readers {
         std::os::unix::fs::lchown(path, None, Some(group))?;
@@ -140,7 +140,7 @@ mod tests {
                 let _inside = runtime.enter();
                 listen(&path).map(|bound| matches!(bound, Bound::Held(_)))
             });
-            // Long enough for whoever does not wait for their turn.
+            // Long enough for a thread that does not wait for its turn.
             (0..10_000).for_each(|_| std::thread::yield_now());
             assert!(!second.is_finished(), "it is not its turn");
             fs::remove_file(&path).unwrap();

@@ -18,7 +18,7 @@ use super::metrics::Meters;
 use super::recent::Recent;
 use super::systemd::Systemd;
 
-/// A loop that nobody has driven yet, as others see it.
+/// A loop that does not run yet, by its handle.
 fn undriven() -> (LoopTask, watch::Sender<LoopsSnapshot>, Events) {
     let text = |text: &str| text.to_owned();
     let events = Events::default();
@@ -69,8 +69,8 @@ async fn health_is_denied_while_a_loop_is_stuck_and_no_longer() {
     assert_eq!(status("/healthz"), 200, "idle is healthy");
 }
 
-/// What systemd heard since the last call.
-fn heard(socket: &UnixDatagram) -> Vec<String> {
+/// What systemd received since the last call.
+fn received(socket: &UnixDatagram) -> Vec<String> {
     let next = || {
         let mut buffer = [0; 256];
         let length = socket.recv(&mut buffer).ok()?;
@@ -80,7 +80,7 @@ fn heard(socket: &UnixDatagram) -> Vec<String> {
 }
 
 fn alive(socket: &UnixDatagram) -> usize {
-    heard(socket).iter().filter(|words| *words == "WATCHDOG=1").count()
+    received(socket).iter().filter(|words| *words == "WATCHDOG=1").count()
 }
 
 #[tokio::test(start_paused = true)]
@@ -95,7 +95,7 @@ async fn the_watchdog_is_fed_only_while_no_loop_is_stuck() {
     later(35).await;
     assert_eq!(alive(&socket), 3, "nothing is wrong yet");
     later(60).await;
-    heard(&socket);
+    received(&socket);
     later(60).await;
     assert_eq!(alive(&socket), 0, "it is stuck");
     tokio::spawn(kept.run);

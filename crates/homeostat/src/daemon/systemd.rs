@@ -21,7 +21,7 @@ use super::loops_snapshot::LoopsSnapshot;
 #[derive(Debug)]
 pub(super) struct Systemd {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// How often it wants to hear that we are alive: half of the time after which it would act.
+    /// How often it expects a sign of life: half of the time after which it would act.
     watchdog: Option<Duration>,
     last_status: String,
 }

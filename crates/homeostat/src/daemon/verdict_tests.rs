@@ -1,4 +1,4 @@
-//! What the daemon tells its provider of the documents that it gave.
+//! Which verdicts the daemon gives its provider on its documents.
 
 use std::sync::{Arc, Mutex};
 

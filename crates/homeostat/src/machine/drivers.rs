@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use homeostat_engine::{Entries, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
 use tokio::task::JoinSet;
 
-use super::{Bound, Machine, told_of_waiting};
+use super::{Bound, Machine, Waiting};
 use crate::converge::{Converging, converge};
 use crate::output::{SourceReport, summary};
 
@@ -24,7 +24,7 @@ impl Drivers<'_> {
     }
 
     /// Deletes the records of scopes that are gone: nothing of ours can be in them.
-    pub(crate) fn prune(&self) -> Result<()> {
+    fn prune(&self) -> Result<()> {
         for key in &self.machine.gone {
             self.ledger.clear(key)?;
         }
@@ -33,18 +33,19 @@ impl Drivers<'_> {
 
     /// Runs passes until all is as declared, or until only findings remain that time cannot cure.
     pub(crate) async fn converge(mut self) -> Result<Vec<SourceReport>> {
+        self.prune()?;
         let creates_scopes = |one: &mut Bound| one.source.scopes.is_some();
         let first = self.machine.bound.extract_if(.., creates_scopes).collect();
-        let mut told = self.run(first).await;
-        if summary(&told).total() > 0 {
+        let mut reports = self.run(first).await;
+        if summary(&reports).total() > 0 {
             let why = "namespaces were made or removed, but the scopes cannot be opened after it";
             self = self.open_anew().context(why)?;
             self.machine.bound.retain(|one| one.source.scopes.is_none());
         }
         let rest = std::mem::take(&mut self.machine.bound);
-        told.extend(self.run(rest).await);
-        told.extend(self.machine.waiting.iter().map(told_of_waiting));
-        Ok(told)
+        reports.extend(self.run(rest).await);
+        reports.extend(self.machine.waiting.iter().map(Waiting::report));
+        Ok(reports)
     }
 
     /// Opens the scopes that exist now, and closes the others: a lock or a socket in a namespace
@@ -70,7 +71,7 @@ impl Drivers<'_> {
             }
         };
         let pass = async |one: &mut Converging| {
-            // Until its pass has ended well, nobody knows whether a firewall is complete.
+            // Until its pass has ended well, it is unknown whether a firewall is complete.
             if let Some(gate) = gates.kept_by(one.control.ledger_key()) {
                 gate.close();
             }
@@ -82,11 +83,11 @@ impl Drivers<'_> {
         let (mut reports, mut converging) = (Vec::new(), Vec::new());
         for mut one in bound {
             let Some(lock) = one.lock.take() else {
-                let place = one.planner.ledger_key().clone();
-                let what = one.plan(&*self.ledger).await;
-                let broken = |error| Box::new(Entries::of_broken_pass(&error, &place.source)) as _;
-                let report = what.unwrap_or_else(broken);
-                reports.push(Some(SourceReport { ledger_key: place, report }));
+                let ledger_key = one.planner.ledger_key().clone();
+                let report = one.plan(&*self.ledger).await.unwrap_or_else(|error| {
+                    Box::new(Entries::of_broken_pass(&error, &ledger_key.source))
+                });
+                reports.push(Some(SourceReport { ledger_key, report }));
                 continue;
             };
             reports.push(None);

@@ -1,10 +1,10 @@
-//! The plan of a source that only observes: what differs is told, and held back.
+//! The plan of a source that only observes: what differs is reported, and held back.
 
 use homeostat_engine::{Entry, Explain, Finding, Kind, LedgerKey, Line, Summary};
 
 use crate::output::line::values;
 
-/// A plan that nobody applies.
+/// A plan that is not applied.
 pub(crate) struct ObserveOnlyPlan {
     plan: Box<dyn Explain>,
     source: String,
@@ -30,16 +30,16 @@ impl ObserveOnlyPlan {
 }
 
 impl Explain for ObserveOnlyPlan {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+    fn explain(&self, kind: Kind, report: &mut dyn FnMut(Entry)) {
         if kind == Kind::Held {
             self.plan.explain(Kind::Change, &mut |entry| {
                 if let Entry::Change(line, _) = entry {
-                    tell(self.hold(&line));
+                    report(self.hold(&line));
                 }
             });
         }
         if kind != Kind::Change {
-            self.plan.explain(kind, tell);
+            self.plan.explain(kind, report);
         }
     }
 

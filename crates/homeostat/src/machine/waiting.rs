@@ -1,38 +1,25 @@
-//! Desired states in a scope that is not there.
+//! Desired states in a scope that does not exist.
 
-use homeostat_engine::{Entry, Explain, Finding, Kind, LedgerKey, Summary, WaitsOn};
+use homeostat_engine::{Entries, Entry, Finding, LedgerKey, WaitsOn};
 
 use crate::output::SourceReport;
 
-/// Keys, and what they wait on.
+/// The keys of one source in a scope, and what they wait on.
 #[derive(Clone)]
 pub(crate) struct Waiting {
+    pub(crate) ledger_key: LedgerKey,
     pub(crate) keys: Vec<String>,
     pub(crate) on: WaitsOn,
 }
 
-/// What one source has to tell of a scope that is not there.
-pub(crate) fn told((place, waiting): &(LedgerKey, Waiting)) -> SourceReport {
-    SourceReport { ledger_key: place.clone(), report: Box::new(waiting.clone()) }
-}
-
-impl Explain for Waiting {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        if kind == Kind::Pending {
-            for key in &self.keys {
-                tell(Entry::Finding {
-                    key: key.clone(),
-                    finding: Finding::Pending { on: self.on.clone() },
-                });
-            }
-        }
-    }
-
-    fn summary(&self) -> Summary {
-        Summary::default()
-    }
-
-    fn is_converged(&self) -> bool {
-        self.keys.is_empty()
+impl Waiting {
+    /// A report in which every key is pending.
+    pub(crate) fn report(&self) -> SourceReport {
+        let pending = |key: &String| Entry::Finding {
+            key: key.clone(),
+            finding: Finding::Pending { on: self.on.clone() },
+        };
+        let report = Box::new(Entries(self.keys.iter().map(pending).collect()));
+        SourceReport { ledger_key: self.ledger_key.clone(), report }
     }
 }

@@ -1,4 +1,4 @@
-//! Tells whether two writings are the same without keeping either.
+//! Compares two writings without keeping either.
 
 use std::hash::{DefaultHasher, Hasher as _};
 use std::io::{self, Write};

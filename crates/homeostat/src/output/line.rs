@@ -5,9 +5,9 @@ use homeostat_engine::{Action, Entry, Failure, Finding, LedgerKey, Line, Reason}
 use serde_json::{Map, Value};
 
 pub(super) const DIM: Style = Style::new().dimmed();
-pub(super) const BOLD: Style = Style::new().bold();
-pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
-const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
+pub(crate) const BOLD: Style = Style::new().bold();
+pub(crate) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+pub(crate) const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
 const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
 
 /// A line in three parts, so that the last one stands in a column.
@@ -65,7 +65,7 @@ pub(crate) fn values(line: &Line) -> Option<String> {
     }
 }
 
-/// The declared fields that differ; what is not declared is nobody's business.
+/// The declared fields that differ; what is not declared is left out.
 fn fields(before: &Map<String, Value>, after: &Map<String, Value>) -> String {
     let changed = after.iter().filter(|(name, now)| before.get(*name) != Some(now));
     let changed = changed.map(|(name, now)| match before.get(name) {

@@ -10,7 +10,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use crate::cli::Color;
 use crate::output::stream;
 
-/// Fewer steps than this are over before anybody could read a bar.
+/// Fewer steps than this are over before a bar could be read.
 const MANY: usize = 10_000;
 const TEMPLATE: &str = "{msg} {bar:30} {human_pos} of {human_len}, {eta} left";
 
@@ -55,7 +55,7 @@ impl Progress for Bar {
     fn waits(&self, key: &str, task: &str) {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.insert(task.to_owned()) {
-            // Nobody reads it if standard error is closed.
+            // An error means that standard error is closed.
             let _ = writeln!(stream::stderr(Color::Auto), "Waiting for {key}: task {task}");
         }
     }

@@ -34,7 +34,7 @@ pub(crate) fn print(
     ignore_closed_pipe(write(&mut stdout).and_then(|()| stdout.flush()))
 }
 
-/// Whoever read us has seen enough: no error.
+/// A reader that has closed the pipe has seen enough: no error.
 pub(crate) fn ignore_closed_pipe(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

@@ -10,7 +10,7 @@ use homeostat_engine::outcome::Later;
 use homeostat_kit::provider::{Answer, Provider};
 use homeostat_registry::Lists;
 
-use crate::failure::{DocumentErrors, Helped};
+use crate::failure::{DocumentErrors, helped};
 use crate::referenced_files::ReferencedFiles;
 use crate::registry;
 use crate::watch::Watch;
@@ -30,7 +30,7 @@ pub(super) struct Files {
 impl Files {
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
         if paths.iter().any(|path| path.as_os_str() == "-") {
-            return Err(Helped::error(
+            return Err(helped(
                 "the daemon reads its document again when it changes, and cannot do so from standard input",
                 "write the document to a file",
             ));

@@ -23,7 +23,7 @@ use crate::cli::Global;
 use crate::client::{Client, read, socket_path};
 use crate::commands::block_on;
 use crate::context::Context;
-use crate::failure::{Helped, of_source};
+use crate::failure::{helped, of_source};
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::provider::load;
@@ -91,7 +91,7 @@ fn request(command: &Value) -> Request {
 /// process carries it out, and waits for that one.
 fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<Value> {
     if args.documents.is_empty() {
-        return Err(Helped::error(
+        return Err(helped(
             "no daemon runs, and no document says where the cluster is",
             "add `--document DOC`, or start the daemon with `homeostat run DOC`",
         ));

@@ -44,7 +44,7 @@ fn a_daemon_starts_guests_although_another_node_hangs() {
     daemon.stop();
 }
 
-/// A guest of pve1, and one of pve3, with a daemon that hears of changes soon and waits for answers for ever.
+/// A guest of pve1, and one of pve3, with a daemon that polls for changes often and waits for answers for ever.
 fn two_nodes() -> Ground {
     let other = GUEST.replace("101", "103").replace("pve1", "pve3");
     let ground = Ground::new("");
@@ -78,8 +78,8 @@ fn a_start_that_is_not_answered_keeps_no_other_guest_from_being_healed() {
     heal(&ground);
     let mut status = ground.world.homeostat("status");
     status.arg("guest 103");
-    let told = ground.world.finish(status);
-    assert!(told.stdout.contains("guest 103"), "{told:?}");
+    let output = ground.world.finish(status);
+    assert!(output.stdout.contains("guest 103"), "{output:?}");
     assert_eq!(ground.cluster.with(|world| world.harmed.len()), 1, "it is asked once");
     daemon.stop();
 }
@@ -164,13 +164,13 @@ fn a_reload_takes_over_another_node_limit_another_cluster_and_another_token() {
         world.calls.clear();
     });
     ground.put_token("keeper@pve!second=secret", 0o600);
-    let is_heard = |world: &mut Cluster| {
+    let is_used = |world: &mut Cluster| {
         let called = |call: &homeostat_pve_simulator::Call| {
-            call.authorization.as_ref().is_some_and(|told| told.contains("!second="))
+            call.authorization.as_ref().is_some_and(|token| token.contains("!second="))
         };
         world.calls.iter().any(called)
     };
-    later(|| ground.cluster.with(is_heard));
+    later(|| ground.cluster.with(is_used));
     // Another cluster is another cluster.
     let other =
         Simulator::start(Cluster::default().with(101, Guest::new(Kind::Lxc, "pve9"))).unwrap();
@@ -258,23 +258,23 @@ fn another_server_is_refused_and_the_token_is_in_no_output() {
     drop(daemon);
     let (_, secret) =
         Simulator::token().split_once('=').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
-    let told = format!("{ran:?}{}", ground.world.log());
-    assert!(!told.contains(&secret), "{told}");
+    let output = format!("{ran:?}{}", ground.world.log());
+    assert!(!output.contains(&secret), "{output}");
 }
 
 #[test]
 fn the_token_is_in_no_output_no_log_and_no_file_of_ours() {
     let ground = Ground::new(&format!("{GUEST}cores = 2\n"));
-    let told = |command: &str| {
+    let output = |command: &str| {
         let ran = ground.world.run(command);
         format!("{}{}", ran.stdout, ran.stderr)
     };
     let before =
         ["check host.toml", "plan host.toml -v", "plan --json host.toml", "show", "show --json"];
-    let mut all: String = before.into_iter().map(told).collect();
+    let mut all: String = before.into_iter().map(output).collect();
     let daemon = ground.world.start_watched("-v", None);
     later(|| ground.is_running());
-    // Errors and refusals are told, too.
+    // Errors and refusals are printed, too.
     ground.cluster.with(|world| {
         world.tokens.clear();
         world.guests.get_mut(&101).unwrap().running = false;
@@ -283,7 +283,7 @@ fn the_token_is_in_no_output_no_log_and_no_file_of_ours() {
     later(|| ground.world.log().contains("401"));
     let after =
         ["status", "status --json", "events", "journal", "journal --json", "guest start 101"];
-    all.extend(after.into_iter().map(told));
+    all.extend(after.into_iter().map(output));
     daemon.signal(Signal::TERM);
     drop(daemon);
     all += &ground.world.log();

@@ -105,9 +105,9 @@ fn second(ground: &Ground) -> (Child, PathBuf) {
 
 /// A second try ends with the outcome of the first.
 fn joins(second: Child) {
-    let told = second.wait_with_output().unwrap();
-    let told: Value = serde_json::from_slice(&told.stdout).unwrap();
-    assert_eq!((&told["outcome"], &told["stored"]), (&"succeeded".into(), &true.into()));
+    let answer = second.wait_with_output().unwrap();
+    let answer: Value = serde_json::from_slice(&answer.stdout).unwrap();
+    assert_eq!((&answer["outcome"], &answer["stored"]), (&"succeeded".into(), &true.into()));
 }
 
 #[test]

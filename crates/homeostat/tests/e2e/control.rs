@@ -67,7 +67,7 @@ help: start it with `homeostat run DOC`; if it runs, give the --owner and --stat
 }
 
 #[test]
-fn a_route_deleted_by_hand_is_healed_and_the_heal_is_told() {
+fn a_route_deleted_by_hand_is_healed_and_the_heal_is_reported() {
     let world = cabled();
     let _daemon = world.keep(DESIRED);
     world.converges();

@@ -41,14 +41,14 @@ impl World {
 
     /// How things stand once each loop has made its first pass, whatever that led to.
     pub(crate) fn stands(&self) -> Value {
-        let told = RefCell::new(Value::Null);
+        let answer = RefCell::new(Value::Null);
         until("the first pass of each loop", || {
             // Before it listens there is nothing to read.
             let status = self.run("status --json").stdout;
-            told.replace(serde_json::from_str(&status).unwrap_or_default());
-            told.borrow()["ready"] == true
+            answer.replace(serde_json::from_str(&status).unwrap_or_default());
+            answer.borrow()["ready"] == true
         });
-        told.into_inner()
+        answer.into_inner()
     }
 
     /// Waits until everything is as declared.
@@ -57,13 +57,13 @@ impl World {
         self.run("status --wait").exits(0);
     }
 
-    /// Listens to what the daemon tells from here on.
+    /// Follows the events of the daemon from here on.
     pub(crate) fn follow(&self) -> Following {
         let mut command = self.homeostat("events -f --json");
         let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = lines_of(child.stdout.take().unwrap());
         let mut following = Following { lines, listener: Daemon { child } };
-        // What is told of a pass that is asked for now shows that somebody listens.
+        // An event of a pass that is asked for now shows that the subscription works.
         self.run("pause").exits(0);
         following.until(|event| event["event"] == "paused");
         self.run("resume").exits(0);
@@ -118,14 +118,14 @@ pub(crate) struct Following {
 }
 
 impl Following {
-    /// Reads on until this is told.
+    /// Reads on until there is such an event.
     #[track_caller]
     pub(crate) fn until(&mut self, so: impl Fn(&Value) -> bool) -> Value {
         let deadline = UNIX_EPOCH.elapsed().unwrap() + PATIENCE;
         loop {
             let left = deadline.saturating_sub(UNIX_EPOCH.elapsed().unwrap());
             let line = self.lines.recv_timeout(left);
-            let line = line.unwrap_or_else(|error| panic!("it is not told: {error}"));
+            let line = line.unwrap_or_else(|error| panic!("there is no such event: {error}"));
             let event: Value = serde_json::from_str(&line).unwrap();
             if so(&event) {
                 return event;

@@ -51,7 +51,7 @@ impl World {
         }
     }
 
-    /// Makes a namespace that the document speaks of, and waits until it is kept: the daemon has seen
+    /// Makes a namespace that the document names, and waits until it is kept: the daemon has seen
     /// everything that happened to names before.
     fn add_red_and_wait(&self) {
         self.ip("netns add red");

@@ -118,15 +118,15 @@ fn who_keeps_undoing_it_is_named() {
     // Five times within ten seconds; on a busy machine it may take some more to be so fast.
     let is_healed =
         |event: &Value| event["event"] == "completed" && event["summary"]["create"] != 0;
-    let is_told = |event: &Value| event["event"] == "contention";
+    let is_contention = |event: &Value| event["event"] == "contention";
     let mut flushed = (1..=50).map(|nth| {
         nft("flush ruleset");
-        (nth, events.until(|event| is_healed(event) || is_told(event)))
+        (nth, events.until(|event| is_healed(event) || is_contention(event)))
     });
-    let (nth, told) = flushed.find(|(_, event)| is_told(event)).unwrap();
+    let (nth, contention) = flushed.find(|(_, event)| is_contention(event)).unwrap();
     assert!(nth >= 5, "{nth}");
-    assert_eq!(told["key"], "table inet filter");
-    assert!(told["culprit"].as_str().unwrap().starts_with("nft (pid "), "{told}");
+    assert_eq!(contention["key"], "table inet filter");
+    assert!(contention["culprit"].as_str().unwrap().starts_with("nft (pid "), "{contention}");
     let status = world.run("status").stdout;
     assert!(status.contains("keeps undoing table inet filter"), "{status}");
 }
@@ -185,7 +185,7 @@ fn a_firewall_may_speak_of_a_link_that_the_same_document_makes() {
 #[tokio::test]
 async fn forwarding_is_never_on_before_the_firewall_is_there() {
     let world = World::new();
-    // Somebody independent hears of commits, and of forwarding, as the kernel makes them.
+    // An independent listener receives commits, and forwarding, as the kernel makes them.
     let listen = |family, group| {
         let listener = Listener::open(family, &[Group(group)], &Options::for_events()).unwrap();
         AsyncListener::new(listener).unwrap()
@@ -199,8 +199,8 @@ async fn forwarding_is_never_on_before_the_firewall_is_there() {
     let mut is_on = false;
     while !is_on {
         let mut each = |event: Event<'_>| is_on |= turns_on(&event);
-        let heard = tokio::time::timeout(PATIENCE, forwarding.receive(&mut each)).await;
-        heard.expect("forwarding is turned on").unwrap();
+        let received = tokio::time::timeout(PATIENCE, forwarding.receive(&mut each)).await;
+        received.expect("forwarding is turned on").unwrap();
     }
     // What was committed before is in the queue already.
     let mut tables = 0;

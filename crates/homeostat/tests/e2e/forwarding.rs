@@ -103,7 +103,7 @@ fn a_document_that_brings_firewall_and_forwarding_together_keeps_their_order() {
 }
 
 #[test]
-fn forwarding_that_joins_a_firewall_that_stands_is_there_when_the_reload_is_told() {
+fn forwarding_that_joins_a_firewall_that_stands_is_there_when_the_reload_returns() {
     let (firewall, _) = ROUTER.split_once("[sysctl]").unwrap();
     let world = World::new();
     let _daemon = world.keep(&format!("{firewall}\n[sysctl]\n"));

@@ -64,7 +64,7 @@ impl Ground {
         self.cluster.with(|world| world.guests[&101].running)
     }
 
-    /// Its next task goes on until it is told to hurry.
+    /// Its next task goes on until the test lets it hurry.
     pub(crate) fn lasts(&self) {
         let script = Script { takes: Cluster::LONG, end: End::Ok };
         self.cluster.with(|world| world.script(101, script));
@@ -92,7 +92,7 @@ pub(crate) fn cluster() -> Simulator {
     Simulator::start(cluster).unwrap()
 }
 
-/// Waits until something is so. The cluster runs on a thread of its own, and tells nobody.
+/// Waits until something is so. The cluster runs on a thread of its own, and sends no events.
 #[track_caller]
 pub(crate) fn later(so: impl Fn() -> bool) {
     let deadline = UNIX_EPOCH.elapsed().unwrap() + Duration::from_mins(1);
@@ -109,12 +109,12 @@ fn an_apply_waits_for_its_tasks_and_a_second_one_has_nothing_to_do() {
          [guests.101.config]\nnameserver = \"10.0.0.1 10.0.0.2\"\n"
     ));
     ground.lasts();
-    let told = ground.world.path().join("told");
+    let stderr = ground.world.path().join("stderr");
     let mut apply = ground.world.homeostat("apply --yes host.toml");
-    apply.stdout(std::process::Stdio::piped()).stderr(fs::File::create(&told).unwrap());
+    apply.stdout(std::process::Stdio::piped()).stderr(fs::File::create(&stderr).unwrap());
     let apply = apply.spawn().unwrap();
     let waits = "Waiting for guest 101: task UPID:pve1:";
-    later(|| fs::read_to_string(&told).unwrap().starts_with(waits));
+    later(|| fs::read_to_string(&stderr).unwrap().starts_with(waits));
     ground.hurry();
     let ran = ground.world.ran(&apply.wait_with_output().unwrap()).exits(0);
     assert!(ran.stdout.contains("guest 101") && ran.stdout.contains("task UPID:pve1:"), "{ran:?}");
@@ -188,8 +188,8 @@ fn a_daemon_starts_a_guest_again_that_somebody_stopped() {
     assert_eq!(ground.starts(), 2);
     let status = ground.world.run("status --wait").exits(0);
     assert!(status.stdout.contains("guests"), "{status:?}");
-    let told = || ground.world.run("events").exits(0).stdout;
-    later(|| told().contains("step-applied action=update key=\"guest 101\""));
+    let events = || ground.world.run("events").exits(0).stdout;
+    later(|| events().contains("step-applied action=update key=\"guest 101\""));
     daemon.stop();
 }
 
@@ -206,8 +206,8 @@ fn a_start_that_fails_in_a_daemon_is_told_with_the_words_of_the_target_and_not_t
     let daemon = ground.world.start("");
     // The pauses double from a tenth of a second on.
     later(|| ground.starts() >= 5);
-    let told = ground.world.run("events").exits(0).stdout;
-    assert!(told.contains("step-failed") && told.contains(words), "{told}");
+    let events = ground.world.run("events").exits(0).stdout;
+    assert!(events.contains("step-failed") && events.contains(words), "{events}");
     later(|| ground.world.run("status").exits(2).stdout.contains("1 failed"));
     daemon.stop();
 }

@@ -30,7 +30,7 @@ fn connect() -> TcpStream {
 /// What comes back for these bytes.
 fn send(bytes: &[u8]) -> String {
     let mut stream = connect();
-    // The other end may have heard enough.
+    // The other end may have closed already.
     let _ = stream.write_all(bytes);
     let _ = stream.shutdown(Shutdown::Write);
     let mut answer = Vec::new();
@@ -55,9 +55,9 @@ fn json(path: &str) -> Value {
 pub(crate) fn wait_for(events: TcpStream, event: &str) -> Value {
     for line in BufReader::new(events).lines().map(Result::unwrap) {
         let Some(text) = line.strip_prefix("data: ") else { continue };
-        let told: Value = serde_json::from_str(text).unwrap();
-        if told["event"] == event && told["cause"] == "drift" {
-            return told;
+        let received: Value = serde_json::from_str(text).unwrap();
+        if received["event"] == event && received["cause"] == "drift" {
+            return received;
         }
     }
     panic!("the events ended");
@@ -78,8 +78,8 @@ fn pages_tell_how_the_daemon_stands_and_what_it_healed() {
     assert_eq!(json("/readyz"), serde_json::json!({ "ready": true, "waiting": [] }));
     let events = follow();
     world.meddle(KEY, "9");
-    let told = wait_for(events, "step-applied");
-    assert_eq!(told["key"], "sysctl net.ipv4.tcp_retries1");
+    let received = wait_for(events, "step-applied");
+    assert_eq!(received["key"], "sysctl net.ipv4.tcp_retries1");
     assert_eq!(world.knob(KEY), "5");
     let status = json("/api/v1/status");
     assert_eq!((&status["converged"], &status["ready"]), (&true.into(), &true.into()));

@@ -23,8 +23,9 @@ fn two_owners_in_one_state_directory_keep_a_journal_each() {
     ground.world.run("guest start 102 --document two.toml --owner two").exits(0);
     ground.world.run("guest stop 101").exits(0);
     let keys = |owner: &str| {
-        let told = ground.world.run(&format!("journal --is intent --json {owner}")).exits(0).stdout;
-        let records = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let output =
+            ground.world.run(&format!("journal --is intent --json {owner}")).exits(0).stdout;
+        let records = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         records.map(|record| record["key"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
     };
     assert!(keys("").iter().all(|key| key == "guest 101"), "{:?}", keys(""));
@@ -36,11 +37,11 @@ fn two_owners_in_one_state_directory_keep_a_journal_each() {
 fn a_change_of_options_is_in_the_journal_without_its_values() {
     let ground = Ground::new(&format!("{GUEST}description = \"hush\"\n"));
     ground.world.run("apply --yes host.toml").exits(0);
-    let told = ground.world.run("journal").exits(0).stdout;
-    let words: Vec<_> = told.lines().filter_map(|line| line.split_once("guest 101 ")).collect();
+    let output = ground.world.run("journal").exits(0).stdout;
+    let words: Vec<_> = output.lines().filter_map(|line| line.split_once("guest 101 ")).collect();
     let words: Vec<_> =
         words.iter().map(|(_, rest)| rest.split(" step=").next().unwrap()).collect();
-    assert_eq!(words[..2], ["set intent", "set succeeded"], "{told}");
+    assert_eq!(words[..2], ["set intent", "set succeeded"], "{output}");
     let file = fs::read(ground.world.state().join("journal")).unwrap();
     let file = String::from_utf8_lossy(&file);
     assert!(file.contains("\"repeat\":\"harmless\"") && !file.contains("hush"), "{file}");
@@ -113,14 +114,14 @@ fn a_journal_on_a_full_disk_sends_nothing_and_says_so() {
     let mut command = ground.world.command("unshare");
     command.args(["--mount", "sh", "-ec", &script]);
     let ran = ground.world.finish(command).exits(1);
-    let told = format!("{}{}", ran.stdout, ran.stderr);
+    let output = format!("{}{}", ran.stdout, ran.stderr);
     // Which line is the first without room depends on how long they are.
     let refusals = ["error: the journal ", "error: cannot open the journal "];
-    assert!(refusals.iter().any(|words| ran.stderr.starts_with(words)), "{told}");
-    assert!(told.matches("No space left on device").count() >= 2, "{told}");
+    assert!(refusals.iter().any(|words| ran.stderr.starts_with(words)), "{output}");
+    assert!(output.matches("No space left on device").count() >= 2, "{output}");
     assert!(
-        told.matches("help: see to room and rights in the state directory").count() >= 2,
-        "{told}"
+        output.matches("help: see to room and rights in the state directory").count() >= 2,
+        "{output}"
     );
     assert_eq!(ground.starts(), 0);
 }

@@ -210,7 +210,7 @@ fn a_namespace_that_was_replaced_at_its_path_is_kept_anew_and_the_former_is_let_
         until("the end of the former one", || !world.has_link(before));
         assert!(world.has_link(after));
     }
-    // Its loop hears of what happens in there.
+    // Its loop receives the events of what happens in there.
     let mut events = world.follow();
     world.in_red("route del blackhole 10.8.0.0/16");
     events.until_healed("route 10.8.0.0/16");

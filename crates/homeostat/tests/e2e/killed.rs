@@ -80,11 +80,11 @@ impl World {
 
     /// All of [`BLUE`] is there.
     #[track_caller]
-    fn has_blue(&self, told: &str) {
-        assert_eq!(self.found("blue"), Found::Namespace, "{told}");
+    fn has_blue(&self, case: &str) {
+        assert_eq!(self.found("blue"), Found::Namespace, "{case}");
         let knob = self.shell("ip netns exec blue cat /proc/sys/net/ipv4/tcp_retries1");
-        assert_eq!(knob, "5", "{told}");
-        assert!(self.has_host_route(), "{told}");
+        assert_eq!(knob, "5", "{case}");
+        assert!(self.has_host_route(), "{case}");
     }
 }
 
@@ -104,15 +104,15 @@ fn a_kill_at_any_moment_of_making_a_namespace_is_made_good_by_the_next_run() {
         if !world.is_killed_at("apply --yes host.toml", call, nth) {
             return false;
         }
-        let told = format!("killed at {call} {nth}");
+        let case = format!("killed at {call} {nth}");
         files += usize::from(world.found("blue") == Found::File);
         world.run("plan host.toml").exits(0);
         world.run("apply --yes host.toml").exits(0);
-        world.has_blue(&told);
+        world.has_blue(&case);
         world.run("apply --yes host.toml").says(0, "No changes.\n");
         world.write("host.toml", NOTHING);
         world.run("apply --yes host.toml").exits(0);
-        assert_eq!(world.found("blue"), Found::Nothing, "{told}");
+        assert_eq!(world.found("blue"), Found::Nothing, "{case}");
         true
     });
     assert!(files > 0, "no kill came between the file and the mount");
@@ -138,16 +138,16 @@ fn a_kill_at_any_moment_of_removing_a_namespace_leaves_it_whole_or_removes_it() 
         if !world.is_killed_at("apply --yes host.toml", call, nth) {
             return false;
         }
-        let told = format!("killed at {call} {nth}");
-        assert_ne!(world.found("blue"), Found::File, "{told}");
+        let case = format!("killed at {call} {nth}");
+        assert_ne!(world.found("blue"), Found::File, "{case}");
         world.run("plan host.toml").exits(0);
         world.run("apply --yes host.toml").exits(0);
-        assert_eq!(world.found("blue"), Found::Nothing, "{told}");
-        assert!(!world.has_host_route(), "{told}");
+        assert_eq!(world.found("blue"), Found::Nothing, "{case}");
+        assert!(!world.has_host_route(), "{case}");
         // The name is free again.
         world.write("host.toml", BLUE);
         world.run("apply --yes host.toml").exits(0);
-        world.has_blue(&told);
+        world.has_blue(&case);
         true
     });
 }

@@ -39,9 +39,9 @@ impl World {
     /// The keys that a plan or report holds back, with the reason.
     #[track_caller]
     fn held(&self, args: &str) -> Vec<(String, String)> {
-        let told: Value = serde_json::from_str(&self.run(args).stdout).unwrap();
+        let report: Value = serde_json::from_str(&self.run(args).stdout).unwrap();
         let text = |value: &Value| value.as_str().unwrap().to_owned();
-        let held = told["held"].as_array().unwrap().iter();
+        let held = report["held"].as_array().unwrap().iter();
         held.map(|one| (text(&one["key"]), text(&one["reason"]))).collect()
     }
 

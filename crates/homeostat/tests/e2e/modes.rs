@@ -1,4 +1,4 @@
-//! `mode = "observe"`: drift is told, and nothing is written, not even to the disk.
+//! `mode = "observe"`: drift is reported, and nothing is written, not even to the disk.
 
 use snapbox::str;
 

@@ -96,7 +96,7 @@ fn a_mistake_in_a_text_of_the_document_is_told_with_its_place_there() {
     world.write("host.toml", "[nftables]\nruleset = '''\ntable ip a { }\n  reset rules\n'''\n");
     let ran = world.run("plan host.toml").exits(1);
     assert!(ran.stderr.contains("--> host.toml:4:3"), "{}", ran.stderr);
-    // Where the place in the document is not known, the place in the text is told.
+    // Where the place in the document is not known, the place in the text is reported.
     world.write("host.toml", "[nftables]\nruleset = \"table ip a {\\n foo }\\n\"\n");
     let ran = world.run("plan host.toml").exits(1);
     assert!(ran.stderr.contains("ruleset:2:"), "{}", ran.stderr);

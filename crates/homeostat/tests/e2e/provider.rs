@@ -18,8 +18,8 @@ impl World {
     }
 
     fn event(&self, name: &str) -> Option<Value> {
-        let told = self.run("events --json").exits(0).stdout;
-        let mut events = told.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        let output = self.run("events --json").exits(0).stdout;
+        let mut events = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         events.rfind(|event| event["event"] == name)
     }
 }
@@ -101,7 +101,7 @@ fn a_document_that_cannot_be_bound_is_the_providers_trouble_until_it_is_mended()
 }
 
 #[test]
-fn files_that_vanish_delete_nothing_and_are_told() {
+fn files_that_vanish_delete_nothing_and_are_reported() {
     let world = World::new();
     world.write("conf/a.toml", GOOD);
     let _daemon = world.keep_at("conf");

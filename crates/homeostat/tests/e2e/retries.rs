@@ -17,7 +17,7 @@ fn never() -> Harm {
     Harm::Slow(Duration::from_hours(1))
 }
 
-fn told(answer: &Value) -> (&str, bool) {
+fn outcome_of(answer: &Value) -> (&str, bool) {
     (answer["outcome"].as_str().unwrap(), answer["stored"].as_bool().unwrap())
 }
 
@@ -26,7 +26,7 @@ fn lose(ground: &Ground) {
     let lost = Fault::on(SEND, Harm::DropRequest).times(1);
     ground.cluster.with(|world| world.fail(lost));
     let first = ground.world.run(START).json(1);
-    assert_eq!(told(&first), ("unknown", false), "{first}");
+    assert_eq!(outcome_of(&first), ("unknown", false), "{first}");
     assert!(first["why"].as_str().unwrap().contains("it never arrived"), "{first}");
     assert_eq!(ground.starts(), 0);
 }
@@ -46,11 +46,15 @@ fn a_lost_request_is_sent_by_the_next_try_and_a_lost_answer_is_found_again() {
         let fault = Fault::on(SEND, harm.clone()).times(1);
         ground.cluster.with(|world| world.fail(fault));
         let first = ground.world.run(START).json(i32::from(outcome != "succeeded"));
-        assert_eq!(told(&first), (outcome, false), "{harm:?}: {first}");
+        assert_eq!(outcome_of(&first), (outcome, false), "{harm:?}: {first}");
         let second = ground.world.run(START).json(0);
-        assert_eq!(told(&second), ("succeeded", outcome == "succeeded"), "{harm:?}: {second}");
+        assert_eq!(
+            outcome_of(&second),
+            ("succeeded", outcome == "succeeded"),
+            "{harm:?}: {second}"
+        );
         let third = ground.world.run(START).json(0);
-        assert_eq!(told(&third), ("succeeded", true), "{harm:?}: {third}");
+        assert_eq!(outcome_of(&third), ("succeeded", true), "{harm:?}: {third}");
         assert_eq!((ground.starts(), ground.is_running()), (1, true), "{harm:?}");
     }
 }
@@ -63,9 +67,9 @@ fn where_nobody_knows_the_end_a_guest_that_is_as_asked_for_is_left_alone() {
         ground.cluster.with(|world| world.guests.get_mut(&101).unwrap().running = running);
     };
     run(true);
-    assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", false));
+    assert_eq!(outcome_of(&ground.world.run(START).json(0)), ("succeeded", false));
     run(false);
-    assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", true), "it was done");
+    assert_eq!(outcome_of(&ground.world.run(START).json(0)), ("succeeded", true), "it was done");
     assert_eq!(ground.starts(), 0);
 }
 
@@ -80,7 +84,7 @@ fn where_nobody_knows_the_end_what_runs_after_all_is_joined() {
     let mut late = ground.world.homeostat("guest start 101 --document two.toml --owner two");
     let mut late = late.stdout(Stdio::null()).spawn().unwrap();
     later(|| ground.starts() == 1);
-    assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", false));
+    assert_eq!(outcome_of(&ground.world.run(START).json(0)), ("succeeded", false));
     assert!(late.wait().unwrap().success());
     assert_eq!(ground.starts(), 1);
 }
@@ -94,7 +98,7 @@ fn where_nobody_knows_the_end_and_nobody_can_be_asked_nothing_is_sent() {
     ground.world.run(START).exits(1);
     assert_eq!(ground.starts(), 0);
     ground.cluster.with(Cluster::mend);
-    assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", false));
+    assert_eq!(outcome_of(&ground.world.run(START).json(0)), ("succeeded", false));
     assert_eq!(ground.starts(), 1);
 }
 
@@ -103,13 +107,13 @@ fn a_task_that_outlives_every_wait_is_joined_until_it_ends() {
     let ground = Ground::new("");
     ground.lasts();
     ground.connect("task-timeout = \"100ms\"\n", "");
-    assert_eq!(told(&ground.world.run(START).json(1)), ("unknown", false));
-    assert_eq!(told(&ground.world.run(START).json(1)).0, "unknown", "it was joined, in vain");
+    assert_eq!(outcome_of(&ground.world.run(START).json(1)), ("unknown", false));
+    assert_eq!(outcome_of(&ground.world.run(START).json(1)).0, "unknown", "it was joined, in vain");
     ground.hurry();
     later(|| {
         let again = ground.world.run(START);
         let answer: Value = serde_json::from_str(&again.stdout).unwrap();
-        assert!(["unknown", "succeeded"].contains(&told(&answer).0), "{answer}");
+        assert!(["unknown", "succeeded"].contains(&outcome_of(&answer).0), "{answer}");
         answer["outcome"] == "succeeded"
     });
     assert_eq!(ground.starts(), 1);
@@ -121,7 +125,7 @@ struct Point {
     /// What holds it there.
     faults: &'static [fn() -> Fault],
     is_there: fn(&Ground) -> bool,
-    /// Whether the target was told of the command.
+    /// Whether the target received the command.
     is_begun: bool,
 }
 
@@ -204,8 +208,8 @@ fn check(point: &Point, through_daemon: bool) {
     later(|| ground.cluster.with(is_followed));
     ground.hurry();
     let second = ground.world.ran(&second.wait_with_output().unwrap()).json(0);
-    assert_eq!(told(&second), ("succeeded", point.is_begun), "{name}: {second}");
-    assert_eq!(told(&ground.world.run(START).json(0)), ("succeeded", true), "{name}");
+    assert_eq!(outcome_of(&second), ("succeeded", point.is_begun), "{name}: {second}");
+    assert_eq!(outcome_of(&ground.world.run(START).json(0)), ("succeeded", true), "{name}");
     assert_eq!((ground.starts(), ground.is_running()), (1, true), "{name}");
     if let Some(daemon) = daemon {
         daemon.stop();
@@ -249,7 +253,7 @@ fn a_guest_that_moves_while_its_command_waits_is_found_where_it_is() {
     assert!(first.wait().unwrap().success());
     let second = second.wait_with_output().unwrap();
     let second: Value = serde_json::from_slice(&second.stdout).unwrap();
-    assert_eq!(told(&second), ("succeeded", false), "{second}");
+    assert_eq!(outcome_of(&second), ("succeeded", false), "{second}");
     assert!(!ground.is_running());
     daemon.stop();
 }
@@ -276,7 +280,7 @@ fn a_try_that_is_killed_before_the_target_begins_its_task_is_not_sent_again() {
     first.kill().unwrap();
     assert!(!first.wait().unwrap().success());
     let second = ground.world.run(START).json(0);
-    assert_eq!(told(&second), ("succeeded", true), "{second}");
+    assert_eq!(outcome_of(&second), ("succeeded", true), "{second}");
     assert_eq!((sent(&ground), ground.starts()), (1, 1));
 }
 
@@ -285,7 +289,7 @@ fn a_try_whose_answer_takes_too_long_is_not_sent_again() {
     let ground = slow();
     ground.connect("timeout = \"1s\"\ntask-delay = \"30s\"\n", "");
     let first = ground.world.run(START).json(0);
-    assert_eq!(told(&first), ("succeeded", false), "{first}");
+    assert_eq!(outcome_of(&first), ("succeeded", false), "{first}");
     assert_eq!((sent(&ground), ground.starts()), (1, 1));
 }
 

@@ -1,4 +1,4 @@
-//! A daemon as a child of the test, which hears from it what systemd would hear.
+//! A daemon as a child of the test, which receives from it what systemd would receive.
 
 use std::io::ErrorKind;
 use std::os::unix::net::UnixDatagram;
@@ -22,7 +22,7 @@ impl World {
     /// Starts `homeostat run` on the document of this world, and waits until it is ready.
     pub(crate) fn start(&self, options: &str) -> Started {
         let started = self.start_watched(options, None);
-        started.hear("READY=1");
+        started.wait_for_notice("READY=1");
         started
     }
 
@@ -61,7 +61,7 @@ impl Started {
     }
 
     /// Waits for a notice that begins so, and hands it out.
-    pub(crate) fn hear(&self, words: &str) -> String {
+    pub(crate) fn wait_for_notice(&self, words: &str) -> String {
         loop {
             let notice = self.notice();
             if notice.starts_with(words) {

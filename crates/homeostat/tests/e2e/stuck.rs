@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use crate::daemon::Daemon;
 use crate::world::World;
 
-/// Goes on as the real one, until there is a file `stuck`: then it tells its number, and never ends.
+/// Goes on as the real one, until there is a file `stuck`: then it writes its process id, and never ends.
 const NFT: &str = "#!/bin/sh
 dir=${0%/bin/nft}
 if [ -e \"$dir/stuck\" ]; then
@@ -53,8 +53,8 @@ fn keep(world: &World, document: &str) -> Daemon {
 fn stuck(world: &World, act: impl FnOnce()) -> Stuck {
     world.write("stuck", "");
     act();
-    let told = fs::read_to_string(world.path().join("begun")).unwrap();
-    Stuck(Pid::from_raw(told.trim().parse().unwrap()).unwrap())
+    let pid = fs::read_to_string(world.path().join("begun")).unwrap();
+    Stuck(Pid::from_raw(pid.trim().parse().unwrap()).unwrap())
 }
 
 /// Takes a link away, and waits until it is there again.

@@ -1,4 +1,4 @@
-//! What systemd is told, what it allows, and what the daemon keeps of that.
+//! What systemd is notified of, what it allows, and what the daemon keeps of that.
 
 use rustix::process::Signal;
 
@@ -18,12 +18,12 @@ fn systemd_hears_of_ready_reload_and_stop() {
     assert_eq!(world.knob(KEY), "5", "ready comes after the first pass");
     world.write("host.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n");
     daemon.signal(Signal::HUP);
-    let reloading = daemon.hear("RELOADING=1");
+    let reloading = daemon.wait_for_notice("RELOADING=1");
     let since = reloading.strip_prefix("RELOADING=1\nMONOTONIC_USEC=").expect("the clock");
     assert!(since.parse::<u64>().unwrap() > 0);
-    daemon.hear("READY=1");
+    daemon.wait_for_notice("READY=1");
     daemon.signal(Signal::TERM);
-    daemon.hear("STOPPING=1");
+    daemon.wait_for_notice("STOPPING=1");
     daemon.stop();
 }
 
@@ -31,8 +31,8 @@ fn systemd_hears_of_ready_reload_and_stop() {
 fn a_healthy_daemon_feeds_the_watchdog() {
     let world = World::with(DESIRED);
     let daemon = world.start_watched("", Some("200000"));
-    daemon.hear("WATCHDOG=1");
-    daemon.hear("WATCHDOG=1");
+    daemon.wait_for_notice("WATCHDOG=1");
+    daemon.wait_for_notice("WATCHDOG=1");
     daemon.stop();
 }
 
@@ -40,7 +40,7 @@ fn a_healthy_daemon_feeds_the_watchdog() {
 fn a_daemon_tells_how_many_loops_are_converged() {
     let world = World::with(DESIRED);
     let daemon = world.start_watched("", None);
-    daemon.hear("STATUS=2 of 2 loops converged");
+    daemon.wait_for_notice("STATUS=2 of 2 loops converged");
     daemon.stop();
 }
 
@@ -68,8 +68,8 @@ fn capabilities_that_the_document_does_not_need_are_dropped_for_good() {
     // A document that needs more is refused, and what is left is enough to heal.
     world.write("host.toml", format!("{DESIRED}[namespaces.blue.sysctl]\n"));
     daemon.signal(Signal::HUP);
-    daemon.hear("RELOADING=1");
-    daemon.hear("READY=1");
+    daemon.wait_for_notice("RELOADING=1");
+    daemon.wait_for_notice("READY=1");
     assert!(world.log().contains("restart the daemon"), "{}", world.log());
     let events = follow();
     world.meddle(KEY, "7");
@@ -105,8 +105,8 @@ fn the_log_is_json_on_demand() {
     let daemon = world.start("--log json");
     world.write("host.toml", "nonsense = 1\n");
     daemon.signal(Signal::HUP);
-    daemon.hear("RELOADING=1");
-    daemon.hear("READY=1");
+    daemon.wait_for_notice("RELOADING=1");
+    daemon.wait_for_notice("READY=1");
     daemon.stop();
     let log = world.log();
     let lines: Vec<serde_json::Value> =

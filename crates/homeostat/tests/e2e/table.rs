@@ -31,7 +31,7 @@ impl World {
         self.ip("-4 -o route show proto 76").lines().count()
     }
 
-    /// Everything that is not ours, as `ip` tells it.
+    /// Everything that is not ours, as `ip` reports it.
     fn foreign(&self) -> Vec<String> {
         let all =
             ["-d -4 route show table all", "-d -6 route show table all", "-d -o address show"];
@@ -45,7 +45,7 @@ impl World {
         lines
     }
 
-    /// Kills an apply after some of so many routes; tells how many. One that was too fast is undone, and another
+    /// Kills an apply after some of so many routes; returns how many. One that was too fast is undone, and another
     /// one is killed.
     fn kill_in_the_middle(&self, size: usize) -> usize {
         for _ in 0..100 {

@@ -31,10 +31,10 @@ fn a_command_of_one_name_from_many_processes_is_done_once() {
     ground.takes(300);
     let daemon = ground.world.start("");
     let command = "guest start 101 --idempotency-key k --json";
-    let told = all_at_once(&ground, command);
-    assert!(told.iter().all(|told| told["outcome"] == "succeeded"), "{told:?}");
-    let first = told.iter().filter(|told| told["stored"] == false).count();
-    assert_eq!((ground.starts(), first), (1, 1), "{told:?}");
+    let answers = all_at_once(&ground, command);
+    assert!(answers.iter().all(|answer| answer["outcome"] == "succeeded"), "{answers:?}");
+    let first = answers.iter().filter(|answer| answer["stored"] == false).count();
+    assert_eq!((ground.starts(), first), (1, 1), "{answers:?}");
     daemon.stop();
 }
 
@@ -43,13 +43,14 @@ fn without_a_daemon_many_processes_do_a_command_of_one_name_once() {
     let ground = Ground::new("");
     ground.takes(300);
     let command = "guest start 101 --idempotency-key k --json --document host.toml";
-    let told = all_at_once(&ground, command);
-    assert_eq!(ground.starts(), 1, "{told:?}");
-    // One has the scope, others come before or after it, or are told whose it is.
-    let is_locked = |told: &Value| told.as_str().is_some_and(|told| told.contains("is locked by"));
-    let is_fine = |told: &Value| told["outcome"] == "succeeded" || is_locked(told);
-    assert!(told.iter().all(is_fine), "{told:?}");
-    assert!(told.iter().any(|told| told["stored"] == false), "{told:?}");
+    let answers = all_at_once(&ground, command);
+    assert_eq!(ground.starts(), 1, "{answers:?}");
+    // One has the scope, others come before or after it, or are refused, with its holder.
+    let is_locked =
+        |answer: &Value| answer.as_str().is_some_and(|answer| answer.contains("is locked by"));
+    let is_fine = |answer: &Value| answer["outcome"] == "succeeded" || is_locked(answer);
+    assert!(answers.iter().all(is_fine), "{answers:?}");
+    assert!(answers.iter().any(|answer| answer["stored"] == false), "{answers:?}");
 }
 
 const GUESTS: std::ops::Range<u32> = 101..105;

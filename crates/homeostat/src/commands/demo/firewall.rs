@@ -28,7 +28,7 @@ const IN_TABLE: (u16, &[u8]) = (NFTA_TABLE_NAME, b"filter\0");
 const IN_CHAIN: (u16, &[u8]) = (NFTA_RULE_CHAIN, b"input\0");
 const IN_SET: (u16, &[u8]) = (NFTA_SET_ELEM_LIST_SET, b"admins\0");
 
-/// What somebody does to it.
+/// What the saboteur does to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum FirewallDamage {
     /// The table goes, with all that is in it.
@@ -65,7 +65,7 @@ impl Firewall {
         Ok(Firewall { connection, listener, wanted })
     }
 
-    /// Does it, and tells when it began to.
+    /// Does it, and returns when it began to.
     pub(super) fn sabotage(&mut self, damage: FirewallDamage) -> Result<Instant> {
         while self.listener.receive(&mut |_| {})? {}
         let mut batch = Batch::new();
@@ -103,20 +103,16 @@ impl Firewall {
             })?;
             if commits > 1 && look(&mut self.connection)? == self.wanted {
                 let took = last.saturating_duration_since(sent);
-                return Ok(Some(Healing { took, objects: self.wanted.lost_by(damage) }));
+                let Parts { chains, rules, elements } = &self.wanted;
+                let objects = match damage {
+                    FirewallDamage::Table => chains.len() + rules.len() + elements.len(),
+                    FirewallDamage::Rule => 1,
+                    FirewallDamage::Set => elements.len(),
+                };
+                return Ok(Some(Healing { took, objects }));
             }
         }
         Ok(None)
-    }
-}
-
-impl Parts {
-    fn lost_by(&self, damage: FirewallDamage) -> usize {
-        match damage {
-            FirewallDamage::Table => self.chains.len() + self.rules.len() + self.elements.len(),
-            FirewallDamage::Rule => 1,
-            FirewallDamage::Set => self.elements.len(),
-        }
     }
 }
 

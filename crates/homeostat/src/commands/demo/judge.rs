@@ -1,7 +1,7 @@
-//! Tells when everything is back as it was, by the kernel's own events and dumps.
+//! Measures when everything is back as it was, by the kernel's own events and dumps.
 //!
 //! A healing is measured from just before the saboteur's write to the event of the last object that
-//! came back, as an independent listener took it in. Both ends err on the long side: on a busy machine an
+//! came back, as an independent listener took it in. Both ends err on the long side: on a busy machine a
 //! listener that wakes up late would make the time since the *event* of the loss look shorter than it was.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,30 +20,30 @@ use super::saboteur::{FOREIGN, SIGNAL, Saboteur};
 
 /// What is no healing after this time is none.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Nothing more is expected after so long a silence, so that a look disturbs nobody.
+/// Nothing more is expected after so long a silence, so that a look disturbs nothing.
 const QUIET: Duration = Duration::from_millis(3);
 
 /// How a healing went.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Healing {
     pub(super) took: Duration,
-    /// How many objects came back, as far as events told.
+    /// How many objects came back, as far as events say.
     pub(super) objects: usize,
 }
 
 /// What everything has to look like, here and in the namespace of the lab.
 pub(super) struct Judge {
-    heard: Receiver<ObservedChange>,
-    /// Whether nobody waits for a healing any more.
+    events: Receiver<ObservedChange>,
+    /// Whether the tour is to end, and waits for no healing.
     stop: Arc<AtomicBool>,
     lab: Name,
     pub(super) wanted: KernelState,
     wanted_lab: KernelState,
-    /// What the events told last.
+    /// What the events said last.
     known: BTreeMap<Key, String>,
 }
 
-/// What the events of one act have told so far.
+/// What the events of one act have said so far.
 #[derive(Default)]
 struct Course {
     has_begun: bool,
@@ -55,17 +55,17 @@ impl Judge {
     /// Takes what is there now for what has to be.
     pub(super) fn new(saboteur: &mut Saboteur, lab: Name, stop: Arc<AtomicBool>) -> Result<Self> {
         let wanted = saboteur.look()?;
-        let heard = kernel_events::start(saboteur.names.clone())?;
+        let events = kernel_events::start(saboteur.names.clone())?;
         let known =
             wanted.iter().map(|(key, object)| (key.clone(), object.fields.clone())).collect();
         let wanted_lab = inside(&lab)?.unwrap_or_default();
-        Ok(Judge { heard, stop, lab, wanted, wanted_lab, known })
+        Ok(Judge { events, stop, lab, wanted, wanted_lab, known })
     }
 
-    /// Forgets what was told so far.
+    /// Takes in all events so far; none of them belongs to the next act.
     pub(super) fn begin(&mut self) {
-        while let Ok(heard) = self.heard.try_recv() {
-            self.known.insert(heard.key, heard.object.fields);
+        while let Ok(event) = self.events.try_recv() {
+            self.known.insert(event.key, event.object.fields);
         }
     }
 
@@ -77,8 +77,8 @@ impl Judge {
     ) -> Result<Option<Healing>> {
         let mut course = Course::default();
         while is_awaited(sent, &self.stop) {
-            match self.heard.recv_timeout(QUIET) {
-                Ok(heard) => self.note(heard, &mut course),
+            match self.events.recv_timeout(QUIET) {
+                Ok(event) => self.note(event, &mut course),
                 Err(RecvTimeoutError::Disconnected) => return Ok(None),
                 Err(RecvTimeoutError::Timeout) => {
                     if course.has_begun && saboteur.look()? == self.wanted {
@@ -93,14 +93,14 @@ impl Judge {
         Ok(None)
     }
 
-    /// Hears everything up to now: a look can be ahead of a listener that is late. A route of others that
-    /// comes and goes is the last thing to be heard.
+    /// Receives all events up to now: a look can be ahead of a listener that is late. A route of others that is
+    /// added and deleted is the last of them.
     fn catch_up(&mut self, saboteur: &mut Saboteur, course: &mut Course) -> Result<()> {
         saboteur.signal()?;
-        while let Ok(heard) = self.heard.recv_timeout(PATIENCE) {
-            let is_signal =
-                heard.change == Change::Vanished && heard.key.name.starts_with(SIGNAL.to);
-            self.note(heard, course);
+        while let Ok(event) = self.events.recv_timeout(PATIENCE) {
+            let signal = format!("{}/24 ", SIGNAL.to);
+            let is_signal = event.change == Change::Vanished && event.key.name.starts_with(&signal);
+            self.note(event, course);
             if is_signal {
                 break;
             }
@@ -143,8 +143,8 @@ impl Judge {
         Ok(wrong.map(|(key, _)| key).chain(too_many).map(|key| key.name.clone()).collect())
     }
 
-    fn note(&mut self, heard: ObservedChange, course: &mut Course) {
-        let ObservedChange { at, change, key, object } = heard;
+    fn note(&mut self, event: ObservedChange, course: &mut Course) {
+        let ObservedChange { at, change, key, object } = event;
         let wanted = self.wanted.get(&key).map(|wanted| &wanted.fields);
         let is_wanted = change == Change::Appeared && wanted == Some(&object.fields);
         let before = match change {
@@ -154,8 +154,8 @@ impl Judge {
         if wanted.is_none() {
             return;
         }
-        // Of the routes and nexthops that go with a link the kernel says nothing, so that one that
-        // comes counts whatever was known of it. Links and addresses are told of again and again.
+        // The kernel sends no event for routes and nexthops that go with a link, so one that comes counts
+        // whatever was known of it. For links and addresses it sends the same event again and again.
         let was_missing = matches!(key.kind, Kind::Route | Kind::Nexthop)
             || before.as_ref() != wanted
             || course.missing.contains(&key);
@@ -172,7 +172,7 @@ impl Judge {
 }
 
 impl Course {
-    /// How it went, once all that was told to be lost was told to be back.
+    /// How it went, once all that was lost is back, by the events.
     fn healing(&self, sent: Instant) -> Option<Healing> {
         let ended = self.back.values().max().filter(|_| self.missing.is_empty())?;
         Some(Healing { took: ended.saturating_duration_since(sent), objects: self.back.len() })

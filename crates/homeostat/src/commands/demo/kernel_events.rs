@@ -32,27 +32,27 @@ pub(super) struct ObservedChange {
     pub(super) object: Object,
 }
 
-/// Starts to listen. The thread ends when nobody hears it any more.
+/// Starts to listen. The thread ends with the receiver.
 pub(super) fn start(names: Names) -> Result<Receiver<ObservedChange>> {
     let listener = Listener::open(Family::Route, &GROUPS, &Options::for_events())?;
-    let (to, heard) = channel();
+    let (to, received) = channel();
     let thread = std::thread::Builder::new().name("listener".into());
     thread.spawn(move || listen(listener, names, &to)).context("cannot start a thread")?;
-    Ok(heard)
+    Ok(received)
 }
 
 fn listen(mut listener: Listener, mut names: Names, to: &Sender<ObservedChange>) {
-    let mut is_heard = true;
-    while is_heard {
+    let mut is_open = true;
+    while is_open {
         let took = listener.receive_within(Duration::from_secs(1), &mut |event| {
             let at = now();
             if let Event::Message(message) = event
                 && let Some((change, key, object)) = read(&message, &mut names)
             {
-                is_heard &= to.send(ObservedChange { at, change, key, object }).is_ok();
+                is_open &= to.send(ObservedChange { at, change, key, object }).is_ok();
             }
         });
-        is_heard &= took.is_ok();
+        is_open &= took.is_ok();
     }
 }
 

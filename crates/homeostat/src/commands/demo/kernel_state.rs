@@ -48,10 +48,10 @@ pub(super) struct Key {
     pub(super) name: String,
 }
 
-/// An object with its mark, and the message that tells of it.
+/// An object with its mark, and the message that describes it.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
-    /// Who put it there; nobody says so of links.
+    /// Who put it there; zero for links, which have no mark.
     pub(super) mark: u8,
     /// The fields that count.
     pub(super) fields: String,
@@ -72,11 +72,11 @@ pub(super) enum Change {
     Vanished,
 }
 
-/// The names of links by their numbers. One that went is still known: others speak of it later.
+/// The names of links by their numbers. One that is gone is still known: later messages may name it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names(BTreeMap<u32, String>);
 
-/// Everything that carries somebody's mark, and all links.
+/// Everything that carries a mark, and all links.
 pub(super) type KernelState = BTreeMap<Key, Object>;
 
 /// Looks at everything.
@@ -97,90 +97,73 @@ pub(super) fn look(connection: &mut Connection, names: &mut Names) -> Result<Ker
     Ok(state)
 }
 
-/// What a message tells; nothing, if it is of no interest.
+/// Bridges report their ports in a family of their own, which would make each a second link.
+const UNSPECIFIED: u8 = 0;
+const BRIDGE: u8 = 7;
+/// The marks of objects that the kernel made itself, or of which it does not say who made them.
+const UNMARKED: [u8; 4] = [0, 1, 2, 3];
+
+/// The object that a message is about; nothing, if it is of no interest.
 pub(super) fn read(message: &Message<'_>, names: &mut Names) -> Option<(Change, Key, Object)> {
-    let (kind, change) = KINDS.iter().find_map(|(kind, _)| match message.kind {
-        number if number == *kind as u16 => Some((*kind, Change::Appeared)),
-        number if number == kind.delete() => Some((*kind, Change::Vanished)),
+    let (kind, size, change) = KINDS.iter().find_map(|(kind, size)| match message.kind {
+        number if number == *kind as u16 => Some((*kind, *size, Change::Appeared)),
+        number if number == kind.delete() => Some((*kind, *size, Change::Vanished)),
         _ => None,
     })?;
+    let (fixed, attrs) = message.payload.split_at_checked(size)?;
+    let attrs = &Attrs::new(attrs);
+    let byte = |at: usize| fixed.get(at).copied().unwrap_or_default();
+    let (family, length) = (byte(0), byte(1));
     let (name, mark, fields) = match kind {
-        Kind::Link => link(message, names)?,
-        Kind::Address => address(message, names)?,
-        Kind::Nexthop => nexthop(message, names)?,
-        Kind::Route => route(message, names)?,
-        Kind::Rule => rule(message)?,
-        Kind::Neighbour => neighbour(message, names)?,
+        Kind::Link => {
+            let name = attrs.clone().first(IFLA_IFNAME).ok()??.str().ok()?.to_owned();
+            if family != UNSPECIFIED {
+                return None;
+            }
+            names.0.insert(index(fixed)?, name.clone());
+            (name, None, format!("up {} master {}", byte(8) & 1, names.of(attrs, IFLA_MASTER)))
+        }
+        Kind::Address => {
+            let ip = ip(attrs, IFA_LOCAL).or_else(|| ip(attrs, IFA_ADDRESS))?;
+            let dev = names.name(index(fixed)?);
+            (format!("{ip}/{length} dev {dev}"), mark(attrs, IFA_PROTO), String::new())
+        }
+        Kind::Nexthop => {
+            let (via, dev) = (ip_text(attrs, NHA_GATEWAY), names.of(attrs, NHA_OIF));
+            let id = number(attrs, NHA_ID)?;
+            (format!("nexthop {id}"), Some(byte(2)), format!("{via} {dev}"))
+        }
+        Kind::Route => {
+            let zero = if family == 2 { "0.0.0.0" } else { "::" };
+            let to = ip(attrs, RTA_DST).map_or_else(|| zero.to_owned(), |ip| ip.to_string());
+            let table = number(attrs, RTA_TABLE)?;
+            let metric = number(attrs, RTA_PRIORITY).unwrap_or(0);
+            let (via, dev) = (ip_text(attrs, RTA_GATEWAY), names.of(attrs, RTA_OIF));
+            let id = number(attrs, RTA_NH_ID).unwrap_or(0);
+            let fields = format!("type {} via {via} dev {dev} nexthop {id}", byte(7));
+            (format!("{to}/{length} table {table} metric {metric}"), Some(byte(5)), fields)
+        }
+        Kind::Rule => {
+            let from = ip(attrs, FRA_SRC).map_or_else(|| family.to_string(), |ip| ip.to_string());
+            let priority = number(attrs, FRA_PRIORITY).unwrap_or(0);
+            let table = number(attrs, FRA_TABLE).unwrap_or(0);
+            let name = format!("{priority}: from {from}/{} lookup {table}", byte(2));
+            (name, mark(attrs, FRA_PROTOCOL), String::new())
+        }
+        Kind::Neighbour if family == BRIDGE => return None,
+        Kind::Neighbour => {
+            let (to, dev) = (ip(attrs, NDA_DST)?, names.name(index(fixed)?));
+            let mac = attrs.clone().first(NDA_LLADDR).ok()?.map(|attr| attr.value.to_vec());
+            let state = u16::from_ne_bytes([byte(8), byte(9)]);
+            (format!("{to} dev {dev}"), mark(attrs, NDA_PROTOCOL), format!("{mac:?} {state}"))
+        }
+    };
+    let mark = match (kind, mark) {
+        (Kind::Link, _) => 0,
+        (_, mark) => mark.filter(|mark| !UNMARKED.contains(mark))?,
     };
     let object = Object { mark, fields, body: message.payload.to_vec() };
     Some((change, Key { kind, name }, object))
-}
-
-/// Name, mark and fields.
-type Read = Option<(String, u8, String)>;
-
-/// Bridges tell of their ports in a family of their own, which would make each a second link.
-const UNSPECIFIED: u8 = 0;
-const BRIDGE: u8 = 7;
-/// The kernel itself, or nobody says who.
-const NOBODY: [u8; 4] = [0, 1, 2, 3];
-
-fn link(message: &Message<'_>, names: &mut Names) -> Read {
-    let (fixed, attrs) = message.split::<16>().ok()?;
-    let [family, _, _, _, _, _, _, _, flags, ..] = *fixed;
-    let name = attrs.clone().first(IFLA_IFNAME).ok()??.str().ok()?.to_owned();
-    if family != UNSPECIFIED {
-        return None;
-    }
-    names.0.insert(index(message.payload)?, name.clone());
-    let master = names.of(&attrs, IFLA_MASTER);
-    Some((name, 0, format!("up {} master {master}", flags & 1)))
-}
-
-fn address(message: &Message<'_>, names: &Names) -> Read {
-    let (&[_, length, ..], attrs) = message.split::<8>().ok()?;
-    let mark = mark(&attrs, IFA_PROTO)?;
-    let ip = ip(&attrs, IFA_LOCAL).or_else(|| ip(&attrs, IFA_ADDRESS))?;
-    let dev = names.name(index(message.payload)?);
-    Some((format!("{ip}/{length} dev {dev}"), mark, String::new()))
-}
-
-fn nexthop(message: &Message<'_>, names: &Names) -> Read {
-    let (&[_, _, protocol, ..], attrs) = message.split::<8>().ok()?;
-    let (id, via) = (number(&attrs, NHA_ID)?, ip_text(&attrs, NHA_GATEWAY));
-    let fields = format!("{via} {}", names.of(&attrs, NHA_OIF));
-    is_somebody(protocol).then(|| (format!("nexthop {id}"), protocol, fields))
-}
-
-fn route(message: &Message<'_>, names: &Names) -> Read {
-    let (&[family, length, _, _, _, protocol, _, kind, ..], attrs) = message.split::<12>().ok()?;
-    let zero = if family == 2 { "0.0.0.0" } else { "::" };
-    let to = ip(&attrs, RTA_DST).map_or_else(|| zero.to_owned(), |ip| ip.to_string());
-    let table = number(&attrs, RTA_TABLE)?;
-    let metric = number(&attrs, RTA_PRIORITY).unwrap_or(0);
-    let (via, dev) = (ip_text(&attrs, RTA_GATEWAY), names.of(&attrs, RTA_OIF));
-    let id = number(&attrs, RTA_NH_ID).unwrap_or(0);
-    let fields = format!("type {kind} via {via} dev {dev} nexthop {id}");
-    let name = format!("{to}/{length} table {table} metric {metric}");
-    is_somebody(protocol).then_some((name, protocol, fields))
-}
-
-fn rule(message: &Message<'_>) -> Read {
-    let (&[family, _, length, ..], attrs) = message.split::<12>().ok()?;
-    let mark = mark(&attrs, FRA_PROTOCOL)?;
-    let from = ip(&attrs, FRA_SRC).map_or_else(|| family.to_string(), |ip| ip.to_string());
-    let priority = number(&attrs, FRA_PRIORITY).unwrap_or(0);
-    let table = number(&attrs, FRA_TABLE).unwrap_or(0);
-    Some((format!("{priority}: from {from}/{length} lookup {table}"), mark, String::new()))
-}
-
-fn neighbour(message: &Message<'_>, names: &Names) -> Read {
-    let (&[family, _, _, _, _, _, _, _, s0, s1, ..], attrs) = message.split::<12>().ok()?;
-    let mark = mark(&attrs, NDA_PROTOCOL).filter(|_| family != BRIDGE)?;
-    let (to, dev) = (ip(&attrs, NDA_DST)?, names.name(index(message.payload)?));
-    let mac = attrs.first(NDA_LLADDR).ok()?.map(|attr| attr.value.to_vec());
-    let state = u16::from_ne_bytes([s0, s1]);
-    Some((format!("{to} dev {dev}"), mark, format!("{mac:?} {state}")))
 }
 
 /// The number of the link that a message about a link, an address or a neighbour is about.
@@ -204,12 +187,8 @@ impl Names {
     }
 }
 
-fn is_somebody(mark: u8) -> bool {
-    !NOBODY.contains(&mark)
-}
-
 fn mark(attrs: &Attrs<'_>, kind: u16) -> Option<u8> {
-    attrs.clone().first(kind).ok()??.u8().ok().filter(|mark| is_somebody(*mark))
+    attrs.clone().first(kind).ok()??.u8().ok()
 }
 
 fn number(attrs: &Attrs<'_>, kind: u16) -> Option<u32> {

@@ -4,12 +4,8 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::time::Duration;
 
-use anstyle::{AnsiColor, Style};
-
 use super::sabotage::Group;
-
-pub(super) const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
-pub(super) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
+use crate::output::line::BOLD;
 
 /// What became of every sabotage.
 #[derive(Default)]
@@ -34,8 +30,7 @@ impl Latencies {
 
     pub(super) fn write(&mut self, to: &mut impl Write) -> io::Result<()> {
         let healed: usize = self.took.values().map(Vec::len).sum();
-        let bold = anstyle::Style::new().bold();
-        writeln!(to, "\n{bold}# {healed} of {} healed{bold:#}", healed + self.unhealed)?;
+        writeln!(to, "\n{BOLD}# {healed} of {} healed{BOLD:#}", healed + self.unhealed)?;
         let columns = ["healed", "p50", "p90", "p99", "max"];
         writeln!(to, "  {:<24}{}", "", columns.map(|name| format!("{name:>11}")).concat())?;
         for (group, took) in &mut self.took {

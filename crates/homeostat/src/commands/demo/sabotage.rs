@@ -1,8 +1,10 @@
 //! The list of what the saboteur does.
 
+use std::net::Ipv4Addr;
+
 use super::firewall::FirewallDamage;
 use super::kernel_state::Kind::{self, Address, Link, Neighbour, Nexthop, Rule};
-use super::saboteur::Route;
+use super::saboteur::{DOWN, Route, UP};
 
 /// What is done.
 pub(super) enum Damage {
@@ -13,9 +15,9 @@ pub(super) enum Damage {
     /// All routes of homeostat are deleted at once.
     Flush,
     /// A foreign route is put in the place of ours.
-    Replace(Route<'static>),
-    Down(&'static str),
-    Flap(&'static str),
+    Replace(Route),
+    /// A link is set down or up, one after the other.
+    SetLink(&'static str, &'static [u32]),
     Unplug(&'static str),
     /// One end of a cable into the lab is deleted, and with it the other.
     Cut(&'static str),
@@ -32,7 +34,7 @@ pub(super) enum Damage {
     Crowd,
 }
 
-use Damage::{Breach, Crowd, Cut, Delete, Down, Flap, Flush, OneByOne, Raze, Replace, Unplug};
+use Damage::{Breach, Crowd, Cut, Delete, Flush, OneByOne, Raze, Replace, SetLink, Unplug};
 
 /// How the summary groups them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,7 +48,7 @@ pub(super) enum Group {
 impl Damage {
     pub(super) fn group(&self) -> Group {
         match self {
-            Delete(Link, _) | Down(_) | Flap(_) | Flush => Group::Link,
+            Delete(Link, _) | SetLink(..) | Flush => Group::Link,
             Breach(_) => Group::Firewall,
             Cut(_) | Damage::SetKnob { .. } | Raze => Group::Looked,
             _ => Group::Object,
@@ -55,8 +57,11 @@ impl Damage {
 }
 
 const FORWARDING: Damage = Damage::SetKnob { path: "/proc/sys/net/ipv4/ip_forward", to: "0\n" };
-const WAN: Route<'static> =
-    Route { to: "203.0.113.0", length: 24, via: Some("192.0.2.66"), dev: "wan0", metric: 0 };
+const WAN: Route = Route {
+    to: Ipv4Addr::new(203, 0, 113, 0),
+    via: Some(Ipv4Addr::new(192, 0, 2, 66)),
+    dev: "wan0",
+};
 
 /// All acts in their order: what is done, to what, and how. Between two on the same key lies time: that would be a
 /// fight.
@@ -79,8 +84,8 @@ pub(super) const SABOTAGE: [(&str, &str, Damage); 23] = [
     ("delete routes", "32 of table 100, one by one", OneByOne),
     ("unplug a bridge port", "lab0 from lan0", Unplug("lab0")),
     ("delete a rule of nft", "ip saddr @admins tcp dport 22", Breach(FirewallDamage::Rule)),
-    ("set a link down", "wan0", Down("wan0")),
-    ("flap a link", "lan0 down and up", Flap("lan0")),
+    ("set a link down", "wan0", SetLink("wan0", &[DOWN])),
+    ("flap a link", "lan0 down and up", SetLink("lan0", &[DOWN, UP])),
     ("flush routes", "all of homeostat", Flush),
     ("empty a set", "@admins", Breach(FirewallDamage::Set)),
     ("delete a link", "wan0 with all that is on it", Delete(Link, "wan0")),

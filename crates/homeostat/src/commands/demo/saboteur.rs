@@ -1,11 +1,11 @@
-//! Writes to the kernel behind homeostat's back, as somebody with `ip` would.
+//! Writes to the kernel behind homeostat's back, as an operator with `ip` would.
 
-use std::net::IpAddr;
+use std::net::Ipv4Addr;
 
 use anyhow::{Context as _, Result, anyhow};
 use homeostat_netlink::uapi::{
-    IFLA_MASTER, NHA_ID, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_UNIVERSE, RTA_DST,
-    RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTA_PRIORITY, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWLINK,
+    IFLA_MASTER, NHA_ID, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, RT_SCOPE_LINK, RT_SCOPE_UNIVERSE,
+    RTA_DST, RTA_GATEWAY, RTA_NH_ID, RTA_OIF, RTM_DELNEXTHOP, RTM_DELROUTE, RTM_NEWLINK,
     RTM_NEWROUTE, RTN_UNICAST, RTPROT_BIRD,
 };
 use homeostat_netlink::{Attrs, Batch, Connection, Family, MessageWriter};
@@ -18,31 +18,28 @@ pub(super) const FOREIGN: u8 = RTPROT_BIRD;
 /// Where others have what is theirs.
 pub(super) const THEIRS: &str = "bird0";
 
-/// A route that comes and goes so that it is heard of.
-pub(super) const SIGNAL: Route<'static> =
-    Route { to: "172.31.255.0", length: 24, via: None, dev: THEIRS, metric: 0 };
+/// A route that is added and deleted for its events.
+pub(super) const SIGNAL: Route =
+    Route { to: Ipv4Addr::new(172, 31, 255, 0), via: None, dev: THEIRS };
 
 const INET: u8 = 2;
-const INET6: u8 = 10;
 const TABLE_MAIN: u8 = 254;
 pub(super) const DOWN: u32 = 0;
 pub(super) const UP: u32 = 1;
 
-/// Somebody else with access to the kernel.
+/// Another program with access to the kernel.
 pub(super) struct Saboteur {
     connection: Connection,
     batch: Batch,
     pub(super) names: Names,
 }
 
-/// A route as somebody else would write it.
+/// A route to 256 addresses, as another program would write it.
 #[derive(Clone, Copy)]
-pub(super) struct Route<'a> {
-    pub(super) to: &'a str,
-    pub(super) length: u8,
-    pub(super) via: Option<&'a str>,
-    pub(super) dev: &'a str,
-    pub(super) metric: u32,
+pub(super) struct Route {
+    pub(super) to: Ipv4Addr,
+    pub(super) via: Option<Ipv4Addr>,
+    pub(super) dev: &'static str,
 }
 
 impl Saboteur {
@@ -56,7 +53,7 @@ impl Saboteur {
         look(&mut self.connection, &mut self.names)
     }
 
-    /// Deletes objects, one after the other, by the messages that told of them.
+    /// Deletes objects, one after the other, by the messages that described them.
     pub(super) fn delete(&mut self, all: &[(Key, Object)]) -> Result<()> {
         for (key, object) in all {
             let (kind, body) = (key.kind.delete(), &*object.body);
@@ -88,46 +85,41 @@ impl Saboteur {
         self.run()
     }
 
-    /// Puts a route of somebody else in the place of what is there.
-    pub(super) fn replace(&mut self, route: Route<'_>) -> Result<()> {
+    /// Puts a route of another program in the place of what is there.
+    pub(super) fn replace(&mut self, route: Route) -> Result<()> {
         self.route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route)?;
         self.run()
     }
 
-    /// Adds routes of somebody else.
-    pub(super) fn add<'a>(&mut self, routes: impl Iterator<Item = Route<'a>>) -> Result<()> {
+    /// Adds routes of another program.
+    pub(super) fn add(&mut self, routes: impl Iterator<Item = Route>) -> Result<()> {
         for route in routes {
             self.route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route)?;
         }
         self.run()
     }
 
-    /// Makes the kernel tell of something that is nobody's business.
+    /// Causes an event that marks this moment: all earlier events have been received once it is.
     pub(super) fn signal(&mut self) -> Result<()> {
         self.route(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, SIGNAL)?;
         self.route(RTM_DELROUTE, 0, SIGNAL)?;
         self.run()
     }
 
-    fn route(&mut self, kind: u16, flags: u16, route: Route<'_>) -> Result<()> {
-        let (to, via) = (octets(route.to)?, route.via.map(octets).transpose()?);
-        let family = if to.len() == 4 { INET } else { INET6 };
-        let scope = if via.is_none() && family == INET { 253 } else { RT_SCOPE_UNIVERSE };
+    fn route(&mut self, kind: u16, flags: u16, route: Route) -> Result<()> {
+        let scope = if route.via.is_none() { RT_SCOPE_LINK } else { RT_SCOPE_UNIVERSE };
         let index = self.index(route.dev)?;
         self.write(kind, flags, |message| {
-            let (length, to_one) = (route.length, RTN_UNICAST);
-            message.fixed(&[family, length, 0, 0, TABLE_MAIN, FOREIGN, scope, to_one, 0, 0, 0, 0]);
-            message
-                .attr(RTA_DST, &to)
-                .attr_u32(RTA_OIF, index)
-                .attr_u32(RTA_PRIORITY, route.metric);
-            if let Some(via) = &via {
-                message.attr(RTA_GATEWAY, via);
+            let kind = RTN_UNICAST;
+            message.fixed(&[INET, 24, 0, 0, TABLE_MAIN, FOREIGN, scope, kind, 0, 0, 0, 0]);
+            message.attr(RTA_DST, &route.to.octets()).attr_u32(RTA_OIF, index);
+            if let Some(via) = route.via {
+                message.attr(RTA_GATEWAY, &via.octets());
             }
         })
     }
 
-    /// Quirk `nexthop-id-alone` (Linux 6.18): a route through a nexthop object is told with the gateway
+    /// Quirk `nexthop-id-alone` (Linux 6.18): a route through a nexthop object is reported with the gateway
     /// and link of that object, and the same message as a request is refused ("mutually exclusive").
     fn delete_route(&mut self, body: &[u8]) -> Result<()> {
         let (fixed, attrs) = body.split_at_checked(12).context("no route")?;
@@ -176,13 +168,6 @@ impl Saboteur {
     fn index(&self, link: &str) -> Result<u32> {
         self.names.index(link).ok_or_else(|| anyhow!("the demo has no link `{link}`"))
     }
-}
-
-fn octets(ip: &str) -> Result<Vec<u8>> {
-    Ok(match ip.parse::<IpAddr>()? {
-        IpAddr::V4(ip) => ip.octets().to_vec(),
-        IpAddr::V6(ip) => ip.octets().to_vec(),
-    })
 }
 
 fn ifinfomsg(index: u32, flags: u32, change: u32) -> Vec<u8> {

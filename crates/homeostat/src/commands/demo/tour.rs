@@ -1,6 +1,7 @@
 //! The tour: each sabotage is done, its healing measured and printed. Start at [`Tour::run`].
 
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -12,10 +13,11 @@ use super::firewall::{Firewall, FirewallDamage};
 use super::judge::{Healing, Judge, is_awaited};
 use super::kernel_events::now;
 use super::kernel_state::{KernelState, Key, Kind, Object};
-use super::latencies::{GREEN, Latencies, RED, time};
+use super::latencies::{Latencies, time};
 use super::sabotage::{Damage, Group, SABOTAGE};
-use super::saboteur::{DOWN, FOREIGN, Route, Saboteur, THEIRS, UP};
+use super::saboteur::{FOREIGN, Route, Saboteur, THEIRS};
 use crate::mark;
+use crate::output::line::{GREEN, RED};
 
 /// The namespace that the document makes.
 const LAB: &str = "lab";
@@ -88,21 +90,21 @@ impl<W: Write> Tour<W> {
 
     fn act(&mut self, damage: &Damage) -> Result<()> {
         self.judge.begin();
-        let (group, sent) = match damage {
+        let sent = match damage {
             Damage::OneByOne => return self.one_by_one(),
             Damage::Crowd => return self.crowd(),
             Damage::Breach(damage) => return self.breach(*damage),
-            _ => (damage.group(), self.sabotage(damage)?),
+            _ => self.sabotage(damage)?,
         };
         let healed = match damage {
             Damage::SetKnob { path, to } => self.turned_back(path, to, sent)?,
             Damage::Cut(_) | Damage::Raze => self.judge.healed_inside(&mut self.saboteur, sent)?,
             _ => self.judge.healed(&mut self.saboteur, sent)?,
         };
-        self.report(group, healed)
+        self.report(damage.group(), healed)
     }
 
-    /// Does it, and tells when it began to.
+    /// Does it, and returns when it began to.
     fn sabotage(&mut self, damage: &Damage) -> Result<Instant> {
         let saboteur = &mut self.saboteur;
         let there = saboteur.look()?;
@@ -115,8 +117,7 @@ impl<W: Write> Tour<W> {
         match damage {
             Damage::Delete(kind, name) => saboteur.delete(&[find(*kind, name)?]),
             Damage::Cut(link) => saboteur.delete(&[find(Kind::Link, link)?]),
-            Damage::Down(link) => saboteur.set(link, &[DOWN]),
-            Damage::Flap(link) => saboteur.set(link, &[DOWN, UP]),
+            Damage::SetLink(link, flags) => saboteur.set(link, flags),
             Damage::Unplug(link) => saboteur.unplug(link),
             Damage::Replace(route) => saboteur.replace(*route),
             Damage::Flush => saboteur.delete(&routes(&there, "")),
@@ -160,12 +161,15 @@ impl<W: Write> Tour<W> {
     }
 
     fn crowd(&mut self) -> Result<()> {
-        let all: Vec<String> = (0..100).map(|number| format!("172.20.{number}.0")).collect();
-        let route = |to| Route { to, length: 24, via: None, dev: THEIRS, metric: 0 };
         if std::mem::replace(&mut self.is_crowded, true) {
             return Ok(writeln!(self.to, " {:>10}", "still there")?);
         }
-        self.saboteur.add(all.iter().map(|to| route(to.as_str())))?;
+        let to = |number| Ipv4Addr::new(172, 20, number, 0);
+        self.saboteur.add((0..100).map(|number| Route {
+            to: to(number),
+            via: None,
+            dev: THEIRS,
+        }))?;
         self.judge.accept_foreign(&mut self.saboteur)?;
         Ok(writeln!(self.to, " {:>10}", "left alone")?)
     }

@@ -155,7 +155,8 @@ mod tests {
             identity: String::new(),
         };
         let on = WaitsOn::Namespace("blue".to_owned());
-        let waiting = vec![(ledger_key, Waiting { keys: vec!["route 10.0.0.0/8".to_owned()], on })];
+        let keys = vec!["route 10.0.0.0/8".to_owned()];
+        let waiting = vec![Waiting { ledger_key, keys, on }];
         let snapshot = LoopsSnapshot { waiting, is_arranged: true, ..LoopsSnapshot::default() };
         let (recent, meters) = (Recent::default(), Meters::default());
         let site = Site { snapshot: watch::channel(snapshot).1, recent, meters };

@@ -22,7 +22,7 @@ const LONGEST: u64 = 64 << 10;
 /// How long a client may be silent, or not read.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether somebody who waits for an answer is still there.
+/// How often it is checked whether a client that waits for an answer is still connected.
 const GLANCE: Duration = Duration::from_millis(500);
 
 /// What a client may ask for.
@@ -68,7 +68,7 @@ pub(super) async fn hold(
     loop {
         let Some(line) = line(&mut read).await? else { return Ok(()) };
         match parse(&line) {
-            // Who may not speak at all is told so whatever they say, and does not stay.
+            // A client without any access is refused whatever it sends, and disconnected.
             _ if access == Access::Refused => {
                 let own = rustix::process::geteuid().as_raw();
                 let why = format!("user {uid} may not speak with the daemon of user {own}");
@@ -124,7 +124,7 @@ async fn leaves(write: &OwnedWriteHalf) {
     loop {
         tokio::time::sleep(GLANCE).await;
         let mut fds = [PollFd::new(write.as_ref(), PollFlags::empty())];
-        // A look that fails tells nothing.
+        // A poll that fails says nothing about the client.
         let _ = poll(&mut fds, Some(&Timespec::default()));
         if fds.iter().any(|fd| fd.revents().contains(PollFlags::HUP)) {
             return;

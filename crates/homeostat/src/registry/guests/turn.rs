@@ -18,10 +18,10 @@ use crate::output::text::Detail;
 
 /// How often is looked whether it is gone.
 const EVERY: Duration = Duration::from_millis(100);
-/// How long is waited for somebody who has nothing in flight: they may be about to begin, or to end.
+/// How long a process is waited for that has nothing in flight: it may be about to begin, or to end.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// How long is waited while the journal has a step without an end and nothing is added to it: longer than any
-/// task is waited for. Whoever holds the lock may have another journal, and this one may be a dead process's.
+/// task is waited for. The holder of the lock may have another journal, and this one may be a dead process's.
 const LONGEST: Duration = Duration::from_mins(20);
 
 /// A wait for one's turn.
@@ -30,13 +30,13 @@ pub(super) struct Turn<'a> {
     journal: Following,
     flight: Flight,
     /// The holder of the lock that was named already.
-    told: Option<String>,
+    named: Option<String>,
 }
 
 impl<'a> Turn<'a> {
     pub(super) fn new(context: &'a Context) -> Self {
         let journal = follow(&directory(&context.state_dir, &context.caller.owner));
-        Turn { context, journal, flight: Flight::default(), told: None }
+        Turn { context, journal, flight: Flight::default(), named: None }
     }
 
     /// Waits a moment after a try that failed because another process has the lock, or the journal, which it may
@@ -52,22 +52,22 @@ impl<'a> Turn<'a> {
         if holder.is_none() && !error.chain().any(is_busy) {
             return Err(error);
         }
-        self.flight.hear(&self.journal.more().map_err(|error| of_source(error.into()))?);
+        self.flight.take(&self.journal.more().map_err(|error| of_source(error.into()))?);
         if self.flight.is_hopeless() {
             return Err(error);
         }
-        let is_news = holder.is_some() && holder != self.told;
+        let is_news = holder.is_some() && holder != self.named;
         if is_news && self.context.detail != Detail::Quiet {
             let mut stderr = stream::stderr(self.context.color);
             let name = plain(holder.as_deref().unwrap_or_default());
             writeln!(stderr, "Waiting for {name}, which writes here")?;
-            self.told = holder;
+            self.named = holder;
         }
         block_on(async { tokio::time::sleep(EVERY).await })
     }
 }
 
-/// What is in flight, as far as the journal tells.
+/// What is in flight, by the journal.
 #[derive(Default)]
 struct Flight {
     /// Steps without an end.
@@ -77,8 +77,8 @@ struct Flight {
 }
 
 impl Flight {
-    /// Hears what was added since the last look.
-    fn hear(&mut self, records: &[Record]) {
+    /// Takes in what was added since the last look.
+    fn take(&mut self, records: &[Record]) {
         self.still = if records.is_empty() { self.still + EVERY } else { Duration::ZERO };
         for record in records {
             match record.fact {
@@ -102,12 +102,12 @@ mod tests {
         serde_json::from_str(line).unwrap()
     }
 
-    /// How long somebody who heard this waits for more of it.
+    /// How long is waited after these records.
     fn waits(records: &[Record]) -> Duration {
         let mut flight = Flight::default();
-        flight.hear(records);
+        flight.take(records);
         for _ in 0..100_000 {
-            flight.hear(&[]);
+            flight.take(&[]);
             if flight.is_hopeless() {
                 break;
             }

@@ -31,7 +31,7 @@ pub(super) enum Need {
 pub(super) struct Entry {
     /// The inline table.
     pub(super) toml: String,
-    /// `-6 ` where `ip` cannot tell the family by itself.
+    /// `-6 ` where `ip` cannot derive the family by itself.
     pub(super) family: &'static str,
     /// What follows `ip route add` and the like.
     pub(super) add: String,

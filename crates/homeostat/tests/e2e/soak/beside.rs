@@ -74,12 +74,13 @@ pub(super) fn put(world: &World) {
     }
 }
 
-/// Everything foreign, as it is told.
-pub(super) fn told(world: &World) -> Vec<String> {
-    let mut told = QUESTIONS.map(|question| format!("{question}: {}", world.ip(question))).to_vec();
-    told.push(nft(world, "-j list table ip stranger"));
-    told.push(world.knob("net/ipv4/tcp_retries2"));
-    told
+/// Everything foreign, as `ip`, `nft` and the kernel report it.
+pub(super) fn foreign_state(world: &World) -> Vec<String> {
+    let mut state =
+        QUESTIONS.map(|question| format!("{question}: {}", world.ip(question))).to_vec();
+    state.push(nft(world, "-j list table ip stranger"));
+    state.push(world.knob("net/ipv4/tcp_retries2"));
+    state
 }
 
 /// Runs `nft`.

@@ -27,7 +27,7 @@ impl Estate {
     pub(super) fn build() -> (Self, Daemon) {
         let world = World::new();
         super::beside::put(&world);
-        let foreign = super::beside::told(&world);
+        let foreign = super::beside::foreign_state(&world);
         let mut list = String::new();
         for number in 0..ROUTES {
             writeln!(list, "20.0.{number}.0/24 via 10.0.0.9").unwrap();
@@ -53,7 +53,7 @@ impl Estate {
 
     /// Waits until everything is as it was, by the daemon's word and by everybody else's.
     #[track_caller]
-    pub(super) fn is_restored(&self, told: &str) {
+    pub(super) fn is_restored(&self, case: &str) {
         // What somebody fought over waits for a pause to end, unless it is asked for.
         self.world.run("resync");
         let ran = self.world.run("status --wait --timeout 2m");
@@ -64,17 +64,17 @@ impl Estate {
             }
             found = Picture::of(&self.world);
         }
-        assert_eq!(found.differences(&self.picture), Vec::<String>::new(), "{told}\n{ran:#?}");
-        self.foreign_is_untouched(told);
+        assert_eq!(found.differences(&self.picture), Vec::<String>::new(), "{case}\n{ran:#?}");
+        self.foreign_is_untouched(case);
         self.world.run("status --wait --timeout 2m").exits(0);
         self.world.run("plan host.toml").says(0, "No changes.\n");
     }
 
     /// Byte for byte as before.
     #[track_caller]
-    pub(super) fn foreign_is_untouched(&self, told: &str) {
-        for (now, before) in super::beside::told(&self.world).iter().zip(&self.foreign) {
-            assert_eq!(now, before, "{told}");
+    pub(super) fn foreign_is_untouched(&self, case: &str) {
+        for (now, before) in super::beside::foreign_state(&self.world).iter().zip(&self.foreign) {
+            assert_eq!(now, before, "{case}");
         }
     }
 }

@@ -20,17 +20,17 @@ fn a_daemon_killed_at_any_moment_of_sabotage_is_followed_by_one_that_mends_every
     while kills < often(20, 25) {
         let sabotage = Sabotage::start(&estate.world, SEED + kills as u64, MOMENTS);
         // Some die young, before or in their first pass.
-        let mut told = format!("seed {SEED}, kills before: {kills}");
+        let mut case = format!("seed {SEED}, kills before: {kills}");
         for _ in 0..=dice.below(3) {
             let daemon = living.take().unwrap_or_else(|| estate.keep());
             let moment = dice.below(MOMENTS);
             sabotage.acts(moment);
             daemon.kill();
             kills += 1;
-            write!(told, ", killed after {moment} acts").unwrap();
+            write!(case, ", killed after {moment} acts").unwrap();
         }
         sabotage.end();
         living = Some(estate.keep());
-        estate.is_restored(&told);
+        estate.is_restored(&case);
     }
 }

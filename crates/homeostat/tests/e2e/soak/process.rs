@@ -43,10 +43,10 @@ impl Usage {
             last.set(after);
             after.descriptors <= before.descriptors + FEW && after.threads <= before.threads + FEW
         };
-        let told = || format!("{before:?} before, {:?} after, {:?}", last.get(), descriptors(pid));
-        assert!(comes(is_small), "descriptors or threads leak: {}", told());
-        let (after, told) = (last.get(), told());
-        assert!(after.kilobytes <= before.kilobytes + kilobytes, "memory leaks: {told}");
+        let usage = || format!("{before:?} before, {:?} after, {:?}", last.get(), descriptors(pid));
+        assert!(comes(is_small), "descriptors or threads leak: {}", usage());
+        let (after, usage) = (last.get(), usage());
+        assert!(after.kilobytes <= before.kilobytes + kilobytes, "memory leaks: {usage}");
     }
 }
 

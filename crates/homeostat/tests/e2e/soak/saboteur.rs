@@ -92,7 +92,7 @@ pub(super) struct Sabotage {
 impl Sabotage {
     /// Starts them for so many turns.
     pub(super) fn start(_: &World, seed: u64, turns: usize) -> Self {
-        let (done, heard) = channel();
+        let (done, finished) = channel();
         let barrier = Arc::new(Barrier::new(3));
         let acts: [fn(&mut Dice, &Raw); 3] = [with_ip, with_nft_and_knobs, with_messages];
         let start = |(number, act): (u64, fn(&mut Dice, &Raw))| {
@@ -101,7 +101,7 @@ impl Sabotage {
             // A thread begins in the namespace of the one that starts it.
             std::thread::spawn(move || act_by_turns(act, dice, turns, (&barrier, &done)))
         };
-        Sabotage { threads: (0..).zip(acts).map(start).collect(), turns: heard }
+        Sabotage { threads: (0..).zip(acts).map(start).collect(), turns: finished }
     }
 
     /// Waits until so many acts more were done; false if all were.

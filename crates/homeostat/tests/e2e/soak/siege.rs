@@ -115,7 +115,7 @@ fn a_crowd_that_dribbles_keeps_nobody_out_for_good_and_nothing_from_being_healed
     daemon.stop();
 }
 
-/// What an unprivileged peer hears for a request. Only this thread becomes nobody, for good.
+/// What an unprivileged peer gets for a request. Only this thread becomes nobody, for good.
 fn as_nobody(door: &PathBuf, requests: &[&str]) -> Vec<String> {
     let nobody = (Uid::from_raw(65_534), Gid::from_raw(65_534));
     rustix::thread::set_thread_groups(&[]).unwrap();
@@ -153,8 +153,8 @@ fn whatever_an_unprivileged_peer_orders_is_refused_and_not_done() {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o777)).unwrap();
     }
     let door = world.door();
-    let heard = std::thread::spawn(move || as_nobody(&door, &ORDERS)).join().unwrap();
-    for (order, answer) in ORDERS.iter().zip(heard) {
+    let answers = std::thread::spawn(move || as_nobody(&door, &ORDERS)).join().unwrap();
+    for (order, answer) in ORDERS.iter().zip(answers) {
         let answer: Value = serde_json::from_str(&answer).unwrap();
         let why = answer["error"].as_str().unwrap_or_else(|| panic!("{order}: {answer}"));
         assert!(
