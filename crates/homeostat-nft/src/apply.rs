@@ -30,7 +30,7 @@ pub struct Writer {
 
 struct Committer {
     connection: Connection,
-    /// How often in a row somebody committed since the look.
+    /// How often in a row another program committed since the look.
     stale: u32,
 }
 
@@ -103,7 +103,7 @@ impl Writer {
             }
             _ => committer.stale = 0,
         }
-        // Without the generation, somebody may have changed what the step did not touch.
+        // Without the generation, another program may have changed what the step did not touch.
         let shown = echoes.iter().zip(work.steps);
         let shown = shown.map(|(echoes, step)| guarded && echoes.confirm(step)).collect();
         Ok((transacted?, shown))
@@ -246,11 +246,11 @@ fn run(source: &Nft, program: &OsStr, text: &str) -> io::Result<Output> {
     running.finish(text)
 }
 
-/// Deletes the former table, by its handle: one that took its name meanwhile is somebody else's. Where there was none,
+/// Deletes the former table, by its handle: one that took its name meanwhile is not ours. Where there was none,
 /// `create table` is refused if there is one now.
 ///
 /// Quirk `create-makes-only-the-table` (nft 1.0.6): of a block after `create table` only flags and comment
-/// are made, and nobody can add the comment later.
+/// are made, and the comment cannot be added later.
 fn delete_or_create(step: &Step, script: &Script) -> String {
     match &step.seen {
         Some(seen) if step.action != Action::Create => {

@@ -14,7 +14,7 @@ use crate::elements::{KEY, reduced};
 use crate::model::{Inside, Rule, Set, Table};
 use crate::plan::Op;
 
-/// A table. A ledger keeps a digest of the content, which is enough to tell it from others, and which
+/// A table. A ledger keeps a digest of the content, which is enough to distinguish it from others, and which
 /// elements were declared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
@@ -68,7 +68,7 @@ impl Object {
         Object::new(Some(table), Recorded::default())
     }
 
-    /// A table of the kernel: nobody declared what is in it.
+    /// A table of the kernel: its elements are not declared.
     pub(crate) fn seen(table: Arc<Table>) -> Self {
         let declared = OnceLock::from(Declared::default());
         Object::new(Some(table), Recorded { declared, ..Recorded::default() })
