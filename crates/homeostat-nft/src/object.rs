@@ -286,6 +286,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_ledger_stores_digest_declared_and_definitions() {
+        for text in [
+            r#"{"digest":"ab"}"#,
+            r#"{"digest":"ab","declared":{"s":"0000000000000001"}}"#,
+            r#"{"digest":"ab","declared":{"s":"0000000000000001"},"definitions":{"s":"0000000000000002"}}"#,
+        ] {
+            let object: Object = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&object).unwrap(), text);
+        }
+    }
+
+    #[test]
     fn prints_read_back_as_they_were_and_torn_ones_are_refused() {
         let prints = Prints(vec![0, 1, u64::MAX]);
         let text = String::from(prints.clone());

@@ -9,7 +9,7 @@ use homeostat_engine::Explain as _;
 use homeostat_nft::{Compiler, Ruleset};
 use world::{World, by_hand, expected_with, explained, listed};
 
-/// The links that flowtables speak of.
+/// The links that flowtables name.
 fn make_links(world: &World) {
     world.namespace.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]).unwrap();
 }
