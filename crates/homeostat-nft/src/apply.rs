@@ -18,7 +18,7 @@ use crate::error::{Error, NO_PERMISSION};
 use crate::key::Key;
 use crate::model::Script;
 use crate::object::Object;
-use crate::program::{NftProcess, run_on_thread};
+use crate::program::{NftProcess, not_started, run_on_thread};
 use crate::source::Nft;
 use crate::step::Step;
 
@@ -30,7 +30,7 @@ pub struct Writer {
 
 struct Committer {
     connection: Connection,
-    /// How often in a row somebody committed since the look.
+    /// How often in a row another program committed since the look.
     stale: u32,
 }
 
@@ -103,7 +103,7 @@ impl Writer {
             }
             _ => committer.stale = 0,
         }
-        // Without the generation, somebody may have changed what the step did not touch.
+        // Without the generation, another program may have changed what the step did not touch.
         let shown = echoes.iter().zip(work.steps);
         let shown = shown.map(|(echoes, step)| guarded && echoes.confirm(step)).collect();
         Ok((transacted?, shown))
@@ -217,8 +217,8 @@ async fn load_whole(source: &Nft, step: &Step, script: &Script) -> Outcome<Objec
     let (source, program) = (source.clone(), script.program.clone());
     match run_on_thread(move || source.run(|| run(&source, &program, &text))).await {
         Ok(Ok(ran)) => outcome(&step.key, ran),
-        Ok(Err(error)) => failed(&error),
-        Err(error) => failed(&error),
+        Ok(Err(error)) => Outcome::Failed(not_started(&error)),
+        Err(error) => Outcome::Failed(not_started(&error)),
     }
 }
 
@@ -229,7 +229,7 @@ fn outcome(key: &Key, ran: io::Result<Output>) -> Outcome<Object> {
         Err(error) if error.kind() == ErrorKind::TimedOut => {
             return Outcome::Unknown { why: format!("`nft` was stopped: {error}") };
         }
-        Err(error) => return failed(&error),
+        Err(error) => return Outcome::Failed(not_started(&error)),
     };
     if ran.status.success() {
         return Outcome::Applied { now: None };
@@ -246,11 +246,11 @@ fn run(source: &Nft, program: &OsStr, text: &str) -> io::Result<Output> {
     running.finish(text)
 }
 
-/// Deletes the former table, by its handle: one that took its name meanwhile is somebody else's. Where there was none,
+/// Deletes the former table, by its handle: one that took its name meanwhile is not ours. Where there was none,
 /// `create table` is refused if there is one now.
 ///
 /// Quirk `create-makes-only-the-table` (nft 1.0.6): of a block after `create table` only flags and comment
-/// are made, and nobody can add the comment later.
+/// are made, and the comment cannot be added later.
 fn delete_or_create(step: &Step, script: &Script) -> String {
     match &step.seen {
         Some(seen) if step.action != Action::Create => {
@@ -261,12 +261,6 @@ fn delete_or_create(step: &Step, script: &Script) -> String {
             format!("create {}\n}}\n", head.join("\n"))
         }
     }
-}
-
-fn failed(error: &(dyn std::error::Error + 'static)) -> Outcome<Object> {
-    let failure = Failure::from_error(error, Retry::Soon);
-    let error = format!("`nft` cannot be started: {}", failure.error);
-    Outcome::Failed(Failure { error, ..failure })
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct DesiredState {
     compiled: RwLock<Arc<Compiled>>,
     /// How it is compiled again; nothing if links do not matter to it.
     input: Option<Arc<CompileInput>>,
-    /// One for each table, taken before links change what it is compiled to: the engine tells drift from a
+    /// One for each table, taken before links change what it is compiled to: the engine distinguishes drift from a
     /// changed text by them, and a link that got another number changes no text.
     prints: OnceLock<Vec<u64>>,
     may_adopt: bool,
@@ -35,7 +35,7 @@ pub(crate) struct Compiled {
     pub(crate) notes: Vec<String>,
     /// The links that it was understood by.
     pub(crate) links: Vec<Link>,
-    /// The names of all that it spoke of, by way of what it includes too, there or not.
+    /// The names of all links that it names, also by what it includes, present or not.
     pub(crate) named_links: BTreeSet<String>,
     /// Tables that name a link that is not there, with that link.
     pub(crate) waiting: BTreeMap<Key, String>,
@@ -66,7 +66,7 @@ impl DesiredState {
         DesiredState { compiled, input, ..DesiredState::default() }
     }
 
-    /// Gives standing leave to take these tables from anybody.
+    /// Permits taking these tables over from any owner.
     #[must_use]
     pub fn adopting(mut self) -> Self {
         self.may_adopt = true;
@@ -186,7 +186,7 @@ impl Desired for DesiredState {
         seen.table.as_ref().map(|table| table.handle.0.to_string())
     }
 
-    /// Nobody reads the prints of elements.
+    /// Without the prints of elements, which are not for people.
     fn shown(&self, object: &Object) -> serde_json::Value {
         format!("content {}", object.digest()).into()
     }

@@ -19,7 +19,7 @@ use crate::wire::{Tlvs, be32, be64, message_type, name, only, text};
 /// In every message of nftables the first attribute is the name of the table.
 pub(crate) const TABLE_NAME: u16 = NFTA_TABLE_NAME;
 
-/// The generation of the ruleset: each commit by anybody changes it.
+/// The generation of the ruleset: every commit changes it.
 pub(crate) type Generation = u32;
 
 /// A table without its content.
@@ -137,7 +137,7 @@ const LISTS: u32 = 8;
 
 /// Lists elements until each of them is listed once.
 ///
-/// Quirk `elements-told-twice` (Linux 6.18): a large set that was just filled moves its elements to a larger
+/// Quirk `elements-listed-twice` (Linux 6.18): a large set that was just filled moves its elements to a larger
 /// table in the background. A list that is made meanwhile has some of them twice and lacks as many others, and
 /// neither the generation nor a flag shows it.
 fn listed_once(
@@ -350,19 +350,19 @@ mod tests {
         collected
     }
 
-    /// How many lists it takes, and how many elements are told in the end.
+    /// How many lists it takes, and how many elements the last one has.
     fn check(lists: &[&[u8]], expected: Option<(usize, usize)>) {
         let mut made = 0;
-        let told = listed_once(Layout::Single, || {
+        let result = listed_once(Layout::Single, || {
             made += 1;
             Ok(list(lists[(made - 1) % lists.len()]))
         });
-        let told = told.ok().map(|elements| (made, elements.places().len()));
-        assert_eq!(told, expected, "{lists:?}");
+        let result = result.ok().map(|elements| (made, elements.places().len()));
+        assert_eq!(result, expected, "{lists:?}");
     }
 
     #[test]
-    fn elements_that_are_told_twice_are_listed_again() {
+    fn elements_that_are_listed_twice_are_listed_again() {
         check(&[&[1, 2, 3]], Some((1, 3)));
         check(&[&[1, 2, 2], &[3, 1, 2]], Some((2, 3)));
         check(&[&[1, 2, 2], &[1, 1, 3], &[1, 2, 3]], Some((3, 3)));

@@ -360,7 +360,7 @@ fn short(number: usize) -> Result<u32, Malformed> {
 
 /// A unit with or without what packets and time change, but never with what the kernel does not take.
 ///
-/// Quirk `ends-told-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
+/// Quirk `ends-dumped-with-time` (Linux 6.18): in a set of intervals with a timeout the end of an interval is
 /// dumped with the time that it has left, and refused with EINVAL when it carries it.
 fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
     let how = &mut Rewriting { refer: &mut |_| Becomes::Named, counts };
@@ -441,7 +441,7 @@ impl Elements {
         }
         let came = edits.by_rank.values().flatten();
         came.into_iter().try_for_each(|element| around.take(element))?;
-        let went = edits.by_rank.values().filter(|told| told.is_none()).count();
+        let went = edits.by_rank.values().filter(|edit| edit.is_none()).count();
         self.splice(window, around.sorted(layout)?)?;
         Ok(gone == went)
     }
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_in_which_the_kernel_tells_them_does_not_matter() {
+    fn the_order_in_which_the_kernel_dumps_them_does_not_matter() {
         let one = elements(Layout::Single, &[start(3), start(1), start(2)]);
         let other = elements(Layout::Single, &[start(2), start(3), start(1)]);
         assert_eq!(one, other);
@@ -556,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_and_extra_ones_are_told_by_their_places() {
+    fn missing_and_extra_ones_are_found_by_their_places() {
         let ours = elements(Layout::Single, &[start(1), start(2), start(4)]);
         let theirs = elements(Layout::Single, &[start(2), start(3), start(4), start(5)]);
         let found = differences(&ours, &theirs);
@@ -636,18 +636,18 @@ mod edit_tests {
         ) {
             let layout = if has_ends { Layout::Ends } else { Layout::Single };
             let mut after = before.clone();
-            let mut told = Edits::default();
+            let mut edits_made = Edits::default();
             for ((key, is_start), becomes) in edits {
                 if let Some(time) = becomes {
                     after.insert((key, is_start), time);
-                    told.take(NFT_MSG_NEWSETELEM, &element(key, !is_start, time)).unwrap();
+                    edits_made.take(NFT_MSG_NEWSETELEM, &element(key, !is_start, time)).unwrap();
                 } else {
                     after.remove(&(key, is_start));
-                    told.take(NFT_MSG_DELSETELEM, &element(key, !is_start, 0)).unwrap();
+                    edits_made.take(NFT_MSG_DELSETELEM, &element(key, !is_start, 0)).unwrap();
                 }
             }
             let mut edited = elements(&before, layout);
-            edited.edit(&told, layout).unwrap();
+            edited.edit(&edits_made, layout).unwrap();
             let whole = elements(&after, layout);
             prop_assert_eq!(shown(&edited), shown(&whole));
             prop_assert_eq!(edited, whole);
@@ -658,9 +658,9 @@ mod edit_tests {
     fn what_went_without_having_been_there_is_noticed() {
         let mut known = elements(&Known::from([((1, true), 0)]), Layout::Single);
         for (key, expected) in [(1, true), (2, false)] {
-            let mut told = Edits::default();
-            told.take(NFT_MSG_DELSETELEM, &element(key, false, 0)).unwrap();
-            assert_eq!(known.edit(&told, Layout::Single).unwrap(), expected);
+            let mut edits_made = Edits::default();
+            edits_made.take(NFT_MSG_DELSETELEM, &element(key, false, 0)).unwrap();
+            assert_eq!(known.edit(&edits_made, Layout::Single).unwrap(), expected);
         }
         assert!(known.is_empty());
     }

@@ -61,7 +61,7 @@ impl<'a> Encoder<'a> {
                 let handle = self.seen()?.handle;
                 let mut message = self.batch.message(message_type(NFT_MSG_DELTABLE), 0);
                 message.fixed(&[self.key.family.0, 0, 0, 0]);
-                // By its handle: a table that took its name meanwhile is somebody else's.
+                // By its handle: a table that took its name meanwhile is not ours.
                 message.attr(NFTA_TABLE_HANDLE, &handle.0.to_be_bytes());
                 Ok(message.finish()?)
             }

@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_are_missed_are_told_by_what_stands_at_their_place() {
+    fn missing_links_are_named_by_what_stands_at_their_place() {
         let words = "/dev/stdin:1:14-18: Error: Interface does not exist\ndefine wan = gone0\n";
         let error = CompileError::refused(words, "fw.nft", "");
         let names = error.missing_links("define wan = gone0");

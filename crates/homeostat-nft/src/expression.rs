@@ -96,7 +96,7 @@ pub(crate) fn volatile(expression: &str) -> &'static [u16] {
 
 /// The attributes of an expression that the kernel dumps and does not take.
 ///
-/// Quirk `exthdr-told-not-taken` (Linux 6.18): an option of TCP that is set is told with its flags, one that
+/// Quirk `exthdr-dumped-not-taken` (Linux 6.18): an option of TCP that is set is dumped with its flags, one that
 /// is removed with its offset and length as well, and both are refused with EINVAL when they carry them.
 fn unsendable(expression: &str, data: &Attr<'_>) -> Result<&'static [u16], Malformed> {
     if expression != "exthdr" || data.attrs().first(NFTA_EXTHDR_DREG)?.is_some() {
@@ -109,7 +109,7 @@ fn unsendable(expression: &str, data: &Attr<'_>) -> Result<&'static [u16], Malfo
 
 /// Whether the kernel dumps a zero where nothing was set, and does not take it.
 ///
-/// Quirk `zeros-told-not-taken` (Linux 6.18): the timeout of a statement that fills a set is told as zero
+/// Quirk `zeros-dumped-not-taken` (Linux 6.18): the timeout of a statement that fills a set is dumped as zero
 /// also for sets without timeouts (EOPNOTSUPP), and so are the flags of `osf` (EINVAL).
 fn is_void(expression: &str, attr: &Attr<'_>) -> bool {
     let is_such = match expression {
@@ -186,13 +186,13 @@ pub(crate) fn rewrite_data(
 
 /// `NFT_QUOTA_F_DEPLETED`.
 ///
-/// Quirk `quota-depleted-told-not-taken` (Linux 6.18): the kernel sets this flag of a quota that is used up, dumps it,
+/// Quirk `quota-depleted-dumped-not-taken` (Linux 6.18): the kernel sets this flag of a quota that is used up, dumps it,
 /// and refuses it with EINVAL: `nft add rule ip t o quota 100 bytes accept`, some packets, `nft --debug=mnl list
 /// ruleset`.
 const QUOTA_DEPLETED: u32 = 2;
 
-/// Quirk `dynset-list-untold` (Linux 6.18): a statement that gives elements more than one expression must say
-/// so in its flags (EINVAL), and the kernel does not tell that flag.
+/// Quirk `dynset-list-not-dumped` (Linux 6.18): a statement that gives elements more than one expression must say
+/// so in its flags (EINVAL), and the kernel does not dump that flag.
 fn dynset_flags(flags: &Attr<'_>, data: &Attr<'_>) -> Result<[u8; 4], Malformed> {
     /// `NFT_DYNSET_F_EXPR`.
     const HAS_LIST: u32 = 2;
@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn references_are_told_and_can_be_made_anonymous() {
+    fn references_are_reported_and_can_be_made_anonymous() {
         let all = list([lookup("__set0"), jump("__chain1")]);
         let (blank, references) = put(&all, Becomes::Blank, Counts::Kept);
         let expected = [Part::Set("__set0".to_owned()), Part::Chain("__chain1".to_owned())];

@@ -1,4 +1,4 @@
-//! Hints from notifications of the kernel: which of our tables somebody changed, and who did it. Our own commits
+//! Hints from notifications of the kernel: which of our tables was changed, and by whom. Our own commits
 //! give no hints. Links that a text means by number are watched as well.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -25,7 +25,7 @@ pub(crate) struct Notifications {
     pub(crate) links: Option<LinkNotifications>,
 }
 
-/// A subscription. It needs a runtime only once somebody waits for hints.
+/// A subscription. It needs a runtime only once a hint is waited for.
 enum Subscription {
     Sync(Listener),
     Async(AsyncListener),
@@ -39,7 +39,7 @@ impl Notifications {
         Ok(Notifications { subscription: Subscription::Sync(listener), ..Self::closed(source) })
     }
 
-    /// Without a subscription to commits: the kernel builds no notifications of large commits while nobody subscribes.
+    /// Without a subscription to commits: then the kernel does not build notifications of large ones.
     pub(crate) fn closed(source: &Nft) -> Self {
         let commits = Commits {
             own_ports: source.own_ports.clone(),
@@ -60,14 +60,14 @@ impl Notifications {
         !matches!(self.subscription, Subscription::Closed)
     }
 
-    /// Takes what has arrived, without waiting, and so much of it at most: somebody may commit without a pause.
+    /// Takes what has arrived, without waiting, and so much of it at most: another program may commit without a pause.
     pub(crate) fn catch_up(&mut self) {
         const MOST: usize = 4096;
         let Notifications { subscription, commits, .. } = self;
         let mut commit = |event: Event<'_>| commits.take(&event);
         let mut received = (0..MOST).map(|_| subscription.receive_now(&mut commit));
         let end = received.find(|received| !matches!(received, Ok(true)));
-        // The failure is reported to whoever waits for hints.
+        // The failure is reported to the next call that waits for hints.
         if matches!(end, Some(Err(_))) {
             self.commits.shadow.discard();
         }
@@ -137,7 +137,7 @@ pub(crate) struct Commits {
     changed: BTreeSet<Key>,
     /// Our tables as the commits left them.
     pub(crate) shadow: Shadow,
-    /// Hints that nobody took yet.
+    /// Hints that were not taken yet.
     queued: VecDeque<Hint<Key>>,
 }
 
@@ -179,7 +179,7 @@ impl Commits {
     }
 }
 
-/// Bounds the memory of hints that nobody takes: too many of them become one loss.
+/// Bounds the memory of hints that are not taken: too many of them become one loss.
 fn bound(queued: &mut VecDeque<Hint<Key>>) {
     const MOST: usize = 10_000;
     if queued.len() > MOST {

@@ -365,11 +365,11 @@ mod tests {
         let ruleset = Ruleset::read(&root.path().join(files[0].0)).unwrap();
         let expanded = expand(&ruleset).1.unwrap();
         let lines = expanded.ruleset.text.lines().enumerate();
-        let told = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(nth, line)| {
+        let shown = lines.filter(|(_, line)| !line.trim().is_empty()).map(|(nth, line)| {
             let place = expanded.place(nth + 1);
             format!("{} {}", place.rsplit('/').next().unwrap(), line.trim_end())
         });
-        told.collect()
+        shown.collect()
     }
 
     #[test]
@@ -396,23 +396,23 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_stays_for_nft_to_tell() {
+    fn an_include_that_is_not_found_is_left_to_nft() {
         let text = "include \"./nowhere\"\nadd table ip a\n";
         assert_eq!(whole(&[("main", text)])[0], "main:1 include \"./nowhere\"");
     }
 
     #[test]
-    fn everything_that_matters_is_told_to_who_watches() {
+    fn all_files_and_directories_to_watch_are_returned() {
         let root = tempfile::tempdir().unwrap();
         let text = "include \"x.nft\"\ninclude \"./none*\"\ninclude \"/nonexistent/y\"\n";
         let directory = root.path().to_owned();
         let ruleset = Ruleset { text: text.into(), name: "main".to_owned(), directory };
         std::fs::write(root.path().join("x.nft"), "include \"./z\"\n").unwrap();
-        let told = ruleset.included();
+        let included = ruleset.included();
         let files = ["/etc/x.nft".into(), "/nonexistent/y".into(), root.path().join("x.nft")];
         let files: BTreeSet<_> = files.into_iter().chain([root.path().join("z")]).collect();
-        assert_eq!(told.files, files);
-        assert_eq!(told.directories, [root.path().to_owned()].into());
+        assert_eq!(included.files, files);
+        assert_eq!(included.directories, [root.path().to_owned()].into());
     }
 }
 

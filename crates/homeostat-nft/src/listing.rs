@@ -13,7 +13,7 @@ use crate::key::Key;
 use crate::model::Handle;
 use crate::object::Object;
 use crate::observe::is_taken_over;
-use crate::program::run;
+use crate::program::{not_started, run};
 use crate::rule_lines::RuleText;
 use crate::source::Nft;
 
@@ -110,11 +110,8 @@ impl Nft {
     fn listing(&self, key: &Key) -> Result<String, Failure> {
         let ran = self.list(&["-s"], key);
         let ran = ran.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
-        let ran = ran.map_err(|error| {
-            let failure = Failure::from_error(&error, Retry::Soon);
-            let error = format!("`nft` cannot be started: {}", failure.error);
-            Failure { error, ..failure }.with_help("install the package `nftables`")
-        })?;
+        let ran =
+            ran.map_err(|error| not_started(&error).with_help("install the package `nftables`"))?;
         if !ran.status.success() {
             let words = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
             return Err(Failure::new(format!("cannot list `{key}`: {words}"), Retry::Soon));

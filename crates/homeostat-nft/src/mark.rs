@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_comment_that_leaves_no_room_is_told_from_one_that_does() {
+    fn a_comment_fits_if_it_leaves_room_for_the_mark() {
         let mark = Mark::new("default");
         let room = 127 - " homeostat:default".len();
         assert!(mark.fits(&"x".repeat(room)));

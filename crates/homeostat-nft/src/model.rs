@@ -300,7 +300,7 @@ impl Set {
 
     /// The chain or the object that an element leads to.
     pub(crate) fn targets(&self, at: UnitAt) -> impl Iterator<Item = Part> {
-        // Elements of a plain set lead nowhere.
+        // Elements of a plain set refer to nothing.
         let leads = self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0;
         let unit = if leads { self.elements.unit(at) } else { &[] };
         let (chain, object) = targets(unit);

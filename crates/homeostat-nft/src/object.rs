@@ -14,7 +14,7 @@ use crate::elements::{KEY, reduced};
 use crate::model::{Inside, Rule, Set, Table};
 use crate::plan::Op;
 
-/// A table. A ledger keeps a digest of the content, which is enough to tell it from others, and which
+/// A table. A ledger keeps a digest of the content, which is enough to distinguish it from others, and which
 /// elements were declared.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "Stored", into = "Stored")]
@@ -68,7 +68,7 @@ impl Object {
         Object::new(Some(table), Recorded::default())
     }
 
-    /// A table of the kernel: nobody declared what is in it.
+    /// A table of the kernel: its elements are not declared.
     pub(crate) fn seen(table: Arc<Table>) -> Self {
         let declared = OnceLock::from(Declared::default());
         Object::new(Some(table), Recorded { declared, ..Recorded::default() })
@@ -284,6 +284,18 @@ impl DeclaredBefore {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_ledger_stores_digest_declared_and_definitions() {
+        for text in [
+            r#"{"digest":"ab"}"#,
+            r#"{"digest":"ab","declared":{"s":"0000000000000001"}}"#,
+            r#"{"digest":"ab","declared":{"s":"0000000000000001"},"definitions":{"s":"0000000000000002"}}"#,
+        ] {
+            let object: Object = serde_json::from_str(text).unwrap();
+            assert_eq!(serde_json::to_string(&object).unwrap(), text);
+        }
+    }
 
     #[test]
     fn prints_read_back_as_they_were_and_torn_ones_are_refused() {

@@ -61,7 +61,7 @@ struct Reading {
     after: Generation,
 }
 
-/// Reads until nothing was committed meanwhile. Every commit by anybody changes the generation, so that two equal
+/// Reads until nothing was committed meanwhile. Every commit changes the generation, so that two equal
 /// readings in a row count as consistent, too. What could not be read to its end is read again.
 fn consistent(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Result<Reading, Error> {
     let mut former: Option<Found> = None;
@@ -307,7 +307,7 @@ mod tests {
     use crate::mark::Comment;
     use crate::model::Handle;
 
-    /// A table that can be told from another by its flags.
+    /// A table that can be distinguished from another by its flags.
     fn found(flags: u32) -> Found {
         let key = Key { family: TableFamily(2), name: "a".to_owned() };
         let head = Head { key, handle: Handle(1), flags, comment: Comment::default() };
@@ -321,17 +321,17 @@ mod tests {
         expected: Result<(usize, u32), u32>,
     ) {
         let mut reads = 0;
-        let told = consistent(|| {
+        let result = consistent(|| {
             let reading = readings[reads % readings.len()];
             reads += 1;
             Ok(reading.map(|(flags, before, after)| Reading { before, found: found(flags), after }))
         });
-        let told = match told {
+        let result = match result {
             Ok(reading) => Ok((reads, reading.found[0].0.flags)),
             Err(Error::Moving { tries }) => Err(tries),
             Err(other) => panic!("{other}"),
         };
-        assert_eq!(told, expected, "{readings:?}");
+        assert_eq!(result, expected, "{readings:?}");
     }
 
     #[test]

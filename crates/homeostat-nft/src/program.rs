@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
+use homeostat_core::{Failure, Retry};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::sync::oneshot;
@@ -136,17 +137,24 @@ fn ends_within(process: &impl AsFd, longest: Duration) -> bool {
     matches!(poll(&mut fds, longest.as_ref()), Ok(count) if count > 0)
 }
 
-/// Does work on a thread of its own. Nobody waits for it any more than its caller does.
+/// Does work on a thread of its own; only the caller waits for it.
 pub(crate) async fn run_on_thread<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<T> {
-    let (tell, told) = oneshot::channel();
+    let (sender, receiver) = oneshot::channel();
     let thread = std::thread::Builder::new().name("nft".to_owned());
     thread.spawn(move || {
-        // Who asked may be gone.
-        let _ = tell.send(work());
+        // The caller may be gone.
+        let _ = sender.send(work());
     })?;
-    told.await.map_err(|_| io::Error::other("it ended without an answer"))
+    receiver.await.map_err(|_| io::Error::other("it ended without an answer"))
+}
+
+/// Why `nft` could not be run, for a report.
+pub(crate) fn not_started(error: &(dyn std::error::Error + 'static)) -> Failure {
+    let failure = Failure::from_error(error, Retry::Soon);
+    let error = format!("`nft` cannot be started: {}", failure.error);
+    Failure { error, ..failure }
 }
 
 /// Comments on tables, chains and sets, `-t` and texts from standard input are all in it.
@@ -187,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_prints_is_told_line_by_line() {
+    fn what_a_program_prints_is_read_line_by_line() {
         let running = NftProcess::start(OsStr::new("cat"), Path::new("/"), &[]).unwrap();
         let mut lines = Vec::new();
         running.finish_with_lines("a\nb\n", &mut |line| lines.push(line.to_owned())).unwrap();
@@ -195,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_ends_tells_all() {
+    fn all_that_a_program_prints_is_returned() {
         let output = run(OsStr::new("cat"), Path::new("/"), &[], "a\nb\n").unwrap();
         assert_eq!(output.stdout, b"a\nb\n");
     }
@@ -213,7 +221,7 @@ mod thread_tests {
     fn others_go_on_while_work_is_done() {
         let (go, wait) = std::sync::mpsc::channel();
         let work = run_on_thread(move || wait.recv().is_ok());
-        // The work ends only because somebody else on the waiting thread goes on.
+        // The work ends only because another task on the waiting thread goes on.
         let other = async move { go.send(()).is_ok() };
         let (worked, went_on) = done(async { tokio::join!(work, other) });
         assert!(worked.unwrap() && went_on);

@@ -17,7 +17,7 @@ use crate::source::{Nft, Wording};
 /// The firewall, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
     resolve: |section, _, checker| section::resolve(section, checker),
-    // Which tables there will be, nobody knows before the text is compiled.
+    // Which tables there will be is not known before the text is compiled.
     waiting: |_, section| match declared(section) {
         Some(_) => vec!["the tables of [nftables]".to_owned()],
         None => Vec::new(),

@@ -1,8 +1,8 @@
 //! Which line of the user's own text each rule comes from. Pure.
 //!
 //! `nft` and the kernel do not keep it. But blocks of rules only append, so that the n-th statement
-//! of a chain is its n-th rule, as long as nothing but blocks follows the first one. Wherever there is any
-//! doubt, no line is known, and rules are shown as `nft` lists them.
+//! of a chain is its n-th rule, as long as nothing but blocks follows the first one. Where that is not
+//! certain, no line is known, and rules are shown as `nft` lists them.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -125,10 +125,10 @@ mod tests {
             let line = text[..at.start].matches('\n').count() + 1;
             format!("{line}: {}", in_one_line(&text[at.clone()]))
         };
-        let told = |((key, chain), rules): ((Key, String), Vec<Range<usize>>)| {
+        let shown = |((key, chain), rules): ((Key, String), Vec<Range<usize>>)| {
             (format!("{key} {chain}"), rules.iter().map(rule).collect())
         };
-        chains(text).map(|chains| chains.into_iter().map(told).collect())
+        chains(text).map(|chains| chains.into_iter().map(shown).collect())
     }
 
     fn check(text: &str, chain: &str, expected: &[&str]) {

@@ -128,7 +128,7 @@ pub(crate) fn owner_wanted(text: &str) -> Option<Position> {
 
 /// The first name of a host, with its place.
 ///
-/// `nft` looks names up while it loads a text. Where hosts can be hidden from it, it finds none; elsewhere somebody may
+/// `nft` looks names up while it loads a text. Where hosts can be hidden from it, it finds none; elsewhere a service may
 /// answer on a local socket or from `/etc/hosts`, and the firewall would be what the answer was that day. So what cannot
 /// be anything else is refused before: a name with a dot and a letter, right after `ip saddr` and the like.
 pub(crate) fn named_host(text: &str) -> Option<(&str, Position)> {

@@ -131,9 +131,9 @@ fn hide_hosts() {
 
 /// Whether `nft` is there and understands what is asked of it.
 pub(crate) fn check_version(program: &OsStr, directory: &Path) -> Result<(), CompileError> {
-    let told = run(program, directory, &["--version"], "");
-    let told = told.map_err(|source| not_started(source, directory))?;
-    let words = String::from_utf8_lossy(&told.stdout);
+    let ran = run(program, directory, &["--version"], "");
+    let ran = ran.map_err(|source| not_started(source, directory))?;
+    let words = String::from_utf8_lossy(&ran.stdout);
     let text = |version: [u32; 3]| version.map(|number| number.to_string()).join(".");
     match version(&words) {
         Some(version) if version >= OLDEST => Ok(()),

@@ -26,7 +26,7 @@ pub const SECTIONS: SourceSections =
 pub struct Nftables {
     /// The text, or where it is.
     pub ruleset: Option<Declared>,
-    /// Whether the tables may be taken from anybody.
+    /// Whether the tables may be taken over from any owner.
     pub adopt: bool,
 }
 

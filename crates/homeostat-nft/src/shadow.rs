@@ -2,7 +2,7 @@
 //!
 //! A full look shows the tables at one generation; each later commit is announced message by message, with its
 //! generation, and applied to the copy. A gap between generations discards everything; a message that cannot be
-//! interpreted beyond doubt discards its table, which is read again. An answer from here counts only while the
+//! interpreted with certainty discards its table, which is read again. An answer from here counts only while the
 //! kernel still has the generation that was followed.
 
 use std::collections::BTreeMap;
@@ -379,7 +379,7 @@ enum End {
 /// At which ends a chain lost rules.
 ///
 /// Quirk `rules-beside-rules-that-go` (Linux 6.18): a rule may be put behind the first rule, or before the last
-/// one, by the commit that deletes that one. Then it is told without a place, and with the flag of the other end:
+/// one, by the commit that deletes that one. Then it is announced without a place, and with the flag of the other end:
 /// `delete rule ip a x handle 2; add rule ip a x handle 2 accept`.
 #[derive(Debug, Default)]
 struct LostEnds {
@@ -413,7 +413,7 @@ impl RulePlaces {
         let lost = self.lost.get(chain);
         match (self.replaced.take(), end) {
             _ if others == 0 => Some(0),
-            // Quirk `replacing-looks-like-appending` (Linux 6.18): both are told with the same flag, and one
+            // Quirk `replacing-looks-like-appending` (Linux 6.18): both are announced with the same flag, and one
             // that replaces another has its handle.
             (Some((gone, at)), _) if gone == handle => Some(at),
             (Some(_), End::Last) => None,
@@ -436,7 +436,7 @@ mod tests {
         Key { family: Family(2), name: "a".to_owned() }
     }
 
-    fn tell(shadow: &mut Shadow, (kind, label): (u16, u16), attrs: Tlvs) {
+    fn announce(shadow: &mut Shadow, (kind, label): (u16, u16), attrs: Tlvs) {
         let [high, low] = label.to_be_bytes();
         let payload = [&[2, 0, high, low][..], &attrs.into_bytes()].concat();
         let message = Message {
@@ -454,13 +454,13 @@ mod tests {
         let mut attrs = Tlvs::default();
         attrs.put_name(TABLE_NAME, "a");
         let [_, _, high, low] = generation.to_be_bytes();
-        tell(shadow, (NFT_MSG_DELTABLE, u16::from_be_bytes([high, low])), attrs);
+        announce(shadow, (NFT_MSG_DELTABLE, u16::from_be_bytes([high, low])), attrs);
     }
 
     fn ended(shadow: &mut Shadow, generation: Generation) {
         let mut attrs = Tlvs::default();
         attrs.put(NFTA_GEN_ID, &generation.to_be_bytes());
-        tell(shadow, (NFT_MSG_NEWGEN, 0), attrs);
+        announce(shadow, (NFT_MSG_NEWGEN, 0), attrs);
     }
 
     /// One that has looked at this generation.
@@ -496,9 +496,14 @@ mod tests {
 mod places_tests {
     use super::*;
 
-    fn check(told: impl FnOnce(&mut RulePlaces), end: End, others: usize, expected: Option<usize>) {
+    fn check(
+        before: impl FnOnce(&mut RulePlaces),
+        end: End,
+        others: usize,
+        expected: Option<usize>,
+    ) {
         let mut places = RulePlaces::default();
-        told(&mut places);
+        before(&mut places);
         assert_eq!(places.of("x", Handle(9), end, others), expected, "{places:?}");
     }
 

@@ -213,14 +213,14 @@ impl homeostat_core::Step<DesiredState> for Step {
         self.lines(&mut |line| summary.count(line.action));
     }
 
-    fn explain(&self, _desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _desired: &DesiredState, each: &mut dyn FnMut(Line)) {
         let mut notes = self.notes.join("; ");
         self.lines(&mut |mut line| {
             if !notes.is_empty() {
                 let all = line.note.take().into_iter().chain([std::mem::take(&mut notes)]);
                 line.note = Some(all.collect::<Vec<_>>().join("; "));
             }
-            tell(line);
+            each(line);
         });
     }
 }

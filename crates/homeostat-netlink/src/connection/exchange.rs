@@ -15,7 +15,7 @@ pub enum Answer<'a> {
     Done,
     /// It was not done.
     Refused(Refusal),
-    /// The answer was lost. It may have been done or not; only a read can tell.
+    /// The answer was lost. It may have been done or not; only a read can show it.
     Unknown,
 }
 

@@ -22,7 +22,7 @@ pub enum Transacted {
         place: Option<usize>,
         refusal: Refusal,
     },
-    /// The answer was lost. Either all of it was done or nothing; only a read can tell.
+    /// The answer was lost. Either all of it was done or nothing; only a read can show it.
     Unknown,
 }
 

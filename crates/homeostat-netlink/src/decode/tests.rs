@@ -130,7 +130,7 @@ fn unknown_attributes_are_carried_as_bytes() {
 }
 
 #[test]
-fn finding_an_attribute_tells_absent_from_unreadable() {
+fn an_absent_attribute_is_not_an_unreadable_one() {
     let bytes = [4, 0, 1, 0, 3, 0, 2, 0];
     assert!(Attrs::new(&bytes).first(1).unwrap().is_some());
     assert_eq!(Attrs::new(&bytes[..4]).first(2), Ok(None));

@@ -1,4 +1,4 @@
-//! What a listener hears, what its filter keeps out, and what it says when it missed something.
+//! What a listener receives, what its filter keeps out, and what it says when it missed something.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn listen(groups: &[u32], options: &Options) -> Listener {
 }
 
 /// Type, flags, port and the route's protocol of everything in the queue; `None` is a loss.
-fn heard(listener: &mut Listener) -> Vec<Option<(u16, u16, Port, u8)>> {
+fn received(listener: &mut Listener) -> Vec<Option<(u16, u16, Port, u8)>> {
     let mut events = Vec::new();
     let mut note = |event: Event<'_>| {
         events.push(match event {
@@ -47,7 +47,7 @@ fn k_our_own_writes_come_back_with_our_port() {
     add_route(&mut batch, 0, [10, 0, 0, 9], 0);
     connection.ask(&mut batch, &mut |_| {}).unwrap();
     namespace.ip(&["route", "add", "192.0.2.0/24", "dev", "v0"]).unwrap();
-    let events = heard(&mut listener);
+    let events = received(&mut listener);
     let ports: Vec<_> = events.iter().map(|event| event.unwrap().2).collect();
     assert_eq!(ports.len(), 2);
     assert_eq!(ports[0], connection.socket().port());
@@ -67,7 +67,7 @@ fn k_what_the_kernel_takes_along_carries_our_port_too() {
     message.finish().unwrap();
     connection.ask(&mut batch, &mut |_| {}).unwrap();
     let ours = connection.socket().port();
-    let events = heard(&mut listener);
+    let events = received(&mut listener);
     assert_eq!(events.len(), 2, "the primary and the secondary that went with it: {events:?}");
     assert!(
         events
@@ -87,7 +87,7 @@ fn k_setting_our_own_link_down_comes_back_with_the_kernels_port() {
     message.fixed(&[0, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
     message.finish().unwrap();
     connection.ask(&mut batch, &mut |_| {}).unwrap();
-    let events = heard(&mut listener);
+    let events = received(&mut listener);
     assert!(events.iter().any(|event| matches!(event, Some((RTM_NEWLINK, _, Port::KERNEL, _)))));
 }
 
@@ -101,7 +101,7 @@ fn only_the_kernel_is_believed() {
     let to = SocketAddrNetlink::new(listener.socket().port().0, 0);
     rustix::net::sendto(&liar, forged.bytes(), SendFlags::empty(), &to).unwrap();
     namespace.ip(&["route", "add", "192.0.2.0/24", "dev", "v0", "proto", "9"]).unwrap();
-    let protocols: Vec<_> = heard(&mut listener).iter().map(|event| event.unwrap().3).collect();
+    let protocols: Vec<_> = received(&mut listener).iter().map(|event| event.unwrap().3).collect();
     assert_eq!(protocols, [9], "the forged event came first and is passed over");
 }
 
@@ -110,7 +110,7 @@ fn groups_beyond_the_thirty_first_are_heard() {
     let namespace = wired();
     let mut listener = listen(&[RTNLGRP_NEXTHOP], &Options::for_events());
     namespace.ip(&["nexthop", "add", "id", "10", "dev", "v0"]).unwrap();
-    let kinds: Vec<_> = heard(&mut listener).iter().map(|event| event.unwrap().0).collect();
+    let kinds: Vec<_> = received(&mut listener).iter().map(|event| event.unwrap().0).collect();
     assert_eq!(kinds, [homeostat_netlink::uapi::RTM_NEWNEXTHOP]);
 }
 
@@ -126,15 +126,15 @@ fn k_a_default_buffer_holds_256_route_events_and_the_overflow_is_said_as_lost() 
         connection.ask(&mut batch, &mut |_| {}).unwrap();
     };
     add(0..256);
-    let events = heard(&mut listener);
+    let events = received(&mut listener);
     assert!(events.len() == 256 && events.iter().all(Option::is_some), "{}", events.len());
     add(256..600);
-    assert_eq!(heard(&mut listener), [None], "one loss, said once, and nothing from before it");
-    // After that it hears again.
+    assert_eq!(received(&mut listener), [None], "one loss, said once, and nothing from before it");
+    // After that it receives again.
     let mut batch = Batch::new();
     del_route(&mut batch, 0);
     connection.ask(&mut batch, &mut |_| {}).unwrap();
-    assert!(matches!(heard(&mut listener)[..], [Some((RTM_DELROUTE, ..))]));
+    assert!(matches!(received(&mut listener)[..], [Some((RTM_DELROUTE, ..))]));
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn after_a_loss_nothing_else_is_lost_unsaid() {
     let mut batch = Batch::new();
     del_route(&mut batch, 0);
     connection.ask(&mut batch, &mut |_| {}).unwrap();
-    let events = heard(&mut listener);
+    let events = received(&mut listener);
     let is_of_the_deletion =
         |event: &Option<(u16, u16, Port, u8)>| event.is_none_or(|(kind, ..)| kind == RTM_DELROUTE);
     assert!(
@@ -171,7 +171,7 @@ fn a_large_buffer_loses_nothing_of_ten_thousand_events() {
     let mut batch = Batch::new();
     (0..10_000).for_each(|number| add_route(&mut batch, number, [10, 0, 0, 9], 0));
     connection.ask(&mut batch, &mut |_| {}).unwrap();
-    let events = heard(&mut listener);
+    let events = received(&mut listener);
     assert!(events.iter().all(Option::is_some));
     assert_eq!(events.len(), 10_000);
 }
@@ -205,7 +205,7 @@ fn k_a_filter_keeps_foreign_churn_out_but_not_the_theft_of_our_route() {
     connection.ask(&mut batch, &mut |_| {}).unwrap();
     namespace.ip(&["route", "replace", "20.0.0.0/24", "via", "10.0.0.8", "proto", "9"]).unwrap();
     namespace.ip(&["addr", "add", "10.5.0.1/32", "dev", "v0"]).unwrap();
-    let events: Vec<_> = heard(&mut listener).into_iter().map(Option::unwrap).collect();
+    let events: Vec<_> = received(&mut listener).into_iter().map(Option::unwrap).collect();
     let seen: Vec<_> =
         events.iter().map(|(kind, flags, ..)| (*kind, flags & NLM_F_REPLACE != 0)).collect();
     let new_address = homeostat_netlink::uapi::RTM_NEWADDR;
@@ -221,7 +221,7 @@ fn a_listener_in_another_namespace_hears_that_one() {
     let mut listener =
         Listener::open_in(&there, Family::Route, &groups, &Options::for_events()).unwrap();
     namespace.ip(&["link", "set", "v1", "down"]).unwrap();
-    assert!(heard(&mut listener).is_empty(), "that was here");
+    assert!(received(&mut listener).is_empty(), "that was here");
     let mut inside = Connection::open_in(&there, Family::Route).unwrap();
     let mut batch = Batch::new();
     crate::requests::add_link(&mut batch, "x0", b"bridge");
@@ -265,6 +265,6 @@ fn a_group_that_is_joined_later_is_heard_from_then_on() {
     namespace.ip(&["nexthop", "add", "id", "7", "via", "10.0.0.9", "dev", "v0"]).unwrap();
     listener.join(Group(RTNLGRP_NEXTHOP)).unwrap();
     namespace.ip(&["nexthop", "del", "id", "7"]).unwrap();
-    let kinds: Vec<u16> = heard(&mut listener).iter().map(|event| event.unwrap().0).collect();
+    let kinds: Vec<u16> = received(&mut listener).iter().map(|event| event.unwrap().0).collect();
     assert_eq!(kinds, [RTM_DELNEXTHOP]);
 }

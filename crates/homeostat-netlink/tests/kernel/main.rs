@@ -1,6 +1,6 @@
 //! The transport against the running kernel, each test in a fresh network namespace, judged by `ip`.
 //!
-//! Needs root: inside a user namespace the kernel lets nobody force a buffer, and the tests of that fail.
+//! Needs root: inside a user namespace no buffer can be forced, and the tests of that fail.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test that cannot go on has failed")]
 
 mod batches;

@@ -10,7 +10,7 @@ use homeostat_netlink::{Batch, Connection, Dumped, Family, Limits, Options, Resu
 use homeostat_testkit::namespace::Namespace;
 
 pub(crate) const INET: u8 = 2;
-/// A protocol that nobody but the tests uses.
+/// A protocol that only the tests use.
 pub(crate) const OURS: u8 = 76;
 
 /// How many small messages a default receive buffer holds: 256 on Linux 6.18, 277 on Linux 6.1, which

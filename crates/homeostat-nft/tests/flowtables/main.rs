@@ -7,9 +7,9 @@ mod world;
 
 use homeostat_engine::Explain as _;
 use homeostat_nft::{Compiler, Ruleset};
-use world::{World, by_hand, expected_with, listed, told};
+use world::{World, by_hand, expected_with, explained, listed};
 
-/// The links that flowtables speak of.
+/// The links that flowtables name.
 fn make_links(world: &World) {
     world.namespace.ip(&["link", "add", "v0", "type", "veth", "peer", "name", "v1"]).unwrap();
 }
@@ -78,7 +78,7 @@ fn a_flowtable_waits_for_its_links_and_a_hook_for_its_own() {
         std::thread::spawn(move || {
             let mut world = World::new();
             let desired = world.desired(text);
-            let words = world::told(&world.pass(&desired));
+            let words = world::explained(&world.pass(&desired));
             assert!(!words.contains("failed"), "{words}");
             make_links(&world);
             assert!(world.pass(&desired).is_converged());
@@ -101,12 +101,12 @@ fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
     let mut world = World::new();
     let desired = Compiler::default().compile(&ruleset, &world.source).unwrap();
     let desired = std::sync::Arc::new(desired);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
     let waits = "key: \"table ip b\", finding: Pending { on: Link(\"v0\") }";
     assert!(words.contains(waits), "{words}");
     make_links(&world);
     let report = world.pass(&desired);
-    assert!(report.is_converged(), "{}", told(&report));
+    assert!(report.is_converged(), "{}", explained(&report));
     assert!(world.plan(&desired).steps.is_empty());
 }

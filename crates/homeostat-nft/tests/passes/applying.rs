@@ -4,7 +4,7 @@ use homeostat_engine::Explain as _;
 
 use homeostat_nft::Wording;
 
-use crate::world::{World, by_hand, expected, listed, nft, told};
+use crate::world::{World, by_hand, expected, explained, listed, nft};
 
 const FIREWALL: &str = r#"
 table inet filter {
@@ -44,7 +44,7 @@ fn what_is_no_longer_declared_goes_and_what_is_not_ours_stays() {
 }
 
 #[test]
-fn a_plan_tells_each_line_in_nfts_own_words() {
+fn a_plan_shows_each_line_in_nfts_own_words() {
     let mut world = World::new();
     let plan = world.planned(FIREWALL);
     assert!(
@@ -57,13 +57,13 @@ fn a_plan_tells_each_line_in_nfts_own_words() {
     world.converge(FIREWALL);
     let desired = world.desired(&FIREWALL.replace("ip saddr @s drop", "ip saddr @s reject"));
     let plan = world.plan(&desired);
-    assert_eq!(plan.summary().total(), 1, "{}", told(&plan));
+    assert_eq!(plan.summary().total(), 1, "{}", explained(&plan));
     let line = "~ table inet filter chain input | handle";
-    assert!(told(&plan).starts_with(line), "{}", told(&plan));
+    assert!(explained(&plan).starts_with(line), "{}", explained(&plan));
 }
 
 #[test]
-fn a_plan_for_people_tells_rules_that_go_in_nfts_own_words() {
+fn a_plan_for_people_shows_rules_that_go_in_nfts_own_words() {
     let mut world = World::worded(Wording::Listed);
     world.converge(FIREWALL);
     let plan = world.planned(&FIREWALL.replace("ip saddr @s drop", ""));

@@ -9,7 +9,7 @@ use homeostat_nft::Object;
 
 use crate::world::{World, by_hand, done, expected, listed};
 
-/// Whether each step was shown by what the kernel told.
+/// Whether the kernel's echo confirmed each step.
 #[derive(Default)]
 struct Shown(Mutex<Vec<bool>>);
 

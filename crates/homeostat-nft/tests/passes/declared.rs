@@ -2,7 +2,7 @@
 
 use homeostat_engine::Explain as _;
 
-use crate::world::{World, by_hand, expected, listed, nft, told};
+use crate::world::{World, by_hand, expected, explained, listed, nft};
 
 fn text(clause: &str) -> String {
     format!(
@@ -14,7 +14,7 @@ fn text(clause: &str) -> String {
 fn elements_of_a_clause_that_is_gone_are_deleted_once() {
     let mut world = World::new();
     world.converge(&text("elements = { 10.0.0.1, 10.0.0.2 };"));
-    // Somebody is quick to fill what the next text leaves to others.
+    // Another program is quick to fill what the next text leaves to others.
     by_hand("add element ip a s { 10.0.0.3 }");
     let plan = world.planned(&text(""));
     assert!(plan.contains("table ip a set s"), "{plan}");
@@ -84,9 +84,9 @@ fn a_table_that_took_the_name_of_ours_is_not_ours_by_the_record_of_its_elements(
     by_hand("delete table ip a\ntable ip a { chain z { drop; }; }");
     let before = listed();
     let desired = world.desired(&ours);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(words.starts_with("conflict table ip a"), "{words}");
     let report = world.pass(&std::sync::Arc::new(homeostat_nft::DesiredState::nothing()));
-    assert!(report.is_converged(), "{}", told(&report));
+    assert!(report.is_converged(), "{}", explained(&report));
     assert_eq!(listed(), before);
 }

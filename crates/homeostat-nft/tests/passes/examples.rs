@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use homeostat_nft::{Compiler, Ruleset};
 
-use crate::world::{World, expected_of, listed, nft_from, told};
+use crate::world::{World, expected_of, explained, listed, nft_from};
 
 /// Where Debian puts them. Systems that leave out documentation get them by `cargo xtask setup`.
 const EXAMPLES: &str = "/usr/share/doc/nftables/examples";
@@ -44,8 +44,8 @@ fn check(path: &Path) {
         Compiler::default().compile(&Ruleset::read(path).unwrap(), &world.source).unwrap();
     let desired = std::sync::Arc::new(desired);
     let report = world.pass(&desired);
-    assert!(homeostat_engine::Explain::is_converged(&report), "{}", told(&report));
-    assert_eq!(told(&world.plan(&desired)), "", "a second pass");
+    assert!(homeostat_engine::Explain::is_converged(&report), "{}", explained(&report));
+    assert_eq!(explained(&world.plan(&desired)), "", "a second pass");
     let path = path.to_owned();
     let load = move || {
         nft_from(Path::new(EXAMPLES), &["-f", path.to_str().unwrap()], "").unwrap();

@@ -6,7 +6,7 @@ use std::net::UdpSocket;
 use homeostat_engine::Explain as _;
 use serde_json::Value;
 
-use crate::world::{World, by_hand, expected, listed, nft, told};
+use crate::world::{World, by_hand, expected, explained, listed, nft};
 
 /// From one text to another in one pass: as `nft` would load it, and nothing left to do.
 fn becomes(from: &str, to: &str) -> World {
@@ -47,9 +47,9 @@ fn a_stale_generation_refuses_the_whole_transaction() {
     by_hand("table ip stranger { }");
     let report = world.apply_plan(&desired, plan);
     assert!(
-        told(&report).contains("the ruleset changed since it was observed"),
+        explained(&report).contains("the ruleset changed since it was observed"),
         "{}",
-        told(&report)
+        explained(&report)
     );
     assert_eq!(listed(), expected("table ip stranger { }"));
     assert!(world.pass(&desired).is_converged());
@@ -63,7 +63,7 @@ fn after_three_stale_generations_the_transaction_goes_without() {
         let plan = world.plan(&desired);
         by_hand(&format!("table ip stranger{place} {{ }}"));
         let report = world.apply_plan(&desired, plan);
-        assert_eq!(report.is_converged(), place == 3, "{}", told(&report));
+        assert_eq!(report.is_converged(), place == 3, "{}", explained(&report));
     }
 }
 
@@ -385,7 +385,7 @@ fn the_smallest_script_moves_one_rule_and_leaves_the_others() {
     let desired = world.desired(&ports(&[2, 3, 4, 5, 1]));
     let plan = world.plan(&desired);
     assert_eq!(
-        told(&plan),
+        explained(&plan),
         "~ table ip a chain x | tcp dport 1 accept (moves to place 5; fw.nft:1)"
     );
     assert_eq!(plan.summary().total(), 1);

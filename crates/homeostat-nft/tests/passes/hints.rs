@@ -1,4 +1,4 @@
-//! Who touches our tables is heard of; our own commits and strangers are not.
+//! A change of our tables gives a hint; our own commits and foreign tables do not.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ async fn a_commit_of_somebody_else_names_the_tables_that_it_touched() {
     let (focus, records) = (Focus::All, Records::new());
     let view = View { focus: &focus, desired: &desired, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
-    // Our own commit comes first, and a stranger's: neither is told.
+    // Our own commit comes first, and one of a foreign table: neither gives a hint.
     assert!(world.pass_async(&desired).await);
     by_hand("table ip stranger { chain x { accept; }; }");
     by_hand("flush chain ip a x");

@@ -7,7 +7,7 @@ use homeostat_engine::Explain as _;
 use homeostat_nft::{Compiler, DesiredState, Ruleset};
 use homeostat_testkit::script::write_script;
 
-use crate::world::{World, expected, expected_with, listed, told};
+use crate::world::{World, expected, expected_with, explained, listed};
 
 /// Refuses a text as a kernel does that wants the links of hooks to be there.
 const STRICT: &str = "#!/bin/sh
@@ -57,7 +57,7 @@ fn make_br8(world: &World) {
 fn hooks_want_links() {
     let (strict, mut world) = (Strict::new(), World::new());
     let desired = strict.desired(&world, HOOKED);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(words.contains("table netdev a") && words.contains("Link(\"br8\")"), "{words}");
     assert!(!words.contains("failed"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
@@ -65,7 +65,7 @@ fn hooks_want_links() {
     assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(HOOKED, make_br8));
     world.namespace.ip(&["link", "del", "br8"]).unwrap();
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
     // What is refused for another reason is refused, links or not.
     let missing = "table netdev a { chain i { type filter hook ingress device br8 priority 0; jump nowhere; }; }";
@@ -84,13 +84,13 @@ fn links_of_hooks_are_found_in_what_is_included_and_by_way_of_variables() {
     let text =
         "include \"names.nft\"\ninclude \"./parts/*.nft\"\ntable ip b { chain x { accept; }; }";
     let desired = strict.desired(&world, text);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(words.contains("table netdev a") && words.contains("Link(\"br8\")"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     make_br8(&world);
     let report = world.pass(&desired);
-    assert!(report.is_converged(), "{}", told(&report));
-    assert_eq!(told(&world.plan(&desired)), "");
+    assert!(report.is_converged(), "{}", explained(&report));
+    assert_eq!(explained(&world.plan(&desired)), "");
 }
 
 #[test]
@@ -99,7 +99,7 @@ fn a_table_waits_for_the_link_that_it_hooks_into_also_if_another_means_it_by_num
     let text = "table netdev a { chain i { type filter hook ingress device br8 priority 0; }; }\n\
         table ip b { chain x { iif br8 accept; }; }\ntable ip c { chain x { accept; }; }";
     let desired = strict.desired(&world, text);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     for table in ["table netdev a", "table ip b"] {
         let waits = format!("key: \"{table}\", finding: Pending {{ on: Link(\"br8\") }}");
         assert!(words.contains(&waits), "{words}");
@@ -107,7 +107,7 @@ fn a_table_waits_for_the_link_that_it_hooks_into_also_if_another_means_it_by_num
     assert_eq!(listed(), expected("table ip c { chain x { accept; }; }"));
     // A kernel that can wait for the link itself is let.
     let desired = world.desired(text);
-    let words = told(&world.plan(&desired));
+    let words = explained(&world.plan(&desired));
     let waits = words.contains("key: \"table netdev a\"");
     assert_eq!(waits, wants_links(), "{words}");
     make_br8(&world);

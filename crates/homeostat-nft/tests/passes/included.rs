@@ -7,7 +7,7 @@ use std::time::Duration;
 use homeostat_engine::{Explain as _, Focus, Reader as _, Records, Source as _, View};
 use homeostat_nft::{Compiler, DesiredState, Ruleset};
 
-use crate::world::{World, expected, expected_of, expected_with, listed, nft_from, told};
+use crate::world::{World, expected, expected_of, expected_with, explained, listed, nft_from};
 
 /// Files by their names, and the desired state of the first one.
 pub(crate) fn files(directory: &Path, files: &[(&str, &str)]) {
@@ -55,8 +55,8 @@ fn links_that_are_there_are_meant_by_their_numbers() {
     make(&world);
     let desired = desired(&world, &directory.path().join("main.nft"));
     let report = world.pass(&desired);
-    assert!(report.is_converged(), "{}", told(&report));
-    assert_eq!(told(&world.plan(&desired)), "");
+    assert!(report.is_converged(), "{}", explained(&report));
+    assert_eq!(explained(&world.plan(&desired)), "");
     let (ours, from) = (listed(), directory.path().to_owned());
     let load = move || {
         nft_from(&from, &["-I", ".", "-f", "main.nft"], "").unwrap();
@@ -75,7 +75,7 @@ fn tables_wait_for_links_that_are_not_there_and_mean_them_when_they_come() {
     );
     let mut world = World::new();
     let desired = desired(&world, &directory.path().join("main.nft"));
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(words.contains("Link(\"br7\")"), "{words}");
     assert_eq!(listed(), expected(b));
     make(&world);
@@ -89,7 +89,7 @@ fn a_line_that_is_too_long_to_be_repeated_names_its_link_all_the_same() {
     let long = format!("table ip a {{ chain x {{ {} iif br7 accept; }}; }}", " ".repeat(3000));
     files(directory.path(), &[("main.nft", "include \"part.nft\"\n"), ("part.nft", &long)]);
     let mut world = World::new();
-    let words = told(&world.pass(&desired(&world, &directory.path().join("main.nft"))));
+    let words = explained(&world.pass(&desired(&world, &directory.path().join("main.nft"))));
     assert!(words.contains("Link(\"br7\")"), "{words}");
 }
 

@@ -7,7 +7,7 @@ use homeostat_nft::{CompileError, Compiler, DesiredState, Ruleset};
 use homeostat_testkit::script::write_script;
 
 use crate::included::files;
-use crate::world::{World, expected_of, listed, nft_from, told};
+use crate::world::{World, expected_of, explained, listed, nft_from};
 
 fn compile(world: &World, directory: &Path) -> Result<DesiredState, CompileError> {
     let ruleset = Ruleset::read(&directory.join("main.nft")).unwrap();
@@ -17,7 +17,7 @@ fn compile(world: &World, directory: &Path) -> Result<DesiredState, CompileError
 #[test]
 fn what_is_refused_in_a_text_is_refused_in_what_it_includes_with_its_own_place() {
     let world = World::new();
-    for (part, told) in [
+    for (part, expected) in [
         ("table ip a { }\n list ruleset\n", "2:2: `list` is a command that prints"),
         ("\n reset counters\n", "2:2: `reset` is a command that prints"),
         ("table ip a {\n  flags owner\n}\n", "2:3: a table with `flags owner`"),
@@ -37,7 +37,7 @@ fn what_is_refused_in_a_text_is_refused_in_what_it_includes_with_its_own_place()
             files(directory.path(), &[("main.nft", main), deep, ("sub/part.nft", part)]);
             let error = compile(&world, directory.path()).unwrap_err().to_string();
             let line = error.lines().next().unwrap();
-            assert!(line.contains(&format!("sub/part.nft:{told}")), "{error}");
+            assert!(line.contains(&format!("sub/part.nft:{expected}")), "{error}");
             assert!(line.ends_with(&format!("{place})")), "{error}");
         }
     }
@@ -65,7 +65,7 @@ fn commands_that_clear_mean_nothing_in_included_files_either() {
         ],
     );
     let desired = compile(&world, directory.path()).unwrap().into();
-    let words = told(&world.plan(&desired));
+    let words = explained(&world.plan(&desired));
     let all = "`flush ruleset`, `delete table ip gone`, `delete table ip a` at the beginning";
     assert!(words.contains(all), "{words}");
     assert!(world.pass(&desired).is_converged());
@@ -88,12 +88,12 @@ fn rules_of_included_files_are_shown_as_they_were_written() {
         ],
     );
     let desired = compile(&world, directory.path()).unwrap().into();
-    let words = told(&world.plan(&desired));
+    let words = explained(&world.plan(&desired));
     assert!(words.contains("tcp dport 0x16 accept"), "{words}");
     assert!(words.contains("tcp dport 0x17 drop"), "{words}");
 }
 
-/// Of a name that is in `/etc` of every machine, too. What is read first is told by the first mistake in it.
+/// Of a name that is in `/etc` of every machine, too. The first mistake that is reported shows what is read first.
 #[test]
 fn later_paths_first() {
     let (world, directory) = (World::new(), tempfile::tempdir().unwrap());
@@ -173,7 +173,7 @@ fn a_text_is_compiled_once_as_long_as_it_is_declared_and_means_the_same() {
     assert!(has_run);
     assert!(!runs_for().1, "nothing is another");
     world.namespace.ip(&["link", "add", "br1", "type", "bridge"]).unwrap();
-    assert!(!runs_for().1, "nobody speaks of this link");
+    assert!(!runs_for().1, "the text does not name this link");
     world.namespace.ip(&["link", "add", "br7", "type", "bridge"]).unwrap();
     let (_second, has_run) = runs_for();
     assert!(has_run, "the link has come");
@@ -182,5 +182,5 @@ fn a_text_is_compiled_once_as_long_as_it_is_declared_and_means_the_same() {
     assert!(!runs_for().1, "the first one is declared still");
     files(root, &[("part.nft", "table ip c { }\n")]);
     assert!(runs_for().1, "what is included is another");
-    assert!(runs_for().1, "and nobody declared it any more");
+    assert!(runs_for().1, "and it is not declared any more");
 }

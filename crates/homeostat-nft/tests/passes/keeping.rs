@@ -1,4 +1,4 @@
-//! The loop over real tables with nobody to tell it of changes: the timer heals what hints would have.
+//! The loop over real tables without hints: the timer heals what hints would have.
 //!
 //! The loop and the test share a thread, so that the loop moves only while the test waits.
 
@@ -51,7 +51,7 @@ async fn heals_by_timer(subscription: Subscription) {
         assert!(seen.is_ok(), "{act} is never healed: {:#?}", handle.status());
     }
     let counts = handle.status().counts;
-    assert_eq!((counts.focused, counts.drift_by_hint), (0, 0), "nobody told");
+    assert_eq!((counts.focused, counts.drift_by_hint), (0, 0), "there are no hints");
     assert!(counts.drift_by_resync >= 4, "{counts:?}");
 }
 

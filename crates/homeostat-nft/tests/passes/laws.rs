@@ -120,7 +120,7 @@ impl Harness for Tables {
                 by_hand(&crowd(&key.to_string()));
                 self.is_crowded = true;
             }
-            // The kernel tells a table whole or not at all.
+            // The kernel announces a table whole or not at all.
             Fault::Unreadable(_) => return Ability::Unable,
         }
         Ability::Done
@@ -134,7 +134,7 @@ impl Harness for Tables {
     }
 }
 
-/// As many chains of somebody else as the kernel lets into the hook of a table: it takes no other there.
+/// As many chains of another program as the kernel lets into the hook of a table: it takes no other there.
 fn crowd(key: &str) -> String {
     let hook = match key {
         "table ip a" => "prerouting",

@@ -5,7 +5,7 @@ use homeostat_nft::{Compiler, Ruleset};
 use serde_json::Value;
 
 use crate::corpus;
-use crate::world::{World, by_hand, nft, told};
+use crate::world::{World, by_hand, explained, nft};
 
 /// What a plan says of rules that are to come.
 fn rules(world: &mut World, text: &str) -> Vec<Value> {
@@ -24,7 +24,7 @@ fn words<'a>(rules: &'a [Value], what: &str) -> Vec<&'a str> {
 }
 
 #[test]
-fn a_rule_is_told_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
+fn a_rule_is_shown_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
     let mut world = World::new();
     let text = "define web = { 0x50, 443 }\ntable inet a {\n  chain i {\n    type filter hook input priority 0\n    \
         tcp dport  $web counter accept # the web\n    iif lo accept; ip protocol icmp drop\n  }\n}\n";
@@ -53,7 +53,7 @@ fn a_change_names_the_line_that_it_comes_from() {
     assert!(planned.ends_with("tcp dport 0x1bb accept (fw.nft:4)"), "{planned}");
     by_hand("flush chain ip a x");
     let desired = world.desired(&text("0x50"));
-    let planned = told(&world.plan(&desired));
+    let planned = explained(&world.plan(&desired));
     assert!(planned.contains("| tcp dport 0x16 accept (at place 1; fw.nft:3)"), "{planned}");
 }
 
@@ -67,7 +67,7 @@ fn rules_of_one_chain_may_come_from_several_files() {
     let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
     let ruleset = Ruleset { text: text.into(), name, directory };
     let desired = Compiler::default().compile(&ruleset, &world.source).unwrap();
-    let plan = told(&world.plan(&std::sync::Arc::new(desired)));
+    let plan = explained(&world.plan(&std::sync::Arc::new(desired)));
     for line in
         ["chain x | drop", "chain x | tcp dport 0x16 accept", "chain y | tcp dport 0x16 drop"]
     {
@@ -76,7 +76,7 @@ fn rules_of_one_chain_may_come_from_several_files() {
 }
 
 #[test]
-fn where_others_have_a_part_in_a_chain_rules_are_told_as_nft_lists_them() {
+fn where_others_have_a_part_in_a_chain_rules_are_shown_as_nft_lists_them() {
     let mut world = World::new();
     let text = "table ip a { chain x { tcp dport 0x16 accept; }; }\ninsert rule ip a x drop\n";
     assert_eq!(words(&rules(&mut world, text), "rule"), ["drop", "tcp dport 22 accept"]);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use homeostat_engine::{Cause, Explain as _, Focus, Hint, Reader as _, Records, Source as _, View};
 
-use crate::world::{World, by_hand, expected, expected_with, listed, nft, told};
+use crate::world::{World, by_hand, expected, expected_with, explained, listed, nft};
 
 const TEXT: &str = "table inet a { chain i { type filter hook input priority 0; iif br7 accept; oif != { br7, lo } drop; }; }\n\
     table netdev b { chain i { type filter hook ingress device br7 priority 0; }; }";
@@ -24,13 +24,13 @@ const BY_NUMBER: &str = "table ip a { chain x { iif br8 accept; }; }\n\
 fn a_table_waits_for_a_link_that_is_not_there_and_others_do_not() {
     let mut world = World::new();
     let desired = world.desired(BY_NUMBER);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(words.contains("table ip a") && words.contains("Link(\"br8\")"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     world.namespace.ip(&["link", "add", "br8", "type", "bridge"]).unwrap();
     assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(BY_NUMBER, make_br8));
-    assert_eq!(told(&world.plan(&desired)), "");
+    assert_eq!(explained(&world.plan(&desired)), "");
 }
 
 fn make_br8(world: &World) {
@@ -46,7 +46,7 @@ fn a_link_that_is_made_again_is_meant_by_its_new_number() {
     let former = world.namespace.ip_json(&["link", "show", "dev", "br8"]).unwrap();
     let former = format!("iif {}", former[0]["ifindex"]);
     world.namespace.ip(&["link", "del", "br8"]).unwrap();
-    let words = told(&world.plan(&desired));
+    let words = explained(&world.plan(&desired));
     assert!(words.contains("Link(\"br8\")"), "{words}");
     // Another number than before, so that a rule for the former one means nothing.
     for name in ["br6", "br8"] {
@@ -84,7 +84,7 @@ async fn a_link_that_is_made_again_is_heard_of() {
     let (focus, records) = (Focus::All, Records::new());
     let view = View { focus: &focus, desired: &desired, records: &records };
     reader.observe(&view, &mut |_| {}).await.unwrap();
-    // A link that the text does not name is nobody's business.
+    // A link that the text does not name does not matter to it.
     world.namespace.ip(&["link", "add", "br9", "type", "bridge"]).unwrap();
     world.namespace.ip(&["link", "set", "br8", "up"]).unwrap();
     let early = tokio::time::timeout(Duration::from_millis(50), reader.hint()).await;
@@ -111,10 +111,10 @@ const HOOKED: &str = "table netdev a { chain i { type filter hook ingress device
 fn a_hook_into_a_link_that_is_not_there_is_no_failure() {
     let mut world = World::new();
     let desired = world.desired(HOOKED);
-    let words = told(&world.pass(&desired));
+    let words = explained(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
     make_br8(&world);
     assert!(world.pass(&desired).is_converged());
     assert_eq!(listed(), expected_with(HOOKED, make_br8));
-    assert_eq!(told(&world.plan(&desired)), "");
+    assert_eq!(explained(&world.plan(&desired)), "");
 }

@@ -27,6 +27,6 @@ mod saboteur;
 mod shadow;
 mod storm;
 mod transitions;
-mod unheard;
+mod unannounced;
 mod whole;
 mod world;

@@ -1,4 +1,4 @@
-//! What changes between a plan and its transaction: refused whole, told with the rule it came from, and
+//! What changes between a plan and its transaction: refused whole, reported with the rule it came from, and
 //! worth another look at once.
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::world::{World, by_hand, expected, listed};
 /// After so many stale generations a transaction goes without.
 const PATIENCE: usize = 3;
 
-/// Applies a plan under which somebody does something, where the generation no longer guards it.
+/// Applies a plan under which another program does something, where the generation no longer guards it.
 fn moved(world: &mut World, desired: &Arc<DesiredState>, act: &str) -> (String, Retry) {
     for place in 0..PATIENCE {
         let plan = world.plan(desired);

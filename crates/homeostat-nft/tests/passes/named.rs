@@ -24,15 +24,15 @@ fn no_host_is_looked_up_wherever_it_is_named() {
     let world = World::new();
     for (text, place) in HOSTS {
         let error = world.compile(text).unwrap_err();
-        let told = format!("fw.nft:{place}: Could not resolve hostname");
-        assert!(error.to_string().starts_with(&told), "{error}\n{text}");
+        let expected = format!("fw.nft:{place}: Could not resolve hostname");
+        assert!(error.to_string().starts_with(&expected), "{error}\n{text}");
         assert!(error.help().unwrap().contains("write addresses"), "{text}");
     }
     assert_eq!(listed(), expected(""));
 }
 
 #[test]
-fn a_host_in_an_included_file_is_told_with_its_place_there() {
+fn a_host_in_an_included_file_is_refused_with_its_place_there() {
     let (world, directory) = (World::new(), tempfile::tempdir().unwrap());
     files(directory.path(), &[("main.nft", "include \"hosts.nft\"\n"), ("hosts.nft", HOSTS[1].0)]);
     let ruleset = Ruleset::read(&directory.path().join("main.nft")).unwrap();

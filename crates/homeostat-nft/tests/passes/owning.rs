@@ -5,7 +5,7 @@ use std::sync::Arc;
 use homeostat_engine::Explain as _;
 use homeostat_nft::DesiredState;
 
-use crate::world::{World, by_hand, expected, listed, nft, told};
+use crate::world::{World, by_hand, expected, explained, listed, nft};
 
 const OURS: &str = "table ip a { chain x { accept; }; }";
 
@@ -16,7 +16,7 @@ fn a_table_of_somebody_else_is_a_conflict_and_stays() {
     let before = listed();
     let desired = world.desired(OURS);
     let report = world.pass(&desired);
-    assert_eq!(told(&report), "conflict table ip a: somebody else, belongs to somebody else");
+    assert_eq!(explained(&report), "conflict table ip a: somebody else, belongs to somebody else");
     assert_eq!(listed(), before);
 }
 
@@ -25,9 +25,9 @@ fn an_equal_table_of_somebody_else_is_matched_and_never_deleted() {
     let mut world = World::new();
     by_hand(OURS);
     let desired = world.desired(OURS);
-    assert_eq!(told(&world.pass(&desired)), "matched table ip a: somebody else");
+    assert_eq!(explained(&world.pass(&desired)), "matched table ip a: somebody else");
     let report = world.pass(&Arc::new(DesiredState::nothing()));
-    assert!(report.is_converged(), "{}", told(&report));
+    assert!(report.is_converged(), "{}", explained(&report));
     assert_eq!(listed(), expected(OURS));
 }
 
@@ -36,8 +36,8 @@ fn a_table_of_another_owner_is_foreign() {
     let mut world = World::new();
     by_hand("table ip a { comment \"homeostat:other\"; }");
     let desired = world.desired(OURS);
-    let told = told(&world.pass(&desired));
-    assert_eq!(told, "conflict table ip a: homeostat:other, belongs to somebody else");
+    let words = explained(&world.pass(&desired));
+    assert_eq!(words, "conflict table ip a: homeostat:other, belongs to somebody else");
 }
 
 #[test]
@@ -63,9 +63,9 @@ fn standing_leave_takes_tables_from_anybody() {
     by_hand("table ip a { chain y { drop; }; }");
     let desired = Arc::new(world.compile(OURS).unwrap().adopting());
     let report = world.pass(&desired);
-    assert!(report.is_converged(), "{}", told(&report));
+    assert!(report.is_converged(), "{}", explained(&report));
     assert_eq!(listed(), expected(OURS));
-    assert_eq!(told(&world.plan(&desired)), "");
+    assert_eq!(explained(&world.plan(&desired)), "");
 }
 
 #[test]
@@ -79,10 +79,10 @@ fn the_record_of_a_table_says_nothing_about_a_later_one_of_the_same_name() {
     let before = listed();
     let desired = world.desired(OURS);
     let report = world.pass(&desired);
-    assert!(told(&report).starts_with("conflict table ip a"), "{}", told(&report));
+    assert!(explained(&report).starts_with("conflict table ip a"), "{}", explained(&report));
     assert_eq!(listed(), before);
     let report = world.pass(&Arc::new(DesiredState::nothing()));
-    assert_eq!(listed(), before, "{}", told(&report));
+    assert_eq!(listed(), before, "{}", explained(&report));
 }
 
 #[test]

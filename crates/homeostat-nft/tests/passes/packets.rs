@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::world::{World, by_hand, ip_here, nft};
 
-/// Hears every packet of the other side, whatever our own tables do with it.
+/// Receives every packet of the other side, whatever our own tables do with it.
 const TALLY: &str = "table ip tally { counter seen { }; chain i { type filter hook prerouting \
     priority raw; udp dport 9999 counter name seen; }; }";
 

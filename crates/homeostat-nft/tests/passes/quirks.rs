@@ -1,4 +1,4 @@
-//! What the kernel tells in other words than it takes: tables with it are carried as bytes all the same.
+//! What the kernel dumps otherwise than it takes it: tables with it are carried as bytes all the same.
 
 use crate::world::{World, expected, listed};
 
@@ -12,7 +12,7 @@ fn is_carried(text: &str) {
 }
 
 #[test]
-fn ends_told_with_time() {
+fn ends_dumped_with_time() {
     is_carried(
         "table inet t { set s { type ipv4_addr; flags interval; timeout 1h; \
          elements = { 1.1.1.1, 2.2.2.0/24 timeout 5m }; }; }",
@@ -20,7 +20,7 @@ fn ends_told_with_time() {
 }
 
 #[test]
-fn dynset_list_untold() {
+fn dynset_list_not_dumped() {
     is_carried(
         "table inet t { set d { type ipv4_addr; flags dynamic,timeout; timeout 1m; size 100; }; \
          chain c { add @d { ip saddr timeout 5s limit rate 5/second counter } drop; }; }",

@@ -7,7 +7,7 @@ use homeostat_engine::Explain as _;
 use proptest::prelude::*;
 
 use crate::packets::{Sender, counted};
-use crate::world::{World, by_hand, expected, listed, nft, told};
+use crate::world::{World, by_hand, expected, explained, listed, nft};
 
 const STRANGER: &str =
     "table ip stranger { set s { type ipv4_addr; }; chain x { counter packets 7 bytes 8; }; }";
@@ -206,7 +206,7 @@ fn a_writer_that_never_rests_neither_stops_us_nor_loses_anything() {
             let desired = world.desired(&text);
             let mut passes = (0..20).map(|_| world.pass(&desired));
             let converged = passes.any(|report| report.is_converged());
-            assert!(converged, "port {port}: {}", told(&world.plan(&desired)));
+            assert!(converged, "port {port}: {}", explained(&world.plan(&desired)));
         }
     });
     let list = nft(&["list", "ruleset"], "").unwrap();

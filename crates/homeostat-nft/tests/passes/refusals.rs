@@ -1,4 +1,4 @@
-//! What the kernel refuses or ignores when somebody asks for it directly: why the source goes another way.
+//! What the kernel refuses or ignores when it is asked for directly: why the source goes another way.
 
 use crate::world::{World, by_hand, listed, nft};
 

@@ -13,7 +13,7 @@ fn refused(text: &str) -> (String, Option<&'static str>) {
 }
 
 #[test]
-fn a_mistake_is_told_with_the_users_file_line_and_column() {
+fn a_mistake_is_reported_with_the_users_file_line_and_column() {
     let (error, _) = refused("table ip a {\n\tchain x {\n\t\ttcp dprt 22 accept\n\t}\n}");
     assert!(error.starts_with("fw.nft:3:7: syntax error, unexpected string"), "{error}");
     let (error, _) = refused("flush ruleset\ntable ip a { chain x { ip saddr @nowhere drop; }; }");
@@ -23,7 +23,7 @@ fn a_mistake_is_told_with_the_users_file_line_and_column() {
 }
 
 #[test]
-fn all_mistakes_are_told() {
+fn all_mistakes_are_reported() {
     let (error, _) = refused("table ip a {\n\tchain x { foo; }\n\tchain y { bar; }\n}");
     assert!(error.matches("fw.nft:").count() >= 2, "{error}");
 }
@@ -46,14 +46,14 @@ fn a_mistake_behind_a_very_long_line_is_shown_with_what_is_around_it() {
 #[test]
 fn names_of_hosts_are_not_looked_up() {
     // One that `nft` could look up without any network, one with a dot, and one that only it knows for a name.
-    for (name, told) in [
+    for (name, message) in [
         ("localhost", "fw.nft:1:33: `localhost` is the name of a host"),
         ("no.such.host.invalid", "fw.nft:1:33: `no.such.host.invalid` is the name of a host"),
         ("nosuchhost", "fw.nft:1:33: Could not resolve hostname"),
     ] {
         let (error, help) =
             refused(&format!("table ip a {{ chain x {{ ip saddr {name} accept; }}; }}"));
-        assert!(error.starts_with(told), "{error}");
+        assert!(error.starts_with(message), "{error}");
         assert!(help.unwrap_or_default().contains("write addresses"), "{error}");
     }
 }
@@ -75,7 +75,7 @@ fn tables_that_would_die_with_nft_are_refused_with_their_place() {
 }
 
 #[test]
-fn what_tells_no_version_is_taken_for_too_old() {
+fn a_program_without_a_version_is_taken_for_too_old() {
     let text = "table ip a { }".into();
     let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
     let compiler = Compiler::with_program("echo");
@@ -129,15 +129,15 @@ fn includes_are_found_beside_the_file_and_their_mistakes_named() {
 }
 
 #[test]
-fn includes_that_lead_nowhere_are_told_with_their_place() {
+fn includes_that_cannot_be_read_are_refused_with_their_place() {
     let directory = tempfile::tempdir().unwrap();
-    let check = |main: &str, part: &[u8], told: &[&str]| {
+    let check = |main: &str, part: &[u8], expected_words: &[&str]| {
         let (path, world) = (directory.path().join("main.nft"), World::new());
         std::fs::write(&path, main).unwrap();
         std::fs::write(directory.path().join("part.nft"), part).unwrap();
         let ruleset = Ruleset::read(&path).unwrap();
         let error = Compiler::default().compile(&ruleset, &world.source).unwrap_err().to_string();
-        assert!(told.iter().all(|words| error.contains(words)), "{error}");
+        assert!(expected_words.iter().all(|words| error.contains(words)), "{error}");
         assert_eq!(listed(), expected(""));
     };
     check("\ninclude \"./nowhere.nft\"\n", b"", &["main.nft:2:1: File not found: ./nowhere.nft"]);

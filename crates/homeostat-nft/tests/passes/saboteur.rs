@@ -1,4 +1,4 @@
-//! The loop heals by hints alone whatever somebody does to its tables, and touches nobody else's.
+//! The loop heals by hints alone whatever another program does to its tables, and touches no others.
 //!
 //! The loop and the test share a thread, so that the loop moves only while the test waits.
 
@@ -12,7 +12,7 @@ use homeostat_engine::{
 use homeostat_nft::{DesiredState, Mark, Nft};
 
 use crate::storm::Dice;
-use crate::world::{World, by_hand, done, listed_if_told, nft};
+use crate::world::{World, by_hand, done, listed_if_readable, nft};
 
 const TEXT: &str = "table inet a {
     counter c { }
@@ -52,7 +52,7 @@ const SABOTAGE: [&str; 18] = [
     "add set inet a t { type ipv4_addr; elements = { 1.1.1.1 }; }; add rule inet a y ip saddr @t drop",
 ];
 
-/// The loop takes its time against somebody who never gives up: the clock is moved to when it goes on. What is not
+/// The loop takes its time against a program that never gives up: the clock is moved to when it goes on. What is not
 /// healed by then waits for the timer, which is far away.
 const PATIENCE: Duration = Duration::from_hours(2);
 
@@ -65,7 +65,7 @@ fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
-    // Nobody but a hint is in time.
+    // Only a hint is in time.
     let every = Pace::of::<Nft>(1).with_resync(Duration::from_hours(10)).unwrap();
     let (looped, handle) = Loop::new(bound, means, every);
     (handle, looped)
@@ -83,7 +83,7 @@ async fn heals_by_hint(rounds: u32) {
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
     tokio::time::pause();
-    let (whole, mut dice) = (listed_if_told(), Dice::new(7));
+    let (whole, mut dice) = (listed_if_readable(), Dice::new(7));
     for round in 0..rounds {
         let mut acts = Vec::new();
         for _ in 0..=dice.roll(4) {
@@ -93,7 +93,7 @@ async fn heals_by_hint(rounds: u32) {
                 acts.push(act);
             }
         }
-        if listed_if_told() == whole {
+        if listed_if_readable() == whole {
             continue;
         }
         if nft(&["list", "table", "ip", "stranger"], "").is_err() {
@@ -101,7 +101,7 @@ async fn heals_by_hint(rounds: u32) {
         }
         let before = strangers();
         let healed = async {
-            while listed_if_told() != whole {
+            while listed_if_readable() != whole {
                 handle.changed().await.unwrap();
             }
         };
@@ -120,14 +120,14 @@ fn any_sabotage_is_healed_by_hint() {
     done(heals_by_hint(rounds));
 }
 
-/// Somebody who never rests while we heal.
+/// A program that never pauses while we heal.
 async fn outlasts(commits: u32) {
     let world = World::new();
     by_hand(STRANGER);
     let (handle, looped) = looped(world.desired(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
-    let (whole, before) = (listed_if_told(), strangers());
+    let (whole, before) = (listed_if_readable(), strangers());
     let netns = homeostat_netns::Netns::current().unwrap();
     let saboteur = std::thread::spawn(move || {
         netns.enter().unwrap();
@@ -148,7 +148,7 @@ async fn outlasts(commits: u32) {
     assert_eq!(other.matches("10.7.").count(), usize::try_from(commits).unwrap());
     by_hand("flush set inet other n");
     let healed = async {
-        while listed_if_told() != whole {
+        while listed_if_readable() != whole {
             handle.changed().await.unwrap();
         }
     };

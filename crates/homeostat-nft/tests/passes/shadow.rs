@@ -1,4 +1,4 @@
-//! What the kernel tells of commits leaves the same tables as another look at all of them would.
+//! Following the notifications of commits gives the same tables as another look at all of them would.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use proptest::prelude::*;
 
 use crate::corpus::{corpus, failed, pairs};
 use crate::random::numbers;
-use crate::world::{World, by_hand, done, ip_here, nft, told};
+use crate::world::{World, by_hand, done, explained, ip_here, nft};
 
-/// A reader that hears of commits.
+/// A reader with a subscription to commits.
 pub(crate) struct Hearing {
     source: Nft,
     desired: Arc<DesiredState>,
@@ -54,20 +54,21 @@ impl Hearing {
         let mut other = self.source.reader_without_hints().unwrap();
         let expected = look(&mut other, &self.desired, &Focus::All);
         let focus = Focus::Keys(self.desired.keys().into_iter().collect());
-        let told = look(&mut self.reader, &self.desired, &focus);
-        let (told_tables, expected) = (told.tables.join("\n"), expected.tables.join("\n"));
-        let same = told_tables.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
+        let followed = look(&mut self.reader, &self.desired, &focus);
+        let (followed_tables, expected) = (followed.tables.join("\n"), expected.tables.join("\n"));
+        let same =
+            followed_tables.bytes().zip(expected.bytes()).take_while(|(a, b)| a == b).count();
         let part = |text: &str| {
             text.get(same.saturating_sub(600)..)
                 .map(|rest| rest.chars().take(900).collect::<String>())
         };
         assert!(
-            told_tables == expected,
-            "told:\n{:?}\nseen:\n{:?}",
-            part(&told_tables),
+            followed_tables == expected,
+            "followed:\n{:?}\nseen:\n{:?}",
+            part(&followed_tables),
             part(&expected)
         );
-        told.was_read
+        followed.was_read
     }
 }
 
@@ -130,7 +131,7 @@ fn check(commits: &[&str], expected: bool) {
 }
 
 #[test]
-fn what_is_told_of_a_commit_is_enough() {
+fn the_notifications_of_a_commit_are_enough() {
     check(
         &[
             "add rule ip a y counter",
@@ -165,8 +166,8 @@ fn what_is_told_of_a_commit_is_enough() {
 }
 
 #[test]
-fn what_is_not_told_beyond_doubt_is_read() {
-    // The new name stands in rules that nobody touched.
+fn what_notifications_leave_uncertain_is_read() {
+    // The new name stands in rules that were not touched.
     check(&["rename chain ip a x z"], true);
     // Rules that come before rules of the same commit.
     check(&["insert rule ip a i tcp dport 6 accept; insert rule ip a i tcp dport 7 accept"], true);
@@ -225,7 +226,7 @@ fn lost_events_give_everything_up() {
 fn counts_that_have_to_be_carried_on_are_read() {
     let mut world = World::new();
     world.converge(TEXT);
-    // Nothing of the desired state has to carry a count of what somebody added, but a rule that is to be changed does.
+    // Nothing of the desired state has to carry a count of what another program added, but a rule that is to be changed does.
     let desired =
         world.desired(&TEXT.replace("tcp dport 1 counter accept", "tcp dport 11 counter accept"));
     let mut hearing = Hearing::of(&world, &desired);
@@ -275,7 +276,7 @@ proptest! {
             for numbers in &rulesets[1..] {
                 let desired = world.desired(&numbers.text());
                 let report = world.pass(&desired);
-                assert!(homeostat_engine::Explain::is_converged(&report), "{}", told(&report));
+                assert!(homeostat_engine::Explain::is_converged(&report), "{}", explained(&report));
                 hearing.had_to_read();
             }
         })
@@ -285,7 +286,7 @@ proptest! {
 }
 
 #[test]
-fn what_a_device_takes_along_is_told_by_nobody() {
+fn what_goes_with_a_device_is_not_announced() {
     let world = World::new();
     ip_here("link add v0 type veth peer name v1");
     let text = "table netdev a { chain i { type filter hook ingress device v0 priority 0; accept; }; chain x { drop; }; }
@@ -306,7 +307,7 @@ fn a_refused_transaction_is_a_reason_to_read() {
         .desired("table ip a { set s { type ipv4_addr; flags timeout; }; chain x { drop; }; }");
     let mut hearing = Hearing::of(&world, &desired);
     assert!(!hearing.had_to_read());
-    // A transaction that was planned before somebody else's commit does not fit any more.
+    // A transaction that was planned before another program's commit does not fit any more.
     let plan = world.plan(&desired);
     by_hand("flush ruleset");
     assert!(!homeostat_engine::Explain::is_converged(&world.apply_plan(&desired, plan)));
@@ -314,7 +315,7 @@ fn a_refused_transaction_is_a_reason_to_read() {
     assert!(!hearing.had_to_read());
 }
 
-/// Quirk `elements-told-twice`.
+/// Quirk `elements-listed-twice`.
 #[test]
 fn a_set_that_was_just_filled_is_read_whole() {
     let world = World::new();

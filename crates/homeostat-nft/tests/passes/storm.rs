@@ -57,7 +57,7 @@ fn table(name: &str) -> String {
 /// What the writers agree on.
 #[derive(Default)]
 struct Stage {
-    /// Held for reading by whoever writes; whoever judges holds it for writing.
+    /// Held for reading by the writers; the judge holds it for writing.
     calm: RwLock<()>,
     is_over: AtomicBool,
     commits: AtomicU32,
@@ -226,10 +226,10 @@ impl Drop for End<'_> {
     }
 }
 
-/// Another one each time, unless it is told which, as all random tests are by `cargo xtask test`.
+/// Another one each time, unless the environment sets it, as all random tests are by `cargo xtask test`.
 fn seed() -> u64 {
-    let told = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
-    told.unwrap_or_else(|| UNIX_EPOCH.elapsed().unwrap().subsec_nanos().into())
+    let seed = std::env::var("PROPTEST_RNG_SEED").ok().and_then(|seed| seed.parse().ok());
+    seed.unwrap_or_else(|| UNIX_EPOCH.elapsed().unwrap().subsec_nanos().into())
 }
 
 /// More looks than any machine makes between two commits of the writers.
@@ -264,7 +264,7 @@ fn tables_are_followed_through_a_storm_of_writers() {
             for _ in (0..MOST).take_while(|_| is_calm()) {
                 hearing.look_anyhow(dice.roll(8) == 0);
             }
-            assert!(!is_calm(), "nobody writes any more");
+            assert!(!is_calm(), "there is no writer any more");
             let _calm = stage.calm.write().unwrap();
             reads += u32::from(hearing.had_to_read());
             assert!(!hearing.had_to_read(), "seed {seed}");

@@ -12,7 +12,7 @@ mod ruleset;
 use homeostat_engine::Explain as _;
 use serde_json::Value;
 
-use crate::world::{World, by_hand, listed, nft, told};
+use crate::world::{World, by_hand, explained, listed, nft};
 use ruleset::Ruleset;
 
 /// Others' tables, one of them with the name that one of ours has in another family.
@@ -66,11 +66,11 @@ fn check(rulesets: &[Ruleset]) -> Result<(), String> {
         let desired = std::sync::Arc::new(desired);
         let report = world.pass(&desired);
         if !report.is_converged() {
-            return Err(format!("{number} did not converge: {}", told(&report)));
+            return Err(format!("{number} did not converge: {}", explained(&report)));
         }
         let plan = world.plan(&desired);
         if !plan.steps.is_empty() {
-            return Err(format!("{number}, the second plan: {}", told(&plan)));
+            return Err(format!("{number}, the second plan: {}", explained(&plan)));
         }
         same(&listed_twice(), &expected(&text)).map_err(|lines| format!("{number}: {lines}"))?;
         if foreign() != before {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use homeostat_engine::{Explain as _, Focus, Reader as _, Records, Source as _, View};
 use homeostat_nft::{Compiler, DesiredState, Ruleset};
 
-use crate::world::{World, by_hand, expected, listed, nft, told};
+use crate::world::{World, by_hand, expected, explained, listed, nft};
 
 const TEXT: &str = "table inet a {\n  comment \"the firewall\"\n  set s { type ipv4_addr; elements = { 10.0.0.1 }; }\n  \
     chain i { type filter hook input priority 0; policy drop; tcp dport { 22, 80 } accept; ip saddr @s jump x; }\n  \
@@ -24,11 +24,11 @@ fn a_table_is_loaded_whole_and_the_plan_says_so() {
     let mut world = World::new();
     by_hand("table ip theirs { chain x { accept; }; }");
     let desired = whole(&world, TEXT);
-    let plan = told(&world.plan(&desired));
+    let plan = explained(&world.plan(&desired));
     assert!(plan.contains("loaded whole by `nft -f`"), "{plan}");
     let report = world.pass(&desired);
-    assert!(report.is_converged(), "{}", told(&report));
-    assert_eq!(told(&world.plan(&desired)), "", "a second pass writes nothing");
+    assert!(report.is_converged(), "{}", explained(&report));
+    assert_eq!(explained(&world.plan(&desired)), "", "a second pass writes nothing");
     let theirs = format!("{TEXT}\ntable ip theirs {{ chain x {{ accept; }}; }}");
     assert_eq!(listed(), expected(&theirs));
     let text = nft(&["list", "ruleset"], "").unwrap();
@@ -45,7 +45,7 @@ fn drift_in_such_a_table_is_seen_and_healed_and_it_goes_when_it_is_not_declared(
         by_hand(act);
         assert!(!world.plan(&desired).is_converged(), "{act}");
         let report = world.pass(&desired);
-        assert!(report.is_converged(), "{act}: {}", told(&report));
+        assert!(report.is_converged(), "{act}: {}", explained(&report));
         assert_eq!(listed(), expected(TEXT), "{act}");
     }
     assert!(world.pass(&Arc::new(DesiredState::nothing())).is_converged());
@@ -60,7 +60,7 @@ fn a_table_of_somebody_else_is_not_loaded_over() {
     by_hand("table ip b { chain theirs { }; }");
     let report = world.apply_plan(&desired, plan);
     assert!(!report.is_converged());
-    assert!(told(&report).contains("table ip b: /dev/stdin:"), "{}", told(&report));
+    assert!(explained(&report).contains("table ip b: /dev/stdin:"), "{}", explained(&report));
     assert!(nft(&["list", "table", "ip", "b"], "").unwrap().contains("chain theirs"));
 }
 

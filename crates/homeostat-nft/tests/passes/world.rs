@@ -32,7 +32,7 @@ impl World {
         Self::worded(Wording::Parts)
     }
 
-    /// One whose plans speak of rules in this way.
+    /// One whose plans describe rules in this way.
     pub(crate) fn worded(wording: Wording) -> Self {
         let namespace = Namespace::enter().unwrap();
         let source = Nft::here(Mark::new("test")).with_wording(wording);
@@ -91,15 +91,15 @@ impl World {
     pub(crate) fn converge(&mut self, text: &str) {
         let desired = self.desired(text);
         let report = self.pass(&desired);
-        assert!(report.is_converged(), "{}\n{text}", told(&report));
+        assert!(report.is_converged(), "{}\n{text}", explained(&report));
         let plan = self.plan(&desired);
-        assert!(plan.steps.is_empty(), "a second pass would write: {}\n{text}", told(&plan));
+        assert!(plan.steps.is_empty(), "a second pass would write: {}\n{text}", explained(&plan));
     }
 
     /// What the next plan for a text says.
     pub(crate) fn planned(&mut self, text: &str) -> String {
         let desired = self.desired(text);
-        told(&self.plan(&desired))
+        explained(&self.plan(&desired))
     }
 
     pub(crate) fn adopt(&mut self, key: &str) {
@@ -117,8 +117,8 @@ fn place() -> LedgerKey {
     }
 }
 
-/// Everything that a plan or report tells, a line each.
-pub(crate) fn told(told: &dyn Explain) -> String {
+/// Everything in a plan or report, a line each.
+pub(crate) fn explained(report: &dyn Explain) -> String {
     let mut lines = Vec::new();
     let kinds = [
         Kind::Change,
@@ -131,7 +131,7 @@ pub(crate) fn told(told: &dyn Explain) -> String {
         Kind::Held,
     ];
     for kind in kinds {
-        told.explain(kind, &mut |entry| lines.push(line(&entry)));
+        report.explain(kind, &mut |entry| lines.push(line(&entry)));
     }
     lines.join("\n")
 }
@@ -191,24 +191,24 @@ pub(crate) fn ip_here(words: &str) {
     assert!(status.success(), "ip {words}");
 }
 
-/// Runs one command of nft, as somebody else would.
+/// Runs one command of nft, as another program would.
 pub(crate) fn by_hand(command: &str) {
     nft(&["-f", "-"], command).unwrap_or_else(|words| panic!("{command}: {words}"));
 }
 
-/// The ruleset as `nft -j` tells it, without handles, counts and names that the kernel gave.
+/// The ruleset as `nft -j` lists it, without handles, counts and names that the kernel gave.
 pub(crate) fn listed() -> Vec<Value> {
-    listed_if_told().unwrap()
+    listed_if_readable().unwrap()
 }
 
-/// The same, if `nft` can tell it: one of version 1.0.6 writes broken words about a table that sleeps.
-pub(crate) fn listed_if_told() -> Option<Vec<Value>> {
+/// The same, if `nft` prints valid JSON: version 1.0.6 does not for a dormant table.
+pub(crate) fn listed_if_readable() -> Option<Vec<Value>> {
     let text = nft(&["-j", "list", "ruleset"], "").unwrap();
     let all: Value = serde_json::from_str(&text).ok()?;
     let mut entries = all["nftables"].as_array().unwrap().clone();
     entries.retain(|entry| entry.get("metainfo").is_none());
     entries.iter_mut().for_each(steady);
-    // Rules are told in their order; of everything else the order means nothing.
+    // Rules are listed in their order; of everything else the order means nothing.
     let mut others: Vec<_> =
         entries.iter().filter(|entry| entry.get("rule").is_none()).cloned().collect();
     others.sort_by_key(ToString::to_string);
@@ -251,7 +251,7 @@ pub(crate) fn expected_with(text: &str, prepare: fn(&World)) -> Vec<Value> {
     expected_of(prepare, move || by_hand(&text))
 }
 
-/// What somebody's own way of loading gives there.
+/// What another way of loading gives there.
 pub(crate) fn expected_of(prepare: fn(&World), load: impl FnOnce() + Send + 'static) -> Vec<Value> {
     std::thread::spawn(move || {
         let world = World::new();

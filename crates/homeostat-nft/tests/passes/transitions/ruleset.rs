@@ -1,6 +1,6 @@
 //! A random ruleset as a model, and edits of it.
 //!
-//! A name tells what kind of thing it is, so that edits keep the text valid: `sa` is a set of addresses,
+//! A name says what kind of thing it is, so that edits keep the text valid: `sa` is a set of addresses,
 //! `si` of intervals, `sp` of ports, `sc` of both, `st` one whose elements expire, `sd` one that rules
 //! fill, `mv` a map to verdicts, `mm` to marks, `mo` to counters, `b` a base chain, `c` a regular one.
 

@@ -1,4 +1,4 @@
-//! What the kernel tells ambiguously, or not at all, is never followed.
+//! What the kernel announces ambiguously, or not at all, is never followed.
 #![expect(clippy::disallowed_methods, reason = "runs `nft`")]
 
 use std::io::Write as _;
@@ -78,7 +78,7 @@ fn later(so: impl Fn() -> bool) -> bool {
 }
 
 #[test]
-fn what_an_owner_takes_along_is_told_by_nobody() {
+fn what_goes_with_an_owner_is_not_announced() {
     let world = World::new();
     let mut hearing = Hearing::of(&world, &world.desired("table ip a { }\ntable ip b { }"));
     let mut owner = owned("add table ip a { flags owner; }; add chain ip a x");
@@ -128,7 +128,7 @@ fn a_commit_is_counted_before_it_is_done() {
 }
 
 #[test]
-fn waiting_for_commits_changes_nothing_and_tells_nobody() {
+fn waiting_for_commits_changes_and_announces_nothing() {
     let world = World::new();
     by_hand(TEXT);
     let mut hearing = Hearing::of(&world, &world.desired(TEXT));
