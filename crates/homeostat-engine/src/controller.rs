@@ -785,6 +785,10 @@ impl<S: Source> Controller<S> {
         // A caller may be gone before its answer comes: the work is done all the same.
         match command {
             Command::Put(bound, forget) => self.put(bound, forget),
+            Command::Apply(bound, answer) => {
+                self.put(bound, Forget::All);
+                let _ = answer.send(self.pass_now(inbox).await);
+            }
             Command::Pass(answer) => _ = answer.send(self.pass_now(inbox).await),
             Command::Settle(patience, answer) => {
                 let has_written = self.last_pass.has_moved;

@@ -228,13 +228,14 @@ impl Daemon {
         let guards = self.context.caller.guards;
         self.context.caller.guards = request.leave.apply(guards);
         let done = match request.command {
-            DaemonCommand::Arrange => self.arrange(Recipients::All).await,
-            DaemonCommand::Reload => self.reload(Recipients::All).await,
+            DaemonCommand::Arrange => self.arrange(Recipients::AllForClient).await,
+            DaemonCommand::Reload => self.reload(Recipients::AllForClient).await,
             DaemonCommand::TakeDocument(handed) => self.take_handed(&handed).await,
         };
         self.context.caller.guards = guards;
+        let started = self.scopes.take_started();
         // The client may be gone; it was done all the same.
-        let _ = request.answer.send(done.map(|()| command::start_passes(self.loops())));
+        let _ = request.answer.send(done.map(|()| started));
     }
 
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
@@ -291,7 +292,7 @@ impl Daemon {
         command::check_meant_for(&self.context, handed)?;
         let document = load(&handed.paths)?;
         let before = Arc::clone(&self.document);
-        self.take(Arc::new(document), Recipients::All).await?;
+        self.take(Arc::new(document), Recipients::AllForClient).await?;
         self.own.get_or_insert(before);
         self.publish();
         Ok(())

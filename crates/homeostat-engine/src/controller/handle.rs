@@ -40,6 +40,7 @@ pub enum OnStop {
 
 pub(super) enum Command<S: Source> {
     Put(Arc<Bound<S>>, Forget),
+    Apply(Arc<Bound<S>>, oneshot::Sender<PassAnswer>),
     Pass(oneshot::Sender<PassAnswer>),
     Settle(Patience, oneshot::Sender<Vec<PassReport>>),
     Look(S::Key, oneshot::Sender<PassAnswer>),
@@ -85,14 +86,25 @@ impl<S: Source> Handle<S> {
         if latest.is_same(&bound) {
             return if self.commands.is_closed() { Err(CommandRefused::Ended) } else { Ok(false) };
         }
-        self.take(&mut latest, bound, Forget::Changed).map(|()| true)
+        self.take(&mut latest, bound, |bound| Command::Put(bound, Forget::Changed)).map(|()| true)
     }
 
     /// The same for an operator who asks for it, and may have mended the cause of a failure: everything is
     /// opened again and tried again, also if nothing changed, and does not wait for the pace of new desired states.
     pub fn replace(&self, bound: Bound<S>) -> Result<(), CommandRefused> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        self.take(&mut latest, bound, Forget::All)
+        self.take(&mut latest, bound, |bound| Command::Put(bound, Forget::All))
+    }
+
+    /// The same, with the report of the pass that carries it out. That pass runs even while the loop is paused.
+    pub fn apply(
+        &self,
+        bound: Bound<S>,
+    ) -> Result<Later<'static, Result<PassAnswer, CommandRefused>>, CommandRefused> {
+        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+        let (answer, answered) = oneshot::channel();
+        self.take(&mut latest, bound, |bound| Command::Apply(bound, answer))?;
+        Ok(Box::pin(async move { answered.await.map_err(|_| CommandRefused::Ended) }))
     }
 
     /// Sent under the lock, so that the loop gets what is latest last.
@@ -100,12 +112,12 @@ impl<S: Source> Handle<S> {
         &self,
         latest: &mut Arc<Bound<S>>,
         bound: Bound<S>,
-        forget: Forget,
+        command: impl FnOnce(Arc<Bound<S>>) -> Command<S>,
     ) -> Result<(), CommandRefused> {
         let bound = Arc::new(bound);
         *latest = Arc::clone(&bound);
         self.generation.fetch_add(1, Ordering::Relaxed);
-        self.send(Command::Put(bound, forget))
+        self.send(command(bound))
     }
 
     /// Waits for a status.
@@ -175,6 +187,11 @@ pub trait Control: Send + Sync {
     fn put(&self, planner: Box<dyn Planner>) -> Result<bool, CommandRefused>;
     /// Gives the loop a desired state for an operator who asks for it, as in [`Handle::replace`].
     fn replace(&self, planner: Box<dyn Planner>) -> Result<(), CommandRefused>;
+    /// The same, with the report of the pass that carries it out, as in [`Handle::apply`].
+    fn apply(
+        &self,
+        planner: Box<dyn Planner>,
+    ) -> Result<Later<'static, Result<PassAnswer, CommandRefused>>, CommandRefused>;
     /// Runs a full pass now, and waits for its report.
     fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
@@ -244,6 +261,13 @@ impl<S: Source> Control for Handle<S> {
 
     fn replace(&self, planner: Box<dyn Planner>) -> Result<(), CommandRefused> {
         self.replace(downcast(planner)?)
+    }
+
+    fn apply(
+        &self,
+        planner: Box<dyn Planner>,
+    ) -> Result<Later<'static, Result<PassAnswer, CommandRefused>>, CommandRefused> {
+        self.apply(downcast(planner)?)
     }
 
     fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>> {

@@ -291,13 +291,16 @@ async fn ended(started: Vec<StartedPass>, mut earlier: Vec<Converging>) -> Vec<C
     let passes = started
         .into_iter()
         .map(|StartedPass { control, pass }| async move { Some((control, pass.await.ok()?)) });
-    let ended = join_all(passes).await.into_iter().flatten().map(|(control, answer)| {
-        let known = earlier.iter().position(|one| one.control.ledger_key() == control.ledger_key());
-        let mut one = known.map_or_else(|| Converging::new(control), |at| earlier.swap_remove(at));
+    let mut all: Vec<Converging> = Vec::new();
+    for (control, answer) in join_all(passes).await.into_iter().flatten() {
+        let is_same = |one: &mut Converging| one.control.ledger_key() == control.ledger_key();
+        let known = all.extract_if(.., is_same).next();
+        let known = known.or_else(|| earlier.extract_if(.., is_same).next());
+        let mut one = known.unwrap_or_else(|| Converging::new(Arc::clone(&control)));
         one.record(answer);
-        one
-    });
-    ended.collect()
+        all.push(one);
+    }
+    all
 }
 
 /// A report as it was asked for: drawn for people, or whole for programs.

@@ -13,6 +13,7 @@ use homeostat_registry::{Gate, Start};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
+use super::command::{StartedPass, start_passes};
 use super::firewall::Firewall;
 use super::loop_threads::LoopThreads;
 use crate::context::Context;
@@ -24,6 +25,8 @@ use crate::registry::{SOURCES, find};
 pub(super) struct Scopes {
     running: BTreeMap<String, Running>,
     threads: LoopThreads,
+    /// The passes that a client waits for.
+    started: Vec<StartedPass>,
     waiting: Vec<Waiting>,
 }
 
@@ -43,6 +46,8 @@ pub(super) enum Recipients {
     Changed,
     /// All of them: a client or a signal asks for it.
     All,
+    /// All of them, for a client that waits for the reports of the passes that carry it out.
+    AllForClient,
 }
 
 /// What the loops are brought in line with.
@@ -96,6 +101,11 @@ impl Scopes {
     /// The lock of a scope in which something runs.
     pub(super) fn lock(&self, scope: &str) -> Option<Arc<ScopeLock>> {
         self.running.get(scope).map(|running| Arc::clone(&running.lock))
+    }
+
+    /// The passes that were started for a client since the last call.
+    pub(super) fn take_started(&mut self) -> Vec<StartedPass> {
+        std::mem::take(&mut self.started)
     }
 
     /// What waits for a scope that is not there.
@@ -193,14 +203,16 @@ impl Scopes {
                 looping.end().await;
             }
             for planner in first {
-                if let (control, Put::Begun) = running.put(planner, by, &mut self.threads).await? {
+                if let (control, Put::Begun) =
+                    running.put(planner, by, &mut self.threads, &mut self.started).await?
+                {
                     // Whether it could be made is in its report.
                     let _ = control.pass().await;
                     made = true;
                 }
             }
             let gate = by.context.gates.of(&scope.identity);
-            running.start(rest, &gate, by, &mut self.threads).await?;
+            running.start(rest, &gate, by, &mut self.threads, &mut self.started).await?;
         }
         Ok(made)
     }
@@ -214,6 +226,7 @@ impl Running {
         gate: &Gate,
         by: Arrangement<'_>,
         threads: &mut LoopThreads,
+        started: &mut Vec<StartedPass>,
     ) -> Result<()> {
         let start = |planner: &dyn Planner| {
             find(&planner.ledger_key().source).map_or(Start::Usual, |source| source.start)
@@ -225,7 +238,7 @@ impl Running {
         let (mut first, mut others) = (Vec::new(), Vec::new());
         for planner in planners {
             let start = start(&*planner);
-            let (control, put) = self.put(planner, by, threads).await?;
+            let (control, put) = self.put(planner, by, threads, started).await?;
             if start == Start::Firewall && put != Put::Unchanged {
                 self.firewall.follow(Arc::clone(&control), gate).await;
             }
@@ -258,6 +271,7 @@ impl Running {
         planner: Box<dyn Planner>,
         by: Arrangement<'_>,
         threads: &mut LoopThreads,
+        started: &mut Vec<StartedPass>,
     ) -> Result<(Arc<dyn Control>, Put)> {
         let name = planner.ledger_key().source.clone();
         let pace = pace(&*planner, &by.document.settings);
@@ -267,6 +281,10 @@ impl Running {
             let is_changed = match by.recipients {
                 Recipients::Changed => control.put(planner),
                 Recipients::All => control.replace(planner).map(|()| true),
+                Recipients::AllForClient => control.apply(planner).map(|pass| {
+                    started.push(StartedPass { control: Arc::clone(control), pass });
+                    true
+                }),
             };
             let put = if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
             return Ok((Arc::clone(control), put));
@@ -280,6 +298,10 @@ impl Running {
             events: by.events.clone(),
         };
         let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
+        if by.recipients == Recipients::AllForClient {
+            // Before the loop runs, so that its first pass is the one that the client gets.
+            started.extend(start_passes(vec![Arc::clone(&control)]));
+        }
         let task = threads.spawn(run).context("cannot start a thread for a loop")?;
         self.loops.insert(name, Looping { pace, control: Arc::clone(&control), task });
         Ok((control, Put::Begun))
