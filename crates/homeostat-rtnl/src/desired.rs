@@ -144,12 +144,12 @@ impl DesiredState {
     pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
         match key.dst.addr() {
             IpAddr::V4(dst) => {
-                let packed = PackedRoute::new(key, dst.to_bits(), 0);
+                let packed = PackedRoute::new(key, dst.to_bits(), 0, false);
                 find(&self.v4, self.address_count, near, |desired| desired.compare(&packed))
             }
             IpAddr::V6(dst) => {
                 let base = self.address_count + self.v4.len();
-                let packed = PackedRoute::new(key, dst.to_bits(), 0);
+                let packed = PackedRoute::new(key, dst.to_bits(), 0, false);
                 find(&self.v6, base, near, |desired| desired.compare(&packed))
             }
         }

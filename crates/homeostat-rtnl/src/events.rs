@@ -134,22 +134,16 @@ impl DirtyKeys {
                 Ok(self.address(message, &seen) && knows_link)
             }
             RTM_NEWLINK | RTM_DELLINK => self.link(message),
-            RTM_NEWRULE | RTM_DELRULE => {
-                self.rule(message)?;
-                Ok(true)
-            }
-            RTM_NEWNEIGH | RTM_DELNEIGH => {
-                self.neighbour(message);
-                Ok(true)
-            }
+            RTM_NEWRULE | RTM_DELRULE => self.rule(message),
+            RTM_NEWNEIGH | RTM_DELNEIGH => Ok(self.neighbour(message)),
             RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message),
             _ => Ok(false),
         }
     }
 
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
-    fn rule(&mut self, message: &Message<'_>) -> Result<(), Malformed> {
-        let Some(seen) = rule::message::decode(message)? else { return Ok(()) };
+    fn rule(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
+        let Some(seen) = rule::decode(message)? else { return Ok(true) };
         let keys = [seen.key, RuleKey { priority: None, ..seen.key }].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
@@ -158,19 +152,19 @@ impl DirtyKeys {
                 self.name(key);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The neighbour that an event is about, if it is declared or ours.
-    fn neighbour(&mut self, message: &Message<'_>) {
-        let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
-        let key = Key::Neighbour(key);
-        let matters = self.desired.slot(&key, None).is_some();
-        let should_be = |desired: &DesiredState| desired.slot(&key, None).is_some();
-        let is_echo = self.is_echo(message, RTM_NEWNEIGH, should_be);
-        if !is_echo && (matters || protocol == self.source.protocol) {
+    fn neighbour(&mut self, message: &Message<'_>) -> bool {
+        let Ok(Some(seen)) = neighbour::decode(message, &self.links) else { return true };
+        let key = Key::Neighbour(seen.key);
+        let is_declared = |desired: &DesiredState| desired.slot(&key, None).is_some();
+        let is_echo = self.is_echo(message, RTM_NEWNEIGH, is_declared);
+        if !is_echo && (is_declared(&self.desired) || seen.protocol == self.source.protocol) {
             self.name(key);
         }
+        true
     }
 
     fn nexthop(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
@@ -290,7 +284,11 @@ impl DirtyKeys {
         let mut is_known = true;
         if went || former.is_some() || !link::message::has_carrier(message)? {
             let is_one = |link: LinkName| link == name || Some(link) == former;
-            is_known = self.doubt(|shadow| doubt_links(shadow, &is_one));
+            is_known = self.doubt(|shadow| {
+                let desired = Arc::clone(shadow.desired());
+                let carriers = LinkSet::new(&desired, &is_one);
+                shadow.doubt(|route, rests_on| carriers.may_carry(route, rests_on))
+            });
         }
         let seen = link::message::decode(message).ok();
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
@@ -323,13 +321,6 @@ fn concerns(desired: &DesiredState, name: LinkName) -> bool {
     let mut carries = false;
     desired.dependants(&Key::Link(name), &mut |_| carries = true);
     carries || desired.maker_of(name).is_some() || desired.fields_of(name).next().is_some()
-}
-
-/// What went with links, or may go by another name now.
-fn doubt_links(shadow: &mut Shadow, is_one: &dyn Fn(LinkName) -> bool) -> bool {
-    let desired = shadow.desired().clone();
-    let carriers = LinkSet::new(&desired, is_one);
-    shadow.doubt(|route, rests_on| carriers.may_carry(route, rests_on))
 }
 
 #[cfg(test)]

@@ -90,6 +90,14 @@ pub struct Links {
     by_index: BTreeMap<IfIndex, LinkName>,
 }
 
+impl FromIterator<(LinkName, IfIndex)> for Links {
+    fn from_iter<I: IntoIterator<Item = (LinkName, IfIndex)>>(links: I) -> Self {
+        let mut all = Links::default();
+        links.into_iter().for_each(|(name, index)| all.insert(name, index));
+        all
+    }
+}
+
 impl Links {
     pub(crate) fn insert(&mut self, name: LinkName, index: IfIndex) {
         self.remove(index);

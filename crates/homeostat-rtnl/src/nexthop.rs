@@ -31,7 +31,7 @@ use crate::moment::Moment;
 use crate::net::Family;
 use crate::number::{NO_NUMBER, ParseError, Protocol, Scope};
 use crate::object::Object;
-use crate::observe::Observation;
+use crate::observe::{Observation, collect};
 use crate::plan::{Has, missing_link};
 use crate::route::Route;
 use crate::route::observe::route_owner;
@@ -143,23 +143,23 @@ impl Nexthop {
 }
 
 /// Brings a declared nexthop to the form in which it is compared.
-pub(crate) fn normalize(id: NexthopId, mut desired: Nexthop) -> Result<Nexthop, Impossible> {
+pub(crate) fn normalize(id: NexthopId, desired: &mut Nexthop) -> Result<(), Impossible> {
     if id.0 == 0 || desired.unusual.is_some() {
         return Err(Impossible::NotANexthop);
     }
     if desired.is_group() {
-        check_group(id, &desired)?;
+        check_group(id, desired)?;
         desired.group.sort_unstable();
     } else {
-        check_single(&desired)?;
-        let told = desired.via.map(Family::of).or(desired.family);
-        desired.family = Some(told.unwrap_or(Family::V4));
+        check_single(desired)?;
+        let family = desired.via.map(Family::of).or(desired.family);
+        desired.family = Some(family.unwrap_or(Family::V4));
     }
     let scope = desired.scope.take();
-    if scope.is_some_and(|scope| scope != derived_scope(&desired)) {
+    if scope.is_some_and(|scope| scope != derived_scope(desired)) {
         return Err(Impossible::NexthopScope);
     }
-    Ok(desired)
+    Ok(())
 }
 
 fn check_group(id: NexthopId, desired: &Nexthop) -> Result<(), Impossible> {
@@ -177,8 +177,8 @@ fn check_group(id: NexthopId, desired: &Nexthop) -> Result<(), Impossible> {
 }
 
 fn check_single(desired: &Nexthop) -> Result<(), Impossible> {
-    let told = desired.via.map(Family::of).zip(desired.family);
-    if told.is_some_and(|(gateway, family)| gateway != family) {
+    let families = desired.via.map(Family::of).zip(desired.family);
+    if families.is_some_and(|(gateway, family)| gateway != family) {
         return Err(Impossible::NexthopFamily);
     }
     let has_way = desired.via.is_some() || desired.dev.is_some() || desired.onlink.is_some();
@@ -335,7 +335,8 @@ impl Observation<'_, '_> {
     /// along, wherever they are.
     pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let links = &moment.links;
-        let found = self.collect(RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
+        let found =
+            collect(self.connection, RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
         let mut goes = false;
         for SeenNexthop { id, nexthop, protocol } in found {
             let owner = route_owner(protocol, self.source.protocol);
@@ -478,6 +479,29 @@ mod plan_tests {
     }
 
     #[test]
+    fn groups_that_are_members_of_each_other_are_looked_at_once() {
+        let mut builder = DesiredState::builder();
+        for (id, other) in [(20, 21), (21, 20)] {
+            let member = Member { id: NexthopId(other), weight: 1 };
+            let group = Object::Nexthop(Nexthop::group(vec![member]));
+            builder.add(Key::Nexthop(NexthopId(id)), group).unwrap();
+        }
+        builder
+            .route(
+                "10.0.0.0/8".parse().map(crate::route::RouteKey::new).unwrap(),
+                Route::through(NexthopId(20)),
+            )
+            .unwrap();
+        let desired = builder.build().unwrap();
+        assert_eq!(waits_for(at(&desired, "nexthop 20"), &desired, &|_| false), None);
+        assert_eq!(waiting(NexthopId(20), &desired, &|_| false), None);
+        assert!(lost_with(&desired, &|_| true).is_empty());
+        let mut found = Vec::new();
+        dependants(NexthopId(21), &desired, &mut |key| found.push(key.to_string()));
+        assert_eq!(found, ["nexthop 20", "route 10.0.0.0/8"]);
+    }
+
+    #[test]
     fn a_group_waits_for_a_member_that_waits_for_its_link() {
         let (desired, mut moment) = (desired(), Moment::default());
         let waits = |key: &str, moment: &Moment| {
@@ -497,6 +521,10 @@ mod normalize_tests {
 
     fn way() -> Nexthop {
         Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap())
+    }
+
+    fn normalize(id: NexthopId, mut desired: Nexthop) -> Result<Nexthop, Impossible> {
+        super::normalize(id, &mut desired).map(|()| desired)
     }
 
     fn group(members: &[(u32, u16)]) -> Nexthop {

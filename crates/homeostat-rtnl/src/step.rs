@@ -146,11 +146,6 @@ impl Step {
         }
     }
 
-    /// Whether it is the second half of a change.
-    fn is_rest(&self) -> bool {
-        matches!(self, Step::Delete(delete) if delete.is_rest)
-    }
-
     /// The address that is deleted, if only for a moment, and what is deleted along.
     pub(crate) fn lost_with(&self, desired: &DesiredState) -> Option<(AddressKey, &Cascade)> {
         let cascade = self.cascade()?;
@@ -286,7 +281,7 @@ impl homeostat_core::Step<DesiredState> for Step {
 
     /// The second half of an update counts with the first.
     fn count(&self, summary: &mut Summary) {
-        if !self.is_rest() {
+        if !matches!(self, Step::Delete(delete) if delete.is_rest) {
             summary.count(self.action());
         }
     }

@@ -15,8 +15,8 @@ use crate::values::Destination;
 
 // A rule is known by its priority and its selectors: what it leads to is what is kept.
 list_section! {
-    Rules of RuleKey => Rule as rules, "rules", "Routing rules",
-    |rule| rule.entry.span, "a rule with this priority and these selectors".to_owned()
+    Rules of Declared<RuleKey, Rule> as rules, "rules", "Routing rules",
+    each of rules: |rule| rule.entry.span, "a rule with this priority and these selectors".to_owned()
 }
 
 words! {
