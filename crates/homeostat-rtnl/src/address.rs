@@ -39,9 +39,9 @@ pub struct Address {
     /// How long it is used for new connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred: Option<Lifetime>,
-    /// Its old-style interface name; IPv4 only.
+    /// Its old-style interface name: a link's name, often with a colon and a number behind it. IPv4 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<Label>,
+    pub label: Option<String>,
     /// The address of everybody in its network; IPv4 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broadcast: Option<Ipv4Addr>,
@@ -49,9 +49,6 @@ pub struct Address {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noprefixroute: Option<bool>,
 }
-
-/// An address's label: a link's name, often with a colon and a number behind it.
-pub type Label = String;
 
 /// How long something lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -80,8 +80,8 @@ impl Writer {
         // The phases of links have no other steps.
         if matches!(work.steps.first(), Some(Step::Link(_))) {
             let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
-            let tell = &mut |at, outcome| outcomes.put(at, outcome);
-            let now = link::apply::run(work, &self.source, &mut open, now, tell);
+            let report = &mut |at, outcome| outcomes.put(at, outcome);
+            let now = link::apply::run(work, &self.source, &mut open, now, report);
             outcomes.flush();
             since.links = Some(now);
             // An answer may still be on its way there, so the next call opens another connection.

@@ -7,7 +7,6 @@
 pub(crate) mod alias;
 pub(crate) mod apply;
 pub(crate) mod cascade;
-pub(crate) mod desired;
 pub(crate) mod kinds;
 pub(crate) mod message;
 pub(crate) mod model;
@@ -16,7 +15,6 @@ pub(crate) mod observe;
 pub(crate) mod plan;
 #[cfg(feature = "document")]
 pub(crate) mod section;
-pub(crate) mod step;
 mod tun_sys;
 
 use std::collections::BTreeMap;

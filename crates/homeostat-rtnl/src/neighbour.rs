@@ -161,7 +161,7 @@ impl Encoder<'_> {
     }
 }
 
-/// A neighbour as the kernel tells it.
+/// A neighbour as the kernel reports it.
 pub(crate) struct SeenNeighbour {
     pub(crate) key: NeighbourKey,
     pub(crate) neighbour: Neighbour,
@@ -172,7 +172,7 @@ pub(crate) struct SeenNeighbour {
 /// How a neighbour came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// Somebody configured it, for good.
+    /// It was configured, for good.
     Permanent,
     /// A program learned it and keeps it up to date.
     LearnedElsewhere,

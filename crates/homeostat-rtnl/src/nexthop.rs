@@ -1,7 +1,7 @@
 //! Nexthop objects: ways that routes refer to by number, and groups of them.
 //!
-//! Quirk `nexthop-takes-routes` (Linux 6.18): a nexthop that is deleted takes its routes along, whoever
-//! created them, and leaves its groups; a group without members is deleted too. Only the nexthop itself is
+//! Quirk `nexthop-takes-routes` (Linux 6.18): a nexthop that is deleted takes its routes along, whatever
+//! their owner, and leaves its groups; a group without members is deleted too. Only the nexthop itself is
 //! announced.
 
 #[cfg(feature = "document")]
@@ -60,7 +60,7 @@ impl FromStr for NexthopId {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nexthop {
-    /// The family of the routes; a gateway tells it, and a group has none. IPv4 if nothing says.
+    /// The family of the routes; that of the gateway, if there is one; a group has none. IPv4 if neither is declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// The gateway.
@@ -218,12 +218,6 @@ pub(crate) fn is_same_kind(desired: &Nexthop, seen: &Nexthop) -> bool {
     desired.is_group() == seen.is_group() && seen.unusual.is_none()
 }
 
-/// Whether a declared address makes a nexthop possible: by the network of its gateway.
-pub(crate) fn rests_on(nexthop: &Nexthop, address: &AddressKey) -> bool {
-    let reaches = |gateway| address.net().contains(gateway);
-    nexthop.dev == Some(address.link) && nexthop.via.is_some_and(reaches)
-}
-
 impl Encoder<'_> {
     /// Puts a nexthop there.
     pub(crate) fn put_nexthop(&mut self, id: NexthopId, desired: &Nexthop, put: Put) -> Encoded {
@@ -266,7 +260,7 @@ fn entry(member: Member) -> [u8; 8] {
     [i0, i1, i2, i3, weight, 0, 0, 0]
 }
 
-/// A nexthop as the kernel tells it.
+/// A nexthop as the kernel reports it.
 pub(crate) struct SeenNexthop {
     pub(crate) id: NexthopId,
     pub(crate) nexthop: Nexthop,
@@ -357,7 +351,7 @@ impl Observation<'_, '_> {
     }
 }
 
-/// What somebody else loses when a nexthop goes: routes, and members of groups.
+/// What other owners lose when a nexthop is deleted: routes, and members of groups.
 pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
     let mut takes: Vec<Taken> = moment.foreign.by_nexthop.get(&id).cloned().into_iter().collect();
     let is_foreign = |group: &&ObservedNexthop| !matches!(group.owner, Owner::Ours | Owner::Kernel);
@@ -372,16 +366,16 @@ pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
 }
 
 /// The declared keys that depend on a nexthop: groups that it is in, and routes through it or them.
-pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
+pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, each: &mut dyn FnMut(Key)) {
     let with_groups = with_groups(id, desired);
-    with_groups.iter().filter(|other| **other != id).for_each(|group| tell(Key::Nexthop(*group)));
-    desired.routes_like(|template| is_through(&template.route, &with_groups), tell);
+    with_groups.iter().filter(|other| **other != id).for_each(|group| each(Key::Nexthop(*group)));
+    desired.routes_like(|template| is_through(&template.route, &with_groups), each);
 }
 
-/// Doubts the routes that may have been deleted with a nexthop. False, if they are too many.
-pub(crate) fn doubt(id: NexthopId, shadow: &mut Shadow) -> bool {
+/// Marks the routes as uncertain that may have been deleted with a nexthop. False, if they are too many.
+pub(crate) fn mark_uncertain(id: NexthopId, shadow: &mut Shadow) -> bool {
     let with_groups = with_groups(id, shadow.desired());
-    shadow.doubt(|route, _| is_through(route, &with_groups))
+    shadow.mark_uncertain(|route, _| is_through(route, &with_groups))
 }
 
 /// A nexthop, and the declared groups that it is in.
@@ -436,7 +430,8 @@ pub(crate) fn waiting(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Op
 pub(crate) fn needs(nexthop: &Nexthop, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
     nexthop.dev.into_iter().for_each(|link| desired.needed_for(link, need));
     nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
-    let below = desired.addresses().filter(|key| rests_on(nexthop, key));
+    let reaches = |key: &AddressKey| nexthop.via.is_some_and(|via| key.net().contains(via));
+    let below = desired.addresses().filter(|key| nexthop.dev == Some(key.link) && reaches(key));
     below.for_each(|key| need(Key::Address(key)));
 }
 

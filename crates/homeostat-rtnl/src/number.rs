@@ -100,8 +100,6 @@ pub struct Table(pub u32);
 impl Table {
     /// Where routes go unless something else is said.
     pub const MAIN: Self = Table(RT_TABLE_MAIN);
-    /// The kernel's own table of local addresses.
-    pub const LOCAL: Self = Table(RT_TABLE_LOCAL);
 }
 
 impl From<Table> for u32 {

@@ -63,7 +63,7 @@ impl Object {
     }
 }
 
-/// What every object of its kind has, unless somebody asked for something else.
+/// What every object of its kind has, unless something else was asked for.
 const USUAL: [(&str, &str); 4] =
     [("type", "unicast"), ("scope", "global"), ("valid", "forever"), ("preferred", "forever")];
 

@@ -263,7 +263,7 @@ pub(crate) fn request_for(
     message.finish()
 }
 
-/// An object that cannot be read has no key, so nobody can say what is absent.
+/// An object that cannot be read has no key, so it is unknown what is absent.
 pub(crate) fn whole(bad: Option<Malformed>) -> Result<(), Error> {
     bad.map_or(Ok(()), |bad| Err(Error::Malformed(bad)))
 }

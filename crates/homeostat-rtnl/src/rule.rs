@@ -67,9 +67,9 @@ pub enum RuleAction {
     L3mdev,
     /// Drops silently.
     Blackhole,
-    /// Drops; the sender is told that the destination cannot be reached.
+    /// Drops; the sender learns that the destination cannot be reached.
     Unreachable,
-    /// Drops; the sender is told that it is forbidden.
+    /// Drops; the sender learns that it is forbidden.
     Prohibit,
     /// Something that the kernel knows and we do not.
     Other(u8),

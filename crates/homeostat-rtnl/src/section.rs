@@ -48,7 +48,7 @@ pub struct Declared<K, O> {
     pub key: Spanned<K>,
     /// What it shall be.
     pub object: O,
-    /// Whether it may be taken from anybody.
+    /// Whether it may be taken over from any owner.
     pub adopt: bool,
     /// Where the whole entry is.
     pub entry: Spanned<()>,

@@ -16,7 +16,7 @@ const IPV4: [OnLink; 3] = [OnLink::Ipv4Route, OnLink::Ipv4Neighbour, OnLink::Ipv
 /// What the kernel takes along with an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cascade {
-    /// What somebody else loses.
+    /// What other owners lose.
     pub takes: Vec<Taken>,
     /// Declared addresses that are made again at once.
     pub again: Vec<Slot>,

@@ -65,7 +65,7 @@ fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Own
     }
 }
 
-/// Links that come with a namespace or with a kernel module, and that nobody can delete.
+/// Links that come with a namespace or with a kernel module, and that cannot be deleted.
 fn is_the_kernels(seen: &SeenLink) -> bool {
     const BY_ITSELF: [&str; 10] = [
         "lo", "gre0", "gretap0", "erspan0", "sit0", "tunl0", "ip6tnl0", "ip6gre0", "ip_vti0",
@@ -109,7 +109,7 @@ pub(crate) fn find(connection: &mut Connection, name: LinkName) -> Option<SeenLi
     look_up(connection, name).filter(|seen| seen.name == name)
 }
 
-/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also tells of a link that
+/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also answers with a link that
 /// has it as an alternative name.
 pub(crate) fn look_up(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
     let mut found = None;

@@ -38,13 +38,13 @@ pub struct DeclaredLink {
     pub name: Spanned<LinkName>,
     /// What it is, if it is to be made; with the options of that kind.
     pub kind: Option<Spanned<LinkKind>>,
-    /// What is declared of it, whoever makes it.
+    /// What is declared of it, created by us or not.
     pub settings: Settings,
     /// The link below it.
     pub parent: Option<LinkRef>,
     /// Its addresses; an empty list was said aloud.
     pub addresses: Option<Vec<DeclaredAddress>>,
-    /// Whether it may be taken from anybody.
+    /// Whether it may be taken over from any owner.
     pub adopt: bool,
     /// Whether more is written here than fields of other sources.
     pub is_stated: bool,
@@ -311,7 +311,7 @@ fn check_master(scope: &str, link: &DeclaredLink, links: &ByName<'_>, checker: &
     checker.report(wrong.help("a master is a bridge, a bond or a vrf"));
 }
 
-/// Scopes read one way: a namespace may stand on a link of the host, nobody on one of a namespace.
+/// Scopes read one way: a link of a namespace may be on one of the host, but none on one of another namespace.
 fn check_parent(scope: &str, link: &DeclaredLink, checker: &mut Checker) {
     let Some(place) = link.parent.as_ref().and_then(|parent| parent.namespace.as_deref()) else {
         return;

@@ -28,7 +28,7 @@ pub enum RouteEntry {
 pub struct RouteFile {
     /// The path, seen from the document's own directory.
     pub path: Spanned<PathBuf>,
-    /// Whether its routes may be taken from anybody.
+    /// Whether its routes may be taken over from any owner.
     pub adopt: bool,
 }
 
@@ -221,7 +221,7 @@ pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
         way.retain(|name, _| !["via", "dev", "nexthops", "onlink"].contains(&name.as_str()));
     }
     // Quirk `v6-nowhere-dev-lo` (Linux 6.18): an IPv6 route that goes nowhere reads back with the
-    // loopback link, which nobody has declared.
+    // loopback link, which is not declared.
     if !route.kind.has_nexthop() {
         way.remove("dev");
     }

@@ -26,9 +26,9 @@ words! {
     Lookup = "lookup",
     /// Drops silently.
     Blackhole = "blackhole",
-    /// Drops; the sender is told that the destination cannot be reached.
+    /// Drops; the sender learns that the destination cannot be reached.
     Unreachable = "unreachable",
-    /// Drops; the sender is told that it is forbidden.
+    /// Drops; the sender learns that it is forbidden.
     Prohibit = "prohibit",
 }
 
@@ -76,7 +76,7 @@ impl Record for Declared<RuleKey, Rule> {
     }
 }
 
-/// All that tells a family must tell the same one.
+/// The families of all fields must be the same.
 fn family_of(
     fields: &mut Fields<'_>,
     from: Option<Spanned<Destination>>,
