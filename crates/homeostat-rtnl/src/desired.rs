@@ -186,10 +186,9 @@ impl DesiredState {
     pub(crate) fn routes_like(
         &self,
         is_like: impl Fn(&RouteTemplate) -> bool,
-        each: &mut dyn FnMut(Key),
-    ) {
-        let like = self.templates.iter().filter(|template| is_like(template));
-        like.flat_map(|template| self.routes_of(template)).for_each(|key| each(Key::Route(key)));
+    ) -> impl Iterator<Item = RouteKey> {
+        let like = self.templates.iter().filter(move |template| is_like(template));
+        like.flat_map(|template| self.routes_of(template))
     }
 
     /// The keys of the routes of a template.
@@ -340,7 +339,7 @@ impl DesiredState {
         });
         others.for_each(|declared| each(declared.key.clone()));
         let is_like = |template: &RouteTemplate| carry(links, &template.route, &template.rests_on);
-        self.routes_like(is_like, each);
+        self.routes_like(is_like).for_each(|key| each(Key::Route(key)));
     }
 
     /// Whether it is the same desired state, or a clone of it.
@@ -469,12 +468,9 @@ impl Desired for DesiredState {
         match key {
             Key::Address(address) => {
                 let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, address);
-                self.routes_like(is_touched, &mut |key| {
-                    let is_alike = |route: &RouteKey| route.is_ipv4() == address.ip.is_ipv4();
-                    if matches!(&key, Key::Route(route) if is_alike(route)) {
-                        each(key);
-                    }
-                });
+                let routes = self.routes_like(is_touched);
+                let alike = routes.filter(|route| route.is_ipv4() == address.ip.is_ipv4());
+                alike.for_each(|route| each(Key::Route(route)));
             }
             Key::Nexthop(id) => nexthop::dependants(*id, self, each),
             Key::Link(name) => self.touched_by_link(*name, each),

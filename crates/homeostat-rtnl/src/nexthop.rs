@@ -369,7 +369,8 @@ pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
 pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, each: &mut dyn FnMut(Key)) {
     let with_groups = with_groups(id, desired);
     with_groups.iter().filter(|other| **other != id).for_each(|group| each(Key::Nexthop(*group)));
-    desired.routes_like(|template| is_through(&template.route, &with_groups), each);
+    let routes = desired.routes_like(|template| is_through(&template.route, &with_groups));
+    routes.for_each(|route| each(Key::Route(route)));
 }
 
 /// Marks the routes as uncertain that may have been deleted with a nexthop. False, if they are too many.

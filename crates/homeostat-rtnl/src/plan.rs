@@ -293,10 +293,9 @@ impl<'a> Planner<'a> {
         });
         let changed: BTreeSet<Slot> = changed.collect();
         let is_through = |template: &RouteTemplate| template.route.nexthop == Some(id);
-        self.desired.routes_like(is_through, &mut |key| {
-            let slot = self.desired.slot(&key, None);
-            lost.extend(slot.filter(|slot| !changed.contains(slot)));
-        });
+        let routes = self.desired.routes_like(is_through);
+        let slots = routes.filter_map(|key| self.desired.route_slot(&key, None));
+        lost.extend(slots.filter(|slot| !changed.contains(slot)));
     }
 
     /// Secondary addresses are deleted before their primary one, which would take them along.

@@ -275,7 +275,9 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
             (Key::Address(key), Some(cascade)) => {
                 cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));
-                desired.routes_like(|template| cascade.includes(&key, &template.route), disturb);
+                let routes =
+                    desired.routes_like(|template| cascade.includes(&key, &template.route));
+                routes.for_each(|route| disturb(Key::Route(route)));
             }
             _ => {}
         }

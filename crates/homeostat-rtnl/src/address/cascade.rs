@@ -63,11 +63,9 @@ impl Cascade {
                 || template.route.links().any(|link| link == key.link);
             template.route.src == Some(key.ip) || self.empties_link && is_near
         };
-        desired.routes_like(is_lost, &mut |route| {
-            let is_alike =
-                matches!(&route, Key::Route(route) if route.is_ipv4() == key.ip.is_ipv4());
-            lost.extend(desired.slot(&route, None).filter(|_| is_alike));
-        });
+        let routes = desired.routes_like(is_lost);
+        let alike = routes.filter(|route| route.is_ipv4() == key.ip.is_ipv4());
+        lost.extend(alike.filter_map(|route| desired.route_slot(&route, None)));
     }
 
     /// Whether a declared route goes along with `key`.

@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
 
-use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::LinkKind;
@@ -132,7 +131,15 @@ pub(crate) fn ask(
 /// learn of them. A new hardware address costs neighbours only, which are looked at anyhow.
 pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
     match key {
-        Key::Link(name) => link_may_take_along(moment, view.desired, *name),
+        Key::Link(name) => match (moment.table.get(name), view.desired.link(*name)) {
+            (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
+            (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
+            // A fresh one may lower the MTU of its bridge.
+            (None, Some(link)) => {
+                link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+            }
+            (None, None) => false,
+        },
         Key::LinkField(name, field) => field_may_take_along(moment, view, *name, *field),
         _ => false,
     }
@@ -159,18 +166,6 @@ fn field_may_take_along(
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
         }
-}
-
-fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
-    match (moment.table.get(&name), desired.link(name)) {
-        (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-        (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
-        // A fresh one may lower the MTU of its bridge.
-        (None, Some(link)) => {
-            link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
-        }
-        (None, None) => false,
-    }
 }
 
 /// A link that is there.
