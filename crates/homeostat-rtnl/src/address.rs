@@ -7,19 +7,24 @@ pub(crate) mod section;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
 
+use homeostat_core::{Agreement, Desired as _, Owner};
 use homeostat_netlink::uapi::{
     IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS,
-    IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR, RTM_NEWADDR,
+    IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR,
 };
-use homeostat_netlink::{Attr, Malformed, Message, MessageWriter, Result};
+use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
+use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, Put, put_ip, read_ip};
+use crate::moment::{Moment, ObservedAddress};
 use crate::net::{Family, Net, bits};
 use crate::number::{Protocol, Scope};
-use crate::object::agrees;
+use crate::object::{Object, agrees};
+use crate::observe::{Observation, collect, foreign};
+use crate::source::Rtnl;
 
 /// The managed part of an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,9 +39,9 @@ pub struct Address {
     /// How long it is used for new connections.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preferred: Option<Lifetime>,
-    /// Its old-style interface name; IPv4 only.
+    /// Its old-style interface name: a link's name, often with a colon and a number behind it. IPv4 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub label: Option<Label>,
+    pub label: Option<String>,
     /// The address of everybody in its network; IPv4 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broadcast: Option<Ipv4Addr>,
@@ -44,9 +49,6 @@ pub struct Address {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noprefixroute: Option<bool>,
 }
-
-/// An address's label: a link's name, often with a colon and a number behind it.
-pub type Label = String;
 
 /// How long something lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -72,7 +74,7 @@ impl Lifetime {
 }
 
 /// Brings a declared address to the form in which it is compared.
-pub(crate) fn normalize(key: &AddressKey, mut desired: Address) -> Result<Address, Impossible> {
+pub(crate) fn normalize(key: &AddressKey, desired: &mut Address) -> Result<(), Impossible> {
     let seconds = |life: Option<Lifetime>| life.unwrap_or(Lifetime::Forever).to_kernel();
     if seconds(desired.preferred) > seconds(desired.valid) && desired.preferred.is_some() {
         return Err(Impossible::PreferredBeyondValid);
@@ -88,7 +90,7 @@ pub(crate) fn normalize(key: &AddressKey, mut desired: Address) -> Result<Addres
         }
         desired.scope = None;
     }
-    Ok(desired)
+    Ok(())
 }
 
 /// Whether an address is as declared.
@@ -244,7 +246,7 @@ fn address_head(message: &mut MessageWriter<'_>, key: &AddressKey, scope: Scope,
     put_ip(message, IFA_ADDRESS, key.peer.unwrap_or(key.ip));
 }
 
-/// An address as the kernel tells it.
+/// An address as the kernel reports it.
 pub(crate) struct SeenAddress {
     pub(crate) key: AddressKey,
     pub(crate) address: Address,
@@ -274,7 +276,12 @@ pub(crate) fn decode(
             IFA_LABEL => address.label = attr.str().ok().map(str::to_owned),
             IFA_FLAGS => flags = attr.u32()?,
             IFA_PROTO => protocol = attr.u8()?,
-            IFA_CACHEINFO => (address.preferred, address.valid) = lifetimes(&attr)?,
+            IFA_CACHEINFO => {
+                let [p0, p1, p2, p3, v0, v1, v2, v3, ..] = attr.array::<16>()?;
+                let life = |bytes| Some(Lifetime::from_kernel(u32::from_ne_bytes(bytes)));
+                address.preferred = life([p0, p1, p2, p3]);
+                address.valid = life([v0, v1, v2, v3]);
+            }
             _ => {}
         }
     }
@@ -286,12 +293,56 @@ pub(crate) fn decode(
     Ok(key.map(|key| SeenAddress { key, address, protocol, is_secondary }))
 }
 
-type Lifetimes = (Option<Lifetime>, Option<Lifetime>);
+impl Observation<'_, '_> {
+    /// Dumps addresses. Returns whether one of them may be deleted by the pass, for good or for a moment.
+    pub(crate) fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
+        let links = &moment.links;
+        let found =
+            collect(self.connection, RTM_GETADDR, &[0; 8], |message| decode(message, links))?;
+        let mut goes = false;
+        for SeenAddress { key, address, protocol, is_secondary } in found {
+            let owner = address_owner(protocol, self.source);
+            moment.addresses.push(ObservedAddress {
+                key,
+                owner: self.proven(&key, &owner),
+                is_secondary,
+            });
+            let (key, object) = (Key::Address(key), Object::Address(address));
+            goes |= self.may_go(&key, &object, &owner);
+            self.report(key, object, owner);
+        }
+        Ok(goes)
+    }
 
-fn lifetimes(attr: &Attr<'_>) -> Result<Lifetimes, Malformed> {
-    let [p0, p1, p2, p3, v0, v1, v2, v3, ..] = attr.array::<16>()?;
-    let life = |bytes| Some(Lifetime::from_kernel(u32::from_ne_bytes(bytes)));
-    Ok((life([p0, p1, p2, p3]), life([v0, v1, v2, v3])))
+    /// Whose an address is; the ledger says it of one without a mark.
+    fn proven(&self, key: &AddressKey, owner: &Owner) -> Owner {
+        match owner {
+            Owner::Unmarked if self.view.records.contains_key(&Key::Address(*key)) => Owner::Ours,
+            Owner::Unmarked => Owner::foreign("somebody else"),
+            owner => owner.clone(),
+        }
+    }
+
+    /// Whether the pass may delete an address, be it to create it again.
+    fn may_go(&self, key: &Key, object: &Object, owner: &Owner) -> bool {
+        let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
+        let desired = self.view.desired;
+        let is_as_declared = || {
+            let slot = desired.slot(key, None);
+            slot.is_some_and(|slot| desired.compare(slot, object) == Agreement::Agrees)
+        };
+        may_be_ours && self.view.focus.covers(key) && !is_as_declared()
+    }
+}
+
+/// The kernel marks what it makes by itself with 1 to 3: loopback, router advertisement, link-local.
+fn address_owner(protocol: Protocol, source: &Rtnl) -> Owner {
+    match protocol {
+        _ if source.address_marks == AddressMarks::Ledger => Owner::Unmarked,
+        protocol if protocol == source.protocol => Owner::Ours,
+        Protocol(1..=3) => Owner::Kernel,
+        protocol => foreign(protocol),
+    }
 }
 
 #[cfg(test)]

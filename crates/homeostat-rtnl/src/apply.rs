@@ -80,8 +80,8 @@ impl Writer {
         // The phases of links have no other steps.
         if matches!(work.steps.first(), Some(Step::Link(_))) {
             let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
-            let tell = &mut |at, outcome| outcomes.put(at, outcome);
-            let now = link::apply::run(work, &self.source, &mut open, now, tell);
+            let report = &mut |at, outcome| outcomes.put(at, outcome);
+            let now = link::apply::run(work, &self.source, &mut open, now, report);
             outcomes.flush();
             since.links = Some(now);
             // An answer may still be on its way there, so the next call opens another connection.
@@ -196,9 +196,10 @@ fn judge(goal: Goal, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Objec
         Answer::Refused(refusal) => refusal,
     };
     Some(match (goal, refusal.errno) {
-        (Goal::Delete | Goal::Recreate, errno) if is_absence(errno) => {
-            Outcome::Applied { now: None }
-        }
+        (
+            Goal::Delete | Goal::Recreate,
+            Errno::SRCH | Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NOENT,
+        ) => Outcome::Applied { now: None },
         (Goal::Ensure, Errno::EXIST) => Outcome::Applied { now: None },
         // Something that no event announced has the key: the next full observation says what.
         (Goal::Create, Errno::EXIST) if extent == Extent::Few => {
@@ -209,10 +210,6 @@ fn judge(goal: Goal, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Objec
         }
         _ => Outcome::Failed(refused(&refusal)),
     })
-}
-
-fn is_absence(errno: Errno) -> bool {
-    matches!(errno, Errno::SRCH | Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NOENT)
 }
 
 /// The kernel's words, with the way out. What depends on links and addresses may do better later:

@@ -1,6 +1,6 @@
 //! Builds a desired state from typed parts, and says why one is refused.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
@@ -33,19 +33,34 @@ pub struct Builder {
     desired: DesiredState,
     templates: HashMap<Route, u32>,
     recent: TemplateCache,
-    adopt: BTreeSet<Key>,
 }
 
 impl Builder {
     /// Declares an object of any kind. A rule without a priority gets one from the kernel.
     pub fn add(&mut self, key: Key, object: Object) -> Result<&mut Self, DesiredError> {
-        let (key, object) = match (key, object) {
-            (Key::Route(key), Object::Route(route)) => return self.route(key, route),
+        self.declare(key, object, false)
+    }
+
+    /// The same for an object that may be taken over from any owner.
+    pub fn adopt(&mut self, key: Key, object: Object) -> Result<&mut Self, DesiredError> {
+        self.declare(key, object, true)
+    }
+
+    fn declare(
+        &mut self,
+        key: Key,
+        object: Object,
+        may_adopt: bool,
+    ) -> Result<&mut Self, DesiredError> {
+        let (key, mut object) = match (key, object) {
+            (Key::Route(key), Object::Route(route)) => {
+                return self.declare_route(&key, route, may_adopt);
+            }
             (Key::Rule(key), object) => (Key::from(key.plain()), object),
             (key, object) => (key, object),
         };
         match object.normalize(&key) {
-            Ok(object) => self.desired.others.push(Declared { key, object, may_adopt: false }),
+            Ok(()) => self.desired.others.push(Declared { key, object, may_adopt }),
             Err(why) => return Err(DesiredError::Impossible { key, why }),
         }
         Ok(self)
@@ -53,49 +68,34 @@ impl Builder {
 
     /// Declares a route.
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, DesiredError> {
-        self.push_route(&key, route, false)
+        self.declare_route(&key, route, false)
     }
 
-    /// Declares a route that may be taken from anybody. For lists: [`may_adopt`](Self::may_adopt)
-    /// remembers key by key.
+    /// Declares a route that may be taken over from any owner.
     pub fn adopting_route(
         &mut self,
         key: RouteKey,
         route: Route,
     ) -> Result<&mut Self, DesiredError> {
-        self.push_route(&key, route, true)
+        self.declare_route(&key, route, true)
     }
 
-    fn push_route(
+    fn declare_route(
         &mut self,
         key: &RouteKey,
-        route: Route,
+        mut route: Route,
         may_adopt: bool,
     ) -> Result<&mut Self, DesiredError> {
-        let impossible = |why| DesiredError::Impossible { key: Key::Route(*key), why };
-        let template = self.template(route::normalize(key, route).map_err(impossible)?);
+        if let Err(why) = route::normalize(key, &mut route) {
+            return Err(DesiredError::Impossible { key: Key::Route(*key), why });
+        }
+        let template = self.template(route);
         let DesiredState { v4, v6, .. } = &mut self.desired;
         match key.dst.addr() {
-            IpAddr::V4(dst) => {
-                v4.push(PackedRoute {
-                    may_adopt,
-                    ..PackedRoute::new(key, dst.to_bits(), template)
-                });
-            }
-            IpAddr::V6(dst) => {
-                v6.push(PackedRoute {
-                    may_adopt,
-                    ..PackedRoute::new(key, dst.to_bits(), template)
-                });
-            }
+            IpAddr::V4(dst) => v4.push(PackedRoute::new(key, dst.to_bits(), template, may_adopt)),
+            IpAddr::V6(dst) => v6.push(PackedRoute::new(key, dst.to_bits(), template, may_adopt)),
         }
         Ok(self)
-    }
-
-    /// Gives standing leave to take a declared key from anybody.
-    pub fn may_adopt(&mut self, key: Key) -> &mut Self {
-        self.adopt.insert(key);
-        self
     }
 
     /// Sorts the objects; refuses a key that is declared twice.
@@ -118,7 +118,6 @@ impl Builder {
             let keys = addresses.iter().filter(|key| route::route_rests_on(route, key));
             *rests_on = keys.copied().collect();
         }
-        self.mark_adopted();
         self.index_templates();
         Ok(self.desired)
     }
@@ -185,22 +184,6 @@ impl Builder {
                 *place = number;
             }
             template.routes.end += 1;
-        }
-    }
-
-    fn mark_adopted(&mut self) {
-        let (adopt, desired) = (&self.adopt, &mut self.desired);
-        if adopt.is_empty() {
-            return;
-        }
-        for packed in &mut desired.v4 {
-            packed.may_adopt |= adopt.contains(&Key::Route(packed.key()));
-        }
-        for packed in &mut desired.v6 {
-            packed.may_adopt |= adopt.contains(&Key::Route(packed.key()));
-        }
-        for declared in &mut desired.others {
-            declared.may_adopt = adopt.contains(&declared.key);
         }
     }
 }

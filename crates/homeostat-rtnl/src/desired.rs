@@ -2,7 +2,9 @@
 //!
 //! A route is stored as a few integers; what routes have in common (nexthops, source) is a *template*
 //! that is kept once. Everything else is a list of keys and objects.
+//! Also what is declared on a link, and which link has to exist before which. Pure.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,7 +15,8 @@ use homeostat_core::{Agreement, Desired, Slot};
 use crate::address::AddressKey;
 use crate::builder::Builder;
 use crate::key::Key;
-use crate::link::model::Field;
+use crate::link::LinkName;
+use crate::link::model::{Field, Link, Setting};
 use crate::net::Net;
 use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::object::{Object, explained};
@@ -32,7 +35,7 @@ pub struct DesiredState {
     pub(crate) templates: Vec<RouteTemplate>,
     /// The numbers of the routes, those of one template together.
     pub(crate) by_template: Vec<u32>,
-    /// Tells this desired state from any other; its clones are the same desired state.
+    /// Identifies this desired state; its clones are the same desired state.
     pub(crate) identity: Arc<()>,
 }
 
@@ -144,12 +147,12 @@ impl DesiredState {
     pub(crate) fn route_slot(&self, key: &RouteKey, near: Option<Slot>) -> Option<Slot> {
         match key.dst.addr() {
             IpAddr::V4(dst) => {
-                let packed = PackedRoute::new(key, dst.to_bits(), 0);
+                let packed = PackedRoute::new(key, dst.to_bits(), 0, false);
                 find(&self.v4, self.address_count, near, |desired| desired.compare(&packed))
             }
             IpAddr::V6(dst) => {
                 let base = self.address_count + self.v4.len();
-                let packed = PackedRoute::new(key, dst.to_bits(), 0);
+                let packed = PackedRoute::new(key, dst.to_bits(), 0, false);
                 find(&self.v6, base, near, |desired| desired.compare(&packed))
             }
         }
@@ -183,10 +186,9 @@ impl DesiredState {
     pub(crate) fn routes_like(
         &self,
         is_like: impl Fn(&RouteTemplate) -> bool,
-        tell: &mut dyn FnMut(Key),
-    ) {
-        let like = self.templates.iter().filter(|template| is_like(template));
-        like.flat_map(|template| self.routes_of(template)).for_each(|key| tell(Key::Route(key)));
+    ) -> impl Iterator<Item = RouteKey> {
+        let like = self.templates.iter().filter(move |template| is_like(template));
+        like.flat_map(|template| self.routes_of(template))
     }
 
     /// The keys of the routes of a template.
@@ -195,9 +197,184 @@ impl DesiredState {
         numbers.filter_map(|number| Some(self.packed(*number as usize)?.key()))
     }
 
+    /// The links that are created.
+    pub(crate) fn links(&self) -> impl Iterator<Item = (LinkName, &Link)> {
+        let first = self.others.partition_point(|declared| !declared.key.is_link());
+        self.others.iter().skip(first).map_while(|declared| {
+            match (&declared.key, &declared.object) {
+                (Key::Link(name), Object::Link(link)) => Some((*name, &**link)),
+                _ => None,
+            }
+        })
+    }
+
+    /// The fields of links that are only configured.
+    pub(crate) fn fields(&self) -> impl Iterator<Item = (LinkName, Field, &Setting)> {
+        let is_before = |key: &Key| !matches!(key, Key::LinkField(..));
+        let first = self.others.partition_point(|declared| is_before(&declared.key));
+        self.others.iter().skip(first).filter_map(|declared| {
+            match (&declared.key, &declared.object) {
+                (Key::LinkField(name, field), Object::Setting(configured)) => {
+                    Some((*name, *field, &configured.setting))
+                }
+                _ => None,
+            }
+        })
+    }
+
+    pub(crate) fn fields_of(&self, link: LinkName) -> impl Iterator<Item = Key> {
+        let fields = self.fields().filter(move |(name, ..)| *name == link);
+        fields.map(|(name, field, _)| Key::LinkField(name, field))
+    }
+
+    /// The declared link of this name.
+    pub(crate) fn link(&self, name: LinkName) -> Option<&Link> {
+        match &self.get(&Key::Link(name))?.object {
+            Object::Link(link) => Some(link),
+            _ => None,
+        }
+    }
+
+    /// The declared value of a field.
+    pub(crate) fn field(&self, name: LinkName, field: Field) -> Option<&Setting> {
+        match &self.get(&Key::LinkField(name, field))?.object {
+            Object::Setting(configured) => Some(&configured.setting),
+            _ => None,
+        }
+    }
+
+    /// The declared MTU of a link, created or only configured.
+    pub(crate) fn mtu(&self, name: LinkName) -> Option<u32> {
+        let field = || match self.field(name, Field::Mtu)? {
+            Setting::Number(mtu) => Some(*mtu),
+            _ => None,
+        };
+        self.link(name).and_then(|link| link.mtu).or_else(field)
+    }
+
+    /// The declared link without which there is none of this name: itself, or the other end.
+    pub(crate) fn maker_of(&self, name: LinkName) -> Option<(LinkName, &Link)> {
+        let other_end = || self.links().find(|(_, link)| link.peer_here() == Some(name));
+        self.link(name).map(|link| (name, link)).or_else(other_end)
+    }
+
+    /// The keys of links without which nothing can be on this one.
+    pub(crate) fn needed_for(&self, name: LinkName, need: &mut dyn FnMut(Key)) {
+        if let Some((maker, _)) = self.maker_of(name) {
+            need(Key::Link(maker));
+        }
+        self.fields_of(name).for_each(need);
+    }
+
+    /// What is declared in two places: a field of a link that is created as well, or a link that is
+    /// created as the other end of a pair as well.
+    pub(crate) fn link_made_twice(&self) -> Option<Key> {
+        let fields = self.fields().map(|(name, field, _)| (name, Key::LinkField(name, field)));
+        let ends = self.links().filter_map(|(_, link)| link.peer_here());
+        let mut both = fields.chain(ends.map(|end| (end, Key::Link(end))));
+        both.find(|(name, _)| self.link(*name).is_some()).map(|(_, key)| key)
+    }
+
+    /// How many declared links have to exist before the one of this name.
+    pub(crate) fn link_depth(&self, name: LinkName) -> usize {
+        self.depth_below(name, DEEPEST)
+    }
+
+    fn depth_below(&self, name: LinkName, left: usize) -> usize {
+        let Some((_, maker)) = self.maker_of(name).filter(|_| left > 0) else { return 0 };
+        let parent = maker.parent.as_ref().filter(|parent| parent.namespace.is_none());
+        let others = parent.map(|parent| parent.name).into_iter().chain(maker.master);
+        1 + others.map(|other| self.depth_below(other, left - 1)).max().unwrap_or(0)
+    }
+
+    /// The same for the step of a key; a field comes after its link.
+    pub(crate) fn key_depth(&self, key: &Key) -> usize {
+        match key {
+            Key::Link(name) => self.link_depth(*name),
+            Key::LinkField(name, field) => {
+                let setting = self.field(*name, *field).filter(|_| *field == Field::Master);
+                let master = setting.and_then(Setting::link_name);
+                1 + self.link_depth(*name).max(master.map_or(0, |master| self.link_depth(master)))
+            }
+            _ => 0,
+        }
+    }
+
+    /// The keys of all that is on some links and is deleted with them.
+    pub(crate) fn on_links(&self, is_one: impl Fn(LinkName) -> bool, each: &mut dyn FnMut(Key)) {
+        let links = LinkSet::new(self, &is_one);
+        self.keys_on(&links, LinkSet::carry, each);
+    }
+
+    /// The keys of all that an event of a link may be about: what is on it or may be, and the links
+    /// that refer to it.
+    pub(crate) fn touched_by_link(&self, name: LinkName, each: &mut dyn FnMut(Key)) {
+        let is_one = |link: LinkName| link == name;
+        let links = LinkSet::new(self, &is_one);
+        self.keys_on(&links, LinkSet::may_carry, each);
+        let refers = |link: &Link| {
+            let named = link.references().map(|other| other.name);
+            named.chain(link.master).chain(link.kind.primary()).any(is_one)
+        };
+        let made = self.links().filter(|(_, link)| refers(link));
+        made.for_each(|(link, _)| each(Key::Link(link)));
+        for (link, field, setting) in self.fields() {
+            if field == Field::Master && setting.link_name() == Some(name) {
+                each(Key::LinkField(link, field));
+            }
+        }
+    }
+
+    fn keys_on<'c>(
+        &self,
+        links: &LinkSet<'c>,
+        carry: fn(&LinkSet<'c>, &Route, &[AddressKey]) -> bool,
+        each: &mut dyn FnMut(Key),
+    ) {
+        let others = self.others.iter().filter(|declared| match &declared.key {
+            Key::Address(key) => (links.is_one)(key.link),
+            Key::Nexthop(id) => links.nexthops.contains(id),
+            Key::Neighbour(key) => (links.is_one)(key.link),
+            _ => false,
+        });
+        others.for_each(|declared| each(declared.key.clone()));
+        let is_like = |template: &RouteTemplate| carry(links, &template.route, &template.rests_on);
+        self.routes_like(is_like).for_each(|key| each(Key::Route(key)));
+    }
+
     /// Whether it is the same desired state, or a clone of it.
     pub(crate) fn is(&self, other: &DesiredState) -> bool {
         Arc::ptr_eq(&self.identity, &other.identity)
+    }
+}
+
+/// Deeper than links can be stacked: a link that is deeper refers to itself in a circle.
+const DEEPEST: usize = 32;
+
+/// Some links, with the declared nexthops that go with them.
+pub(crate) struct LinkSet<'a> {
+    is_one: &'a dyn Fn(LinkName) -> bool,
+    nexthops: BTreeSet<NexthopId>,
+}
+
+impl<'a> LinkSet<'a> {
+    pub(crate) fn new(desired: &DesiredState, is_one: &'a dyn Fn(LinkName) -> bool) -> Self {
+        LinkSet { is_one, nexthops: nexthop::lost_with(desired, is_one) }
+    }
+
+    /// Whether a route is on one of them: by name, by an address, or by a nexthop.
+    fn carry(&self, route: &Route, rests_on: &[AddressKey]) -> bool {
+        route.links().any(self.is_one)
+            || rests_on.iter().any(|key| (self.is_one)(key.link))
+            || route.nexthop.is_some_and(|id| self.nexthops.contains(&id))
+    }
+
+    /// The same, or it is unknown where the route is: its gateway is in a network that is not declared.
+    pub(crate) fn may_carry(&self, route: &Route, rests_on: &[AddressKey]) -> bool {
+        let is_anywhere = route.links().next().is_none()
+            && route.gateways().next().is_some()
+            && rests_on.is_empty();
+        is_anywhere || self.carry(route, rests_on)
     }
 }
 
@@ -287,21 +464,18 @@ impl Desired for DesiredState {
     }
 
     /// What may be deleted with an address, and what may be possible once it exists.
-    fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
+    fn dependants(&self, key: &Key, each: &mut dyn FnMut(Key)) {
         match key {
             Key::Address(address) => {
                 let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, address);
-                self.routes_like(is_touched, &mut |key| {
-                    let is_alike = |route: &RouteKey| route.is_ipv4() == address.ip.is_ipv4();
-                    if matches!(&key, Key::Route(route) if is_alike(route)) {
-                        tell(key);
-                    }
-                });
+                let routes = self.routes_like(is_touched);
+                let alike = routes.filter(|route| route.is_ipv4() == address.ip.is_ipv4());
+                alike.for_each(|route| each(Key::Route(route)));
             }
-            Key::Nexthop(id) => nexthop::dependants(*id, self, tell),
-            Key::Link(name) => self.touched_by_link(*name, tell),
+            Key::Nexthop(id) => nexthop::dependants(*id, self, each),
+            Key::Link(name) => self.touched_by_link(*name, each),
             Key::LinkField(name, Field::Up | Field::Master) => {
-                self.on_links(|link| link == *name, tell);
+                self.on_links(|link| link == *name, each);
             }
             _ => {}
         }

@@ -1,5 +1,5 @@
 //! What events mean: for the shadow, and as hints. An event that leaves everything as it is declared is
-//! no hint, whoever caused it; our own writes are such.
+//! no hint, whatever caused it; our own writes are such.
 //!
 //! Quirk `routes-go-silently` (Linux 6.18): IPv4 routes that are lost with their link or with the
 //! last address of it are not announced; the event of the link or address is all that comes.
@@ -7,10 +7,13 @@
 //! Quirk `a-bridge-tells-of-ports-as-of-links` (Linux 6.18): `ip link set va nomaster` sends a message
 //! that a link was deleted, of the family of bridges: only the port was, and the link still exists.
 //!
+//! Quirk `a-port-is-a-process` (Linux 6.18): the kernel names the first netlink socket of a process by
+//! the number of the process, and libraries count further ones in the bits above it. A socket whose
+//! number is negative got any that was free. It is a likely name, no proof: the process may be gone,
+//! or count in a PID namespace of its own.
+//!
 //! Quirk `a-link-that-is-down-says-little` (Linux 6.18): `ip link set br0 alias mine` sends nothing while
 //! `br0` is down. The next full observation finds it.
-
-mod culprit;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,14 +26,14 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
 use crate::address::{self, AddressMarks, SeenAddress};
-use crate::desired::DesiredState;
-use crate::events::culprit::Culprit;
+use crate::desired::{DesiredState, LinkSet};
 use crate::key::Key;
-use crate::link::desired::LinkSet;
 use crate::link::model::Field;
 use crate::link::{self, LinkName, Links};
 use crate::message::LinkNames;
+use crate::number::Protocol;
 use crate::object::Object;
+use crate::observe::foreign;
 use crate::route::message::SeenRoute;
 use crate::route::{self, is_touched_by};
 use crate::rule::RuleKey;
@@ -81,7 +84,7 @@ impl DirtyKeys {
             !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.desired.len());
     }
 
-    /// The links by which events and requests are understood; none, if only a dump tells.
+    /// The links by which events and requests are understood; none, if a dump is needed.
     pub(crate) fn links(&self) -> Option<Arc<Links>> {
         self.links_are_current.then(|| Arc::clone(&self.links))
     }
@@ -110,7 +113,7 @@ impl DirtyKeys {
     fn name(&mut self, key: Key) {
         let who = self.culprit.name();
         let named = self.keys.entry(key).or_default();
-        // A name is kept: a later event about the same key may not name anybody.
+        // A name is kept: a later event about the same key may name no process.
         *named = who.or(named.take());
     }
 
@@ -134,22 +137,16 @@ impl DirtyKeys {
                 Ok(self.address(message, &seen) && knows_link)
             }
             RTM_NEWLINK | RTM_DELLINK => self.link(message),
-            RTM_NEWRULE | RTM_DELRULE => {
-                self.rule(message)?;
-                Ok(true)
-            }
-            RTM_NEWNEIGH | RTM_DELNEIGH => {
-                self.neighbour(message);
-                Ok(true)
-            }
+            RTM_NEWRULE | RTM_DELRULE => self.rule(message),
+            RTM_NEWNEIGH | RTM_DELNEIGH => Ok(self.neighbour(message)),
             RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message),
             _ => Ok(false),
         }
     }
 
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
-    fn rule(&mut self, message: &Message<'_>) -> Result<(), Malformed> {
-        let Some(seen) = rule::message::decode(message)? else { return Ok(()) };
+    fn rule(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
+        let Some(seen) = rule::decode(message)? else { return Ok(true) };
         let keys = [seen.key, RuleKey { priority: None, ..seen.key }].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
@@ -158,26 +155,27 @@ impl DirtyKeys {
                 self.name(key);
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The neighbour that an event is about, if it is declared or ours.
-    fn neighbour(&mut self, message: &Message<'_>) {
-        let Some((key, protocol)) = neighbour::event(message, &self.links) else { return };
-        let key = Key::Neighbour(key);
-        let matters = self.desired.slot(&key, None).is_some();
-        let should_be = |desired: &DesiredState| desired.slot(&key, None).is_some();
-        let is_echo = self.is_echo(message, RTM_NEWNEIGH, should_be);
-        if !is_echo && (matters || protocol == self.source.protocol) {
+    fn neighbour(&mut self, message: &Message<'_>) -> bool {
+        let Ok(Some(seen)) = neighbour::decode(message, &self.links) else { return true };
+        let key = Key::Neighbour(seen.key);
+        let is_declared = |desired: &DesiredState| desired.slot(&key, None).is_some();
+        let is_echo = self.is_echo(message, RTM_NEWNEIGH, is_declared);
+        if !is_echo && (is_declared(&self.desired) || seen.protocol == self.source.protocol) {
             self.name(key);
         }
+        true
     }
 
     fn nexthop(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(true) };
         let key = Key::Nexthop(seen.id);
         let is_going = message.kind == RTM_DELNEXTHOP;
-        let is_known = !is_going || self.doubt(|shadow| nexthop::doubt(seen.id, shadow));
+        let is_known =
+            !is_going || self.mark_uncertain(|shadow| nexthop::mark_uncertain(seen.id, shadow));
         if seen.protocol != self.source.protocol && !is_going {
             self.culprit.marks(seen.protocol);
         }
@@ -240,8 +238,8 @@ impl DirtyKeys {
                 })
             };
         let goes_along =
-            |shadow: &mut Shadow| shadow.doubt(|route, _| is_touched_by(route, &seen.key));
-        let is_known = !is_going || self.doubt(goes_along);
+            |shadow: &mut Shadow| shadow.mark_uncertain(|route, _| is_touched_by(route, &seen.key));
+        let is_known = !is_going || self.mark_uncertain(goes_along);
         if !is_echo && self.concerns(seen) {
             self.name(Key::Address(seen.key));
         }
@@ -260,8 +258,8 @@ impl DirtyKeys {
     }
 
     /// Drops a shadow with too many uncertain routes. Then only a full observation helps, and this is false.
-    fn doubt(&mut self, doubt: impl FnOnce(&mut Shadow) -> bool) -> bool {
-        let is_known = self.shadow.as_mut().is_none_or(doubt);
+    fn mark_uncertain(&mut self, mark: impl FnOnce(&mut Shadow) -> bool) -> bool {
+        let is_known = self.shadow.as_mut().is_none_or(mark);
         if !is_known {
             self.shadow = None;
         }
@@ -290,7 +288,11 @@ impl DirtyKeys {
         let mut is_known = true;
         if went || former.is_some() || !link::message::has_carrier(message)? {
             let is_one = |link: LinkName| link == name || Some(link) == former;
-            is_known = self.doubt(|shadow| doubt_links(shadow, &is_one));
+            is_known = self.mark_uncertain(|shadow| {
+                let desired = Arc::clone(shadow.desired());
+                let carriers = LinkSet::new(&desired, &is_one);
+                shadow.mark_uncertain(|route, rests_on| carriers.may_carry(route, rests_on))
+            });
         }
         let seen = link::message::decode(message).ok();
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
@@ -325,11 +327,57 @@ fn concerns(desired: &DesiredState, name: LinkName) -> bool {
     carries || desired.maker_of(name).is_some() || desired.fields_of(name).next().is_some()
 }
 
-/// What went with links, or may go by another name now.
-fn doubt_links(shadow: &mut Shadow, is_one: &dyn Fn(LinkName) -> bool) -> bool {
-    let desired = shadow.desired().clone();
-    let carriers = LinkSet::new(&desired, is_one);
-    shadow.doubt(|route, rests_on| carriers.may_carry(route, rests_on))
+/// The numbers of processes have this many bits at most.
+const PROCESS: u32 = (1 << 22) - 1;
+
+/// Who caused the event that is being taken.
+#[derive(Debug, Default)]
+struct Culprit {
+    port: Port,
+    protocol: Option<Protocol>,
+    /// Who was found out last: a burst comes from one.
+    known: Option<(Port, Option<Protocol>, Option<Arc<str>>)>,
+}
+
+impl Culprit {
+    /// Another event is taken, from the socket of another process.
+    fn is_at(&mut self, port: Port) {
+        (self.port, self.protocol) = (port, None);
+    }
+
+    /// What the event says is there bears this mark, which is not ours.
+    fn marks(&mut self, protocol: Protocol) {
+        self.protocol = Some(protocol);
+    }
+
+    /// Who it may be, for people.
+    fn name(&mut self) -> Option<Arc<str>> {
+        if let Some((port, protocol, name)) = &self.known
+            && (*port, *protocol) == (self.port, self.protocol)
+        {
+            return name.clone();
+        }
+        let mark = self.protocol.map(|protocol| foreign(protocol).to_string());
+        let words: Vec<String> = mark.into_iter().chain(process(self.port)).collect();
+        let name = (!words.is_empty()).then(|| Arc::from(words.join(", ")));
+        self.known = Some((self.port, self.protocol, name.clone()));
+        name
+    }
+}
+
+fn process(port: Port) -> Option<String> {
+    let is_number = port != Port::KERNEL && i32::try_from(port.0).is_ok();
+    let number = is_number.then_some(port.0 & PROCESS)?;
+    Some(match std::fs::read_to_string(format!("/proc/{number}/comm")) {
+        Ok(name) => format!("process {number} ({})", plain(&name)),
+        Err(_) => format!("process {number}"),
+    })
+}
+
+/// A process may call itself what it likes: nothing of it is for a terminal to obey.
+fn plain(name: &str) -> String {
+    let letters = name.trim_end().chars();
+    letters.map(|letter| if letter.is_control() { '?' } else { letter }).collect()
 }
 
 #[cfg(test)]
@@ -361,5 +409,46 @@ mod tests {
         let message = Message { kind: RTM_NEWROUTE, flags: 0, seq: 0, port, payload: &[2] };
         dirty.take(Event::Message(message));
         assert_eq!(dirty.hint(), Some(Hint::Lost));
+    }
+}
+
+#[cfg(test)]
+mod culprit_tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_calls_itself_names_gives_a_terminal_no_orders() {
+        assert_eq!(plain("bird\n"), "bird");
+        assert_eq!(plain("\u{1b}[2Jbird\n\n"), "?[2Jbird");
+        assert_eq!(plain("a\nb"), "a?b");
+    }
+
+    fn name(port: u32, protocol: Option<u8>) -> Option<String> {
+        let mut culprit = Culprit::default();
+        culprit.is_at(Port(port));
+        if let Some(number) = protocol {
+            culprit.marks(Protocol(number));
+        }
+        let named = culprit.name();
+        assert_eq!(named, culprit.name(), "the second time, too");
+        named.map(|name| name.to_string())
+    }
+
+    #[test]
+    fn the_kernel_itself_and_ports_that_were_just_free_name_nobody() {
+        assert_eq!(name(0, None), None);
+        assert_eq!(name(u32::MAX - 4096, None), None);
+        assert_eq!(name(0, Some(12)), Some("protocol bird".to_owned()));
+    }
+
+    #[test]
+    fn a_port_is_a_process_also_if_it_has_several() {
+        let own = std::process::id();
+        let comm = std::fs::read_to_string("/proc/self/comm").unwrap();
+        let expected = format!("process {own} ({})", comm.trim_end());
+        assert_eq!(name(own, None), Some(expected.clone()));
+        assert_eq!(name(own | 3 << 22, None), Some(expected.clone()));
+        assert_eq!(name(own, Some(77)), Some(format!("protocol 77, {expected}")));
+        assert_eq!(name(PROCESS, None), Some(format!("process {PROCESS}")), "it is gone");
     }
 }

@@ -7,7 +7,6 @@
 pub(crate) mod alias;
 pub(crate) mod apply;
 pub(crate) mod cascade;
-pub(crate) mod desired;
 pub(crate) mod kinds;
 pub(crate) mod message;
 pub(crate) mod model;
@@ -16,7 +15,6 @@ pub(crate) mod observe;
 pub(crate) mod plan;
 #[cfg(feature = "document")]
 pub(crate) mod section;
-pub(crate) mod step;
 mod tun_sys;
 
 use std::collections::BTreeMap;
@@ -88,6 +86,14 @@ pub struct IfIndex(pub u32);
 pub struct Links {
     by_name: BTreeMap<LinkName, IfIndex>,
     by_index: BTreeMap<IfIndex, LinkName>,
+}
+
+impl FromIterator<(LinkName, IfIndex)> for Links {
+    fn from_iter<I: IntoIterator<Item = (LinkName, IfIndex)>>(links: I) -> Self {
+        let mut all = Links::default();
+        links.into_iter().for_each(|(name, index)| all.insert(name, index));
+        all
+    }
 }
 
 impl Links {

@@ -121,8 +121,8 @@ mod decode_tests {
         let _ = crate::address::decode(&message, &links);
         let _ = crate::route::message::decode(&message, &mut LinkNames::new(&links));
         let _ = crate::nexthop::decode(&message, &links);
-        let _ = crate::rule::message::decode(&message);
-        let _ = crate::neighbour::event(&message, &links);
+        let _ = crate::rule::decode(&message);
+        let _ = crate::neighbour::decode(&message, &links);
     }
 
     proptest! {

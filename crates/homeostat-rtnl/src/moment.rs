@@ -135,7 +135,7 @@ impl Moment {
         self.observed(key).is_some_and(|observed| !observed.is_secondary)
     }
 
-    /// Whether nobody else has this address.
+    /// Whether no other owner has this address.
     pub(crate) fn is_ours_or_absent(&self, key: &AddressKey) -> bool {
         self.observed(key).is_none_or(|observed| observed.owner == Owner::Ours)
     }

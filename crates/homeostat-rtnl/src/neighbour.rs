@@ -16,18 +16,18 @@ use homeostat_netlink::uapi::{
     NDA_DST, NDA_LLADDR, NDA_PROTOCOL, NTF_EXT_LEARNED, NTF_PROXY, NUD_NOARP, NUD_PERMANENT,
     RTM_DELNEIGH, RTM_GETNEIGH, RTM_NEWNEIGH,
 };
-use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
+use homeostat_netlink::{Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
 use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
-use crate::message::{Encoded, Encoder, NoLink, Put, put_ip, read_ip};
+use crate::message::{Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::Moment;
 use crate::net::Family;
 use crate::number::{ParseError, Protocol, serde_as_text};
 use crate::object::Object;
-use crate::observe::{Observation, foreign};
+use crate::observe::{Observation, collect, foreign};
 
 /// Which neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -89,12 +89,9 @@ impl Neighbour {
     }
 }
 
-/// Brings a declared neighbour to the form in which it is compared.
-pub(crate) fn normalize(key: &NeighbourKey, desired: Neighbour) -> Result<Neighbour, Impossible> {
-    if desired.mac.is_some() == key.is_proxy {
-        return Err(Impossible::NeighbourMac);
-    }
-    Ok(desired)
+/// Why a declared neighbour can never be.
+pub(crate) fn check(key: &NeighbourKey, desired: Neighbour) -> Result<(), Impossible> {
+    if desired.mac.is_some() == key.is_proxy { Err(Impossible::NeighbourMac) } else { Ok(()) }
 }
 
 impl fmt::Display for NeighbourKey {
@@ -134,19 +131,12 @@ impl Encoder<'_> {
         neighbour: Neighbour,
         put: Put,
     ) -> Encoded {
-        let protocol = self.protocol;
-        self.neighbour(RTM_NEWNEIGH, put.flags(), key, |message| {
-            message.attr_u8(NDA_PROTOCOL, protocol.0);
-            put_ip(message, NDA_DST, key.ip);
-            if let Some(mac) = neighbour.mac {
-                message.attr(NDA_LLADDR, &mac.0);
-            }
-        })
+        self.neighbour(RTM_NEWNEIGH, put.flags(), key, Some(neighbour))
     }
 
     /// Takes a neighbour away.
     pub(crate) fn delete_neighbour(&mut self, key: &NeighbourKey) -> Encoded {
-        self.neighbour(RTM_DELNEIGH, 0, key, |message| _ = put_ip(message, NDA_DST, key.ip))
+        self.neighbour(RTM_DELNEIGH, 0, key, None)
     }
 
     fn neighbour(
@@ -154,20 +144,24 @@ impl Encoder<'_> {
         kind: u16,
         flags: u16,
         key: &NeighbourKey,
-        rest: impl FnOnce(&mut MessageWriter<'_>),
-    ) -> std::result::Result<Result<()>, NoLink> {
+        neighbour: Option<Neighbour>,
+    ) -> Encoded {
         let [i0, i1, i2, i3] = self.index(key.link)?.0.to_ne_bytes();
         let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
         let proxy = if key.is_proxy { NTF_PROXY } else { 0 };
         let family = Family::of(key.ip).to_kernel();
         let mut message = self.batch.message(kind, flags);
         message.fixed(&[family, 0, 0, 0, i0, i1, i2, i3, s0, s1, proxy, 0]);
-        rest(&mut message);
+        if neighbour.is_some() {
+            message.attr_u8(NDA_PROTOCOL, self.protocol.0);
+        }
+        put_ip(&mut message, NDA_DST, key.ip);
+        neighbour.and_then(|one| one.mac).map(|Mac(mac)| message.attr(NDA_LLADDR, &mac));
         Ok(message.finish())
     }
 }
 
-/// A neighbour as the kernel tells it.
+/// A neighbour as the kernel reports it.
 pub(crate) struct SeenNeighbour {
     pub(crate) key: NeighbourKey,
     pub(crate) neighbour: Neighbour,
@@ -178,7 +172,7 @@ pub(crate) struct SeenNeighbour {
 /// How a neighbour came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Nature {
-    /// Somebody configured it, for good.
+    /// It was configured, for good.
     Permanent,
     /// A program learned it and keeps it up to date.
     LearnedElsewhere,
@@ -228,19 +222,14 @@ fn nature(state: u16, flags: u8) -> Nature {
     }
 }
 
-/// The neighbour that an event is about, and whose it is.
-pub(crate) fn event(message: &Message<'_>, links: &Links) -> Option<(NeighbourKey, Protocol)> {
-    let seen = decode(message, links).ok().flatten()?;
-    Some((seen.key, seen.protocol))
-}
-
 impl Observation<'_, '_> {
     pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
         // The kernel dumps proxy entries only where the request asks for them.
         for flags in [0, NTF_PROXY] {
             let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
             let links = &moment.links;
-            let found = self.collect(RTM_GETNEIGH, &fixed, |message| decode(message, links))?;
+            let found =
+                collect(self.connection, RTM_GETNEIGH, &fixed, |message| decode(message, links))?;
             for seen in &found {
                 self.neighbour(seen, moment);
             }
@@ -287,10 +276,8 @@ mod tests {
         let (link, ip) = ("va".parse().unwrap(), [10, 0, 0, 9].into());
         let (neighbour, proxy) = (NeighbourKey::new(link, ip), NeighbourKey::proxy(link, ip));
         let known = Neighbour::at(Mac([2, 0, 0, 0, 0, 9]));
-        assert!(
-            normalize(&neighbour, known).is_ok() && normalize(&proxy, Neighbour::proxy()).is_ok()
-        );
-        assert_eq!(normalize(&proxy, known), Err(Impossible::NeighbourMac));
-        assert_eq!(normalize(&neighbour, Neighbour::proxy()), Err(Impossible::NeighbourMac));
+        assert!(check(&neighbour, known).is_ok() && check(&proxy, Neighbour::proxy()).is_ok());
+        assert_eq!(check(&proxy, known), Err(Impossible::NeighbourMac));
+        assert_eq!(check(&neighbour, Neighbour::proxy()), Err(Impossible::NeighbourMac));
     }
 }

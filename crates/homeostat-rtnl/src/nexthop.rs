@@ -1,7 +1,7 @@
 //! Nexthop objects: ways that routes refer to by number, and groups of them.
 //!
-//! Quirk `nexthop-takes-routes` (Linux 6.18): a nexthop that is deleted takes its routes along, whoever
-//! created them, and leaves its groups; a group without members is deleted too. Only the nexthop itself is
+//! Quirk `nexthop-takes-routes` (Linux 6.18): a nexthop that is deleted takes its routes along, whatever
+//! their owner, and leaves its groups; a group without members is deleted too. Only the nexthop itself is
 //! announced.
 
 #[cfg(feature = "document")]
@@ -31,7 +31,7 @@ use crate::moment::Moment;
 use crate::net::Family;
 use crate::number::{NO_NUMBER, ParseError, Protocol, Scope};
 use crate::object::Object;
-use crate::observe::Observation;
+use crate::observe::{Observation, collect};
 use crate::plan::{Has, missing_link};
 use crate::route::Route;
 use crate::route::observe::route_owner;
@@ -60,7 +60,7 @@ impl FromStr for NexthopId {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nexthop {
-    /// The family of the routes; a gateway tells it, and a group has none. IPv4 if nothing says.
+    /// The family of the routes; that of the gateway, if there is one; a group has none. IPv4 if neither is declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
     /// The gateway.
@@ -143,23 +143,23 @@ impl Nexthop {
 }
 
 /// Brings a declared nexthop to the form in which it is compared.
-pub(crate) fn normalize(id: NexthopId, mut desired: Nexthop) -> Result<Nexthop, Impossible> {
+pub(crate) fn normalize(id: NexthopId, desired: &mut Nexthop) -> Result<(), Impossible> {
     if id.0 == 0 || desired.unusual.is_some() {
         return Err(Impossible::NotANexthop);
     }
     if desired.is_group() {
-        check_group(id, &desired)?;
+        check_group(id, desired)?;
         desired.group.sort_unstable();
     } else {
-        check_single(&desired)?;
-        let told = desired.via.map(Family::of).or(desired.family);
-        desired.family = Some(told.unwrap_or(Family::V4));
+        check_single(desired)?;
+        let family = desired.via.map(Family::of).or(desired.family);
+        desired.family = Some(family.unwrap_or(Family::V4));
     }
     let scope = desired.scope.take();
-    if scope.is_some_and(|scope| scope != derived_scope(&desired)) {
+    if scope.is_some_and(|scope| scope != derived_scope(desired)) {
         return Err(Impossible::NexthopScope);
     }
-    Ok(desired)
+    Ok(())
 }
 
 fn check_group(id: NexthopId, desired: &Nexthop) -> Result<(), Impossible> {
@@ -177,8 +177,8 @@ fn check_group(id: NexthopId, desired: &Nexthop) -> Result<(), Impossible> {
 }
 
 fn check_single(desired: &Nexthop) -> Result<(), Impossible> {
-    let told = desired.via.map(Family::of).zip(desired.family);
-    if told.is_some_and(|(gateway, family)| gateway != family) {
+    let families = desired.via.map(Family::of).zip(desired.family);
+    if families.is_some_and(|(gateway, family)| gateway != family) {
         return Err(Impossible::NexthopFamily);
     }
     let has_way = desired.via.is_some() || desired.dev.is_some() || desired.onlink.is_some();
@@ -216,12 +216,6 @@ pub(crate) fn agrees(desired: &Nexthop, seen: &Nexthop) -> bool {
 /// other way round; a resilient group cannot become a usual one.
 pub(crate) fn is_same_kind(desired: &Nexthop, seen: &Nexthop) -> bool {
     desired.is_group() == seen.is_group() && seen.unusual.is_none()
-}
-
-/// Whether a declared address makes a nexthop possible: by the network of its gateway.
-pub(crate) fn rests_on(nexthop: &Nexthop, address: &AddressKey) -> bool {
-    let reaches = |gateway| address.net().contains(gateway);
-    nexthop.dev == Some(address.link) && nexthop.via.is_some_and(reaches)
 }
 
 impl Encoder<'_> {
@@ -266,7 +260,7 @@ fn entry(member: Member) -> [u8; 8] {
     [i0, i1, i2, i3, weight, 0, 0, 0]
 }
 
-/// A nexthop as the kernel tells it.
+/// A nexthop as the kernel reports it.
 pub(crate) struct SeenNexthop {
     pub(crate) id: NexthopId,
     pub(crate) nexthop: Nexthop,
@@ -335,7 +329,8 @@ impl Observation<'_, '_> {
     /// along, wherever they are.
     pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let links = &moment.links;
-        let found = self.collect(RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
+        let found =
+            collect(self.connection, RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
         let mut goes = false;
         for SeenNexthop { id, nexthop, protocol } in found {
             let owner = route_owner(protocol, self.source.protocol);
@@ -356,7 +351,7 @@ impl Observation<'_, '_> {
     }
 }
 
-/// What somebody else loses when a nexthop goes: routes, and members of groups.
+/// What other owners lose when a nexthop is deleted: routes, and members of groups.
 pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
     let mut takes: Vec<Taken> = moment.foreign.by_nexthop.get(&id).cloned().into_iter().collect();
     let is_foreign = |group: &&ObservedNexthop| !matches!(group.owner, Owner::Ours | Owner::Kernel);
@@ -371,16 +366,17 @@ pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
 }
 
 /// The declared keys that depend on a nexthop: groups that it is in, and routes through it or them.
-pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, tell: &mut dyn FnMut(Key)) {
+pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, each: &mut dyn FnMut(Key)) {
     let with_groups = with_groups(id, desired);
-    with_groups.iter().filter(|other| **other != id).for_each(|group| tell(Key::Nexthop(*group)));
-    desired.routes_like(|template| is_through(&template.route, &with_groups), tell);
+    with_groups.iter().filter(|other| **other != id).for_each(|group| each(Key::Nexthop(*group)));
+    let routes = desired.routes_like(|template| is_through(&template.route, &with_groups));
+    routes.for_each(|route| each(Key::Route(route)));
 }
 
-/// Doubts the routes that may have been deleted with a nexthop. False, if they are too many.
-pub(crate) fn doubt(id: NexthopId, shadow: &mut Shadow) -> bool {
+/// Marks the routes as uncertain that may have been deleted with a nexthop. False, if they are too many.
+pub(crate) fn mark_uncertain(id: NexthopId, shadow: &mut Shadow) -> bool {
     let with_groups = with_groups(id, shadow.desired());
-    shadow.doubt(|route, _| is_through(route, &with_groups))
+    shadow.mark_uncertain(|route, _| is_through(route, &with_groups))
 }
 
 /// A nexthop, and the declared groups that it is in.
@@ -435,7 +431,8 @@ pub(crate) fn waiting(id: NexthopId, desired: &DesiredState, has: Has<'_>) -> Op
 pub(crate) fn needs(nexthop: &Nexthop, desired: &DesiredState, need: &mut dyn FnMut(Key)) {
     nexthop.dev.into_iter().for_each(|link| desired.needed_for(link, need));
     nexthop.group.iter().for_each(|member| need(Key::Nexthop(member.id)));
-    let below = desired.addresses().filter(|key| rests_on(nexthop, key));
+    let reaches = |key: &AddressKey| nexthop.via.is_some_and(|via| key.net().contains(via));
+    let below = desired.addresses().filter(|key| nexthop.dev == Some(key.link) && reaches(key));
     below.for_each(|key| need(Key::Address(key)));
 }
 
@@ -478,6 +475,29 @@ mod plan_tests {
     }
 
     #[test]
+    fn groups_that_are_members_of_each_other_are_looked_at_once() {
+        let mut builder = DesiredState::builder();
+        for (id, other) in [(20, 21), (21, 20)] {
+            let member = Member { id: NexthopId(other), weight: 1 };
+            let group = Object::Nexthop(Nexthop::group(vec![member]));
+            builder.add(Key::Nexthop(NexthopId(id)), group).unwrap();
+        }
+        builder
+            .route(
+                "10.0.0.0/8".parse().map(crate::route::RouteKey::new).unwrap(),
+                Route::through(NexthopId(20)),
+            )
+            .unwrap();
+        let desired = builder.build().unwrap();
+        assert_eq!(waits_for(at(&desired, "nexthop 20"), &desired, &|_| false), None);
+        assert_eq!(waiting(NexthopId(20), &desired, &|_| false), None);
+        assert!(lost_with(&desired, &|_| true).is_empty());
+        let mut found = Vec::new();
+        dependants(NexthopId(21), &desired, &mut |key| found.push(key.to_string()));
+        assert_eq!(found, ["nexthop 20", "route 10.0.0.0/8"]);
+    }
+
+    #[test]
     fn a_group_waits_for_a_member_that_waits_for_its_link() {
         let (desired, mut moment) = (desired(), Moment::default());
         let waits = |key: &str, moment: &Moment| {
@@ -497,6 +517,10 @@ mod normalize_tests {
 
     fn way() -> Nexthop {
         Nexthop::via([10, 0, 0, 2].into(), "va".parse().unwrap())
+    }
+
+    fn normalize(id: NexthopId, mut desired: Nexthop) -> Result<Nexthop, Impossible> {
+        super::normalize(id, &mut desired).map(|()| desired)
     }
 
     fn group(members: &[(u32, u16)]) -> Nexthop {

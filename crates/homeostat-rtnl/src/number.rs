@@ -25,9 +25,10 @@ macro_rules! serde_as_text {
     )+};
 }
 
-/// Shows numbers by their names, and reads names and numbers.
+/// Shows numbers by their names, and reads names and numbers from the least one on. One that says what it is can be
+/// written in documents.
 macro_rules! named_number {
-    ($type:ident, $names:ident, $is_valid:expr) => {
+    ($type:ident($int:ty), $names:ident, $least:literal $(, $what:literal)?) => {
         impl std::fmt::Display for $type {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 match $names.iter().find(|(_, number)| *number == self.0) {
@@ -41,9 +42,9 @@ macro_rules! named_number {
             type Err = $crate::number::ParseError;
 
             fn from_str(text: &str) -> Result<Self, Self::Err> {
-                let named =
-                    $names.iter().find(|(name, _)| *name == text).map(|(_, number)| *number);
-                let number = named.or_else(|| text.parse().ok()).filter($is_valid);
+                let named = $names.iter().find(|(name, _)| *name == text);
+                let number = named.map(|(_, number)| *number).or_else(|| text.parse().ok());
+                let number = number.filter(|number| ($least..=<$int>::MAX).contains(number));
                 $crate::number::ParseError::unless(
                     number.map($type),
                     text,
@@ -51,6 +52,25 @@ macro_rules! named_number {
                 )
             }
         }
+
+        $(
+            #[cfg(feature = "document")]
+            impl homeostat_document::Shape for $type {
+                fn read(
+                    node: &homeostat_document::Node,
+                    checker: &mut homeostat_document::Checker,
+                ) -> Option<Self> {
+                    homeostat_document::Number { what: $what, least: $least, most: <$int>::MAX }
+                        .read_named(&$names, node, checker)
+                        .map(Self)
+                }
+
+                fn schema(_: &mut homeostat_document::Definitions) -> homeostat_document::Json {
+                    homeostat_document::Number { what: $what, least: $least, most: <$int>::MAX }
+                        .named_schema(&$names)
+                }
+            }
+        )?
     };
 }
 
@@ -80,8 +100,6 @@ pub struct Table(pub u32);
 impl Table {
     /// Where routes go unless something else is said.
     pub const MAIN: Self = Table(RT_TABLE_MAIN);
-    /// The kernel's own table of local addresses.
-    pub const LOCAL: Self = Table(RT_TABLE_LOCAL);
 }
 
 impl From<Table> for u32 {
@@ -93,7 +111,7 @@ impl From<Table> for u32 {
 pub(crate) const TABLES: [(&str, u32); 3] =
     [("default", RT_TABLE_DEFAULT), ("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL)];
 
-named_number!(Table, TABLES, |number| *number != 0);
+named_number!(Table(u32), TABLES, 1, "a routing table");
 serde_as_text!(Table, Scope);
 
 /// Which of several routes to one network is preferred: the lowest.
@@ -166,7 +184,7 @@ pub(crate) const SCOPES: [(&str, u8); 5] = [
     ("nowhere", RT_SCOPE_NOWHERE),
 ];
 
-named_number!(Scope, SCOPES, |_| true);
+named_number!(Scope(u8), SCOPES, 0, "a scope");
 
 #[cfg(test)]
 mod tests {

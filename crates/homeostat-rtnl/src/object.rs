@@ -37,31 +37,19 @@ pub enum Object {
 
 impl Object {
     /// Brings a declared object to the form in which it is compared.
-    pub(crate) fn normalize(self, key: &Key) -> Result<Self, Impossible> {
-        Ok(match (key, self) {
-            (Key::Address(key), Object::Address(desired)) => {
-                Object::Address(address::normalize(key, desired)?)
-            }
-            (Key::Route(key), Object::Route(desired)) => {
-                Object::Route(route::normalize(key, desired)?)
-            }
-            (Key::Nexthop(id), Object::Nexthop(desired)) => {
-                Object::Nexthop(nexthop::normalize(*id, desired)?)
-            }
-            (Key::Rule(key), Object::Rule(desired)) => Object::Rule(rule::normalize(key, desired)?),
-            (Key::Neighbour(key), Object::Neighbour(desired)) => {
-                Object::Neighbour(neighbour::normalize(key, desired)?)
-            }
-            (Key::Link(name), Object::Link(mut desired)) => {
-                link::model::normalize(*name, &mut desired)?;
-                Object::Link(desired)
-            }
+    pub(crate) fn normalize(&mut self, key: &Key) -> Result<(), Impossible> {
+        match (key, self) {
+            (Key::Address(key), Object::Address(desired)) => address::normalize(key, desired),
+            (Key::Route(key), Object::Route(desired)) => route::normalize(key, desired),
+            (Key::Nexthop(id), Object::Nexthop(desired)) => nexthop::normalize(*id, desired),
+            (Key::Rule(key), Object::Rule(desired)) => rule::check(key, desired),
+            (Key::Neighbour(key), Object::Neighbour(desired)) => neighbour::check(key, *desired),
+            (Key::Link(name), Object::Link(desired)) => link::model::normalize(*name, desired),
             (Key::LinkField(name, field), Object::Setting(desired)) => {
-                link::model::check_setting(*name, *field, &desired.setting)?;
-                Object::Setting(desired)
+                link::model::check_setting(*name, *field, &desired.setting)
             }
-            _ => return Err(Impossible::OtherKind),
-        })
+            _ => Err(Impossible::OtherKind),
+        }
     }
 
     /// Whether an object is as declared.
@@ -75,7 +63,7 @@ impl Object {
     }
 }
 
-/// What every object of its kind has, unless somebody asked for something else.
+/// What every object of its kind has, unless something else was asked for.
 const USUAL: [(&str, &str); 4] =
     [("type", "unicast"), ("scope", "global"), ("valid", "forever"), ("preferred", "forever")];
 

@@ -4,19 +4,16 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{
-    Agreement, Desired as _, Failure, Focus, Hint, Owner, Records, Retry, See, Seen, View,
-};
-use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETADDR, RTM_GETLINK};
+use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, View};
+use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETLINK};
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
-use crate::address::{self, AddressKey, AddressMarks, SeenAddress};
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::model::Field;
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::{self, Links};
-use crate::moment::{Extent, Moment, ObservedAddress};
+use crate::moment::{Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
 use crate::shadow::Shadow;
@@ -185,20 +182,22 @@ impl Observation<'_, '_> {
             Focus::Keys(keys) if !keys.iter().any(Key::is_link) => Some(keys),
             _ => None,
         };
-        match (keys, self.known_links.take()) {
-            (Some(keys), Some(known)) => {
-                let links = keys.iter().filter_map(|key| match key {
-                    Key::Address(key) => Some(key.link),
-                    _ => None,
-                });
-                for link in links.collect::<BTreeSet<_>>() {
-                    moment.table.extend(
-                        link::observe::find(self.connection, link).map(|seen| (link, seen)),
-                    );
-                }
-                moment.links = known;
+        if let (Some(keys), Some(known)) = (keys, self.known_links.take()) {
+            let links = keys.iter().filter_map(|key| match key {
+                Key::Address(key) => Some(key.link),
+                _ => None,
+            });
+            for link in links.collect::<BTreeSet<_>>() {
+                let seen = link::observe::find(self.connection, link);
+                moment.table.extend(seen.map(|seen| (link, seen)));
             }
-            _ => self.dump_links(moment)?,
+            moment.links = known;
+        } else {
+            let read = |message: &Message<'_>| link::message::decode(message).map(Some);
+            let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
+            let links = found.iter().map(|seen| (seen.name, seen.index)).collect();
+            moment.links = Arc::new(links);
+            moment.table.extend(found.into_iter().map(|seen| (seen.name, seen)));
         }
         let references = self.view.desired.links().flat_map(|(_, link)| link.references());
         let names: BTreeSet<&str> =
@@ -215,90 +214,38 @@ impl Observation<'_, '_> {
         Ok(())
     }
 
-    fn dump_links(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        let found = self
-            .collect(RTM_GETLINK, &[0; 16], |message| link::message::decode(message).map(Some))?;
-        let mut links = Links::default();
-        for seen in &found {
-            links.insert(seen.name, seen.index);
-        }
-        moment.links = Arc::new(links);
-        moment.table.extend(found.into_iter().map(|seen| (seen.name, seen)));
-        Ok(())
-    }
-
-    /// Returns whether one of them may be deleted by the pass, for good or for a moment.
-    fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
-        let links = &moment.links;
-        let found =
-            self.collect(RTM_GETADDR, &[0; 8], |message| address::decode(message, links))?;
-        let mut goes = false;
-        for SeenAddress { key, address, protocol, is_secondary } in found {
-            let owner = address_owner(protocol, self.source);
-            moment.addresses.push(ObservedAddress {
-                key,
-                owner: self.proven(&key, &owner),
-                is_secondary,
-            });
-            let (key, object) = (Key::Address(key), Object::Address(address));
-            goes |= self.may_go(&key, &object, &owner);
-            self.report(key, object, owner);
-        }
-        Ok(goes)
-    }
-
-    /// Whose an address is; the ledger says it of one without a mark.
-    fn proven(&self, key: &AddressKey, owner: &Owner) -> Owner {
-        match owner {
-            Owner::Unmarked if self.view.records.contains_key(&Key::Address(*key)) => Owner::Ours,
-            Owner::Unmarked => Owner::foreign("somebody else"),
-            owner => owner.clone(),
-        }
-    }
-
-    /// Dumps objects that are few, and returns them when the dump is complete: it may be interrupted and restart.
-    pub(crate) fn collect<T>(
-        &mut self,
-        kind: u16,
-        fixed: &[u8],
-        mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
-    ) -> Result<Vec<T>, Error> {
-        let mut request = Batch::new();
-        request_for(&mut request, kind, fixed, None)?;
-        let (mut found, mut bad) = (Vec::new(), None);
-        let dumped = self.connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => {
-                found.clear();
-                bad = None;
-            }
-            Dumped::Object(message) => match read(&message) {
-                Ok(one) => found.extend(one),
-                Err(error) => bad = Some(error),
-            },
-        });
-        match dumped {
-            // A kernel that was built without a kind has none of it.
-            Err(Error::Refused(refusal)) if refusal.errno == Errno::OPNOTSUPP => Ok(Vec::new()),
-            Err(error) => Err(error),
-            Ok(()) => whole(bad).map(|()| found),
-        }
-    }
-
-    /// Whether the pass may delete an address, be it to create it again.
-    fn may_go(&self, key: &Key, object: &Object, owner: &Owner) -> bool {
-        let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
-        let desired = self.view.desired;
-        let is_as_declared = || {
-            let slot = desired.slot(key, None);
-            slot.is_some_and(|slot| desired.compare(slot, object) == Agreement::Agrees)
-        };
-        may_be_ours && self.view.focus.covers(key) && !is_as_declared()
-    }
-
     pub(crate) fn report(&mut self, key: Key, object: Object, owner: Owner) {
         if self.view.focus.covers(&key) {
             (self.see)(Seen::Present { key, object, owner });
         }
+    }
+}
+
+/// Dumps objects that are few, and returns them when the dump is complete: it may be interrupted and restart.
+pub(crate) fn collect<T>(
+    connection: &mut Connection,
+    kind: u16,
+    fixed: &[u8],
+    mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+) -> Result<Vec<T>, Error> {
+    let mut request = Batch::new();
+    request_for(&mut request, kind, fixed, None)?;
+    let (mut found, mut bad) = (Vec::new(), None);
+    let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
+        Dumped::Restart => {
+            found.clear();
+            bad = None;
+        }
+        Dumped::Object(message) => match read(&message) {
+            Ok(one) => found.extend(one),
+            Err(error) => bad = Some(error),
+        },
+    });
+    match dumped {
+        // A kernel that was built without a kind has none of it.
+        Err(Error::Refused(refusal)) if refusal.errno == Errno::OPNOTSUPP => Ok(Vec::new()),
+        Err(error) => Err(error),
+        Ok(()) => whole(bad).map(|()| found),
     }
 }
 
@@ -316,19 +263,9 @@ pub(crate) fn request_for(
     message.finish()
 }
 
-/// An object that cannot be read has no key, so nobody can say what is absent.
+/// An object that cannot be read has no key, so it is unknown what is absent.
 pub(crate) fn whole(bad: Option<Malformed>) -> Result<(), Error> {
     bad.map_or(Ok(()), |bad| Err(Error::Malformed(bad)))
-}
-
-/// The kernel marks what it makes by itself with 1 to 3: loopback, router advertisement, link-local.
-fn address_owner(protocol: Protocol, source: &Rtnl) -> Owner {
-    match protocol {
-        _ if source.address_marks == AddressMarks::Ledger => Owner::Unmarked,
-        protocol if protocol == source.protocol => Owner::Ours,
-        Protocol(1..=3) => Owner::Kernel,
-        protocol => foreign(protocol),
-    }
 }
 
 pub(crate) fn foreign(protocol: Protocol) -> Owner {

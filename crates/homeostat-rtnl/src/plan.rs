@@ -144,7 +144,10 @@ impl<'a> Planner<'a> {
         if self.links.renewed.is_empty() {
             return;
         }
-        let others = changes.others().iter().filter_map(slot_of);
+        let others = changes.others().iter().filter_map(|change| match change {
+            Change::Create { slot } | Change::Update { slot, .. } => Some(*slot),
+            Change::Delete { .. } | Change::Release { .. } => None,
+        });
         let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
         let (desired, mut lost) = (self.desired, Vec::new());
         desired.on_links(|link| self.links.renewed.contains(&link), &mut |key| lost.push(key));
@@ -290,10 +293,9 @@ impl<'a> Planner<'a> {
         });
         let changed: BTreeSet<Slot> = changed.collect();
         let is_through = |template: &RouteTemplate| template.route.nexthop == Some(id);
-        self.desired.routes_like(is_through, &mut |key| {
-            let slot = self.desired.slot(&key, None);
-            lost.extend(slot.filter(|slot| !changed.contains(slot)));
-        });
+        let routes = self.desired.routes_like(is_through);
+        let slots = routes.filter_map(|key| self.desired.route_slot(&key, None));
+        lost.extend(slots.filter(|slot| !changed.contains(slot)));
     }
 
     /// Secondary addresses are deleted before their primary one, which would take them along.
@@ -301,10 +303,9 @@ impl<'a> Planner<'a> {
         self.make_again();
         let moment = self.moment;
         let is_primary = |step: &Step| match step {
-            Step::Delete(delete) if delete.phase == Phase::DeleteAddresses => match delete.key {
-                Key::Address(key) => moment.is_primary(&key),
-                _ => false,
-            },
+            Step::Delete(delete) if let Key::Address(key) = &delete.key => {
+                delete.phase == Phase::DeleteAddresses && moment.is_primary(key)
+            }
             _ => false,
         };
         if self.draft.steps.iter().any(is_primary) {
@@ -360,21 +361,10 @@ pub(crate) fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
     (!has(link)).then(|| WaitsOn::Link(link.to_string()))
 }
 
-/// The slot that a change is about, if it is declared.
-fn slot_of(change: &Change<Key, Object>) -> Option<Slot> {
-    match change {
-        Change::Create { slot } | Change::Update { slot, .. } => Some(*slot),
-        Change::Delete { .. } | Change::Release { .. } => None,
-    }
-}
-
 /// Rules are deleted in this order: a request for a rule with fewer selectors could hit one with more.
 fn generality(step: &Step) -> usize {
     match step {
-        Step::Delete(delete) => match &delete.key {
-            Key::Rule(key) => usize::MAX - key.count(),
-            _ => 0,
-        },
+        Step::Delete(delete) if let Key::Rule(key) = &delete.key => usize::MAX - key.count(),
         _ => 0,
     }
 }

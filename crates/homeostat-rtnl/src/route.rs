@@ -119,7 +119,7 @@ pub(crate) const ROUTE_KINDS: [(&str, u8); 9] = [
     ("throw", RTN_THROW),
 ];
 
-named_number!(RouteKind, ROUTE_KINDS, |_| true);
+named_number!(RouteKind(u8), ROUTE_KINDS, 0);
 serde_as_text!(RouteKind);
 
 impl Route {
@@ -165,9 +165,9 @@ impl Route {
 }
 
 /// Brings a declared route to the form in which it is compared.
-pub(crate) fn normalize(key: &RouteKey, mut desired: Route) -> Result<Route, Impossible> {
-    check_way(&desired)?;
-    collapse(&mut desired);
+pub(crate) fn normalize(key: &RouteKey, desired: &mut Route) -> Result<(), Impossible> {
+    check_way(desired)?;
+    collapse(desired);
     let is_v6 = !key.is_ipv4();
     if is_v6 && desired.gateways().any(|gateway| gateway.is_ipv4()) {
         return Err(Impossible::GatewayFamily);
@@ -181,7 +181,7 @@ pub(crate) fn normalize(key: &RouteKey, mut desired: Route) -> Result<Route, Imp
     if is_v6 {
         desired.scope = None;
     }
-    Ok(desired)
+    Ok(())
 }
 
 fn check_way(desired: &Route) -> Result<(), Impossible> {

@@ -1,26 +1,50 @@
-//! Rules: which packets look up which table.
+//! Rules: which packets look up which table. Key, managed part, netlink messages, which key an observed rule is on,
+//! and the requests that change or delete one.
 //!
 //! Quirk `rules-coexist` (Linux 6.18): a rule is identified by all of its attributes, its protocol included, so that
 //! two may have one key and none can be changed in place. A change creates the other one first, and deletes
 //! the former one after that.
+//!
+//! Quirk `rule-delete-takes-the-first-match` (Linux 6.18): a delete removes the first rule that has
+//! all the attributes that it names, also one that has more of them. It honours the protocol, so
+//! that only another rule of ours can be in the way: that one is deleted too, and created again at once.
+//! One that is to be deleted itself has its own request before (see the order of the plan), unless a guard
+//! holds that back: then it is created again, too.
+//!
+//! Quirk `rule-excl-takes-a-narrower-one-for-the-same` (Linux 6.18): with `NLM_F_EXCL` a rule for all
+//! packets is refused where one of the same protocol and table exists for those of a network. So that
+//! flag is left out where we know of such a one; it could only keep off a second one of ours anyway.
 
-pub(crate) mod message;
-mod observe;
-mod requests;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::str::FromStr;
 
+use homeostat_core::{Desired as _, Failure, Outcome, Retry};
+use homeostat_netlink::uapi::{
+    FIB_RULE_INVERT, FR_ACT_BLACKHOLE, FR_ACT_PROHIBIT, FR_ACT_TO_TBL, FR_ACT_UNREACHABLE,
+    FRA_DPORT_MASK, FRA_DPORT_RANGE, FRA_DST, FRA_FWMARK, FRA_FWMASK, FRA_IIFNAME, FRA_IP_PROTO,
+    FRA_L3MDEV, FRA_OIFNAME, FRA_PAD, FRA_PRIORITY, FRA_PROTOCOL, FRA_SPORT_MASK, FRA_SPORT_RANGE,
+    FRA_SRC, FRA_SUPPRESS_PREFIXLEN, FRA_TABLE, NLM_F_CREATE, NLM_F_EXCL, RTM_DELRULE, RTM_GETRULE,
+    RTM_NEWRULE,
+};
+use homeostat_netlink::{Attr, Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
+use crate::desired::DesiredState;
+use crate::key::Key;
 use crate::link::LinkName;
+use crate::message::{Encoder, put_ip, put_link_name, read_ip};
+use crate::moment::Moment;
 use crate::net::{Family, Net};
-use crate::number::{NO_NUMBER, ParseError, Table, Tos, named_number};
-
-pub(crate) use observe::ObservedRule;
+use crate::number::{NO_NUMBER, ParseError, Protocol, Table, Tos, named_number};
+use crate::object::Object;
+use crate::observe::{Observation, collect};
+use crate::requests::{Goal, RequestWriter, Written};
+use crate::route::observe::route_owner;
 
 /// The managed part of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,9 +67,9 @@ pub enum RuleAction {
     L3mdev,
     /// Drops silently.
     Blackhole,
-    /// Drops; the sender is told that the destination cannot be reached.
+    /// Drops; the sender learns that the destination cannot be reached.
     Unreachable,
-    /// Drops; the sender is told that it is forbidden.
+    /// Drops; the sender learns that it is forbidden.
     Prohibit,
     /// Something that the kernel knows and we do not.
     Other(u8),
@@ -63,9 +87,7 @@ impl Rule {
     pub fn of(action: RuleAction) -> Self {
         Rule { action, suppress_prefixlength: None }
     }
-}
 
-impl Rule {
     /// Whether the kernel would take this rule for one that is asked for.
     fn fits(&self, asked: &Rule) -> bool {
         let is_table = matches!(self.action, RuleAction::Table(_));
@@ -74,8 +96,8 @@ impl Rule {
     }
 }
 
-/// Brings a declared rule to the form in which it is compared.
-pub(crate) fn normalize(key: &RuleKey, desired: Rule) -> Result<Rule, Impossible> {
+/// Why a declared rule can never be.
+pub(crate) fn check(key: &RuleKey, desired: &Rule) -> Result<(), Impossible> {
     key.check()?;
     let asks = matches!(desired.action, RuleAction::Table(_) | RuleAction::L3mdev);
     let most = if key.is_ipv4() { 32 } else { 128 };
@@ -84,10 +106,10 @@ pub(crate) fn normalize(key: &RuleKey, desired: Rule) -> Result<Rule, Impossible
         Rule { suppress_prefixlength: Some(_), .. } if !asks => {
             Err(Impossible::SuppressWithoutTable)
         }
-        Rule { suppress_prefixlength: Some(len), .. } if len > most => {
+        Rule { suppress_prefixlength: Some(len), .. } if *len > most => {
             Err(Impossible::SuppressLength)
         }
-        desired => Ok(desired),
+        _ => Ok(()),
     }
 }
 
@@ -176,7 +198,7 @@ impl RuleKey {
     }
 
     /// Why a rule for these packets can never be.
-    pub(super) fn check(&self) -> Result<(), Impossible> {
+    fn check(&self) -> Result<(), Impossible> {
         let nets = self.from.into_iter().chain(self.to);
         let mut ports = self.sport.into_iter().chain(self.dport);
         let has_ports = |protocol: IpProtocol| [6, 17, 33, 132].contains(&protocol.0);
@@ -205,8 +227,8 @@ impl RuleKey {
         let net = |name| words.chunks(2).find(|pair| pair.first() == Some(&name));
         let net = net("from").or_else(|| net("to")).and_then(|pair| pair.get(1));
         let net: Option<Net> = net.map(|net| net.parse()).transpose().ok()?;
-        let told = family.or_else(|| net.map(|net| Family::of(net.addr())));
-        let mut key = RuleKey::new(told.unwrap_or(Family::V4));
+        let family = family.or_else(|| net.map(|net| Family::of(net.addr())));
+        let mut key = RuleKey::new(family.unwrap_or(Family::V4));
         for pair in words.chunks(2) {
             let [name, value] = pair else { return None };
             key.read_one(name, value)?;
@@ -216,7 +238,7 @@ impl RuleKey {
 }
 
 /// A request that does not say fits everything.
-pub(super) fn fits<T: PartialEq + Copy>(one: Option<T>, asked: Option<T>) -> bool {
+fn fits<T: PartialEq + Copy>(one: Option<T>, asked: Option<T>) -> bool {
     asked.is_none() || one == asked
 }
 
@@ -318,7 +340,289 @@ pub(crate) const IP_PROTOCOLS: [(&str, u8); 14] = [
     ("udplite", 136),
 ];
 
-named_number!(IpProtocol, IP_PROTOCOLS, |_| true);
+named_number!(IpProtocol(u8), IP_PROTOCOLS, 0, "an IP protocol");
+
+impl Encoder<'_> {
+    /// Creates a rule, or deletes the first one that has all of these attributes: it may have more.
+    pub(crate) fn rule(&mut self, kind: u16, flags: u16, rule: &SeenRule) -> Result<()> {
+        let SeenRule { key, rule, protocol } = rule;
+        let len = |net: Option<Net>| net.map_or(0, |net| net.prefix_len());
+        let (family, dst_len, src_len) = (key.family.to_kernel(), len(key.to), len(key.from));
+        let (action, table) = match rule.action {
+            RuleAction::Table(table) => (FR_ACT_TO_TBL, table.0),
+            RuleAction::L3mdev => (FR_ACT_TO_TBL, 0),
+            RuleAction::Blackhole => (FR_ACT_BLACKHOLE, 0),
+            RuleAction::Unreachable => (FR_ACT_UNREACHABLE, 0),
+            RuleAction::Prohibit => (FR_ACT_PROHIBIT, 0),
+            RuleAction::Other(number) => (number, 0),
+        };
+        let short = u8::try_from(table);
+        let mut message = self.batch.message(kind, flags);
+        let head = [family, dst_len, src_len, key.tos.0, short.unwrap_or(0), 0, 0, action];
+        message.fixed(&head).fixed(&[0; 4]);
+        key.priority.map(|priority| message.attr_u32(FRA_PRIORITY, priority));
+        key.from.map(|from| put_ip(&mut message, FRA_SRC, from.addr()));
+        key.to.map(|to| put_ip(&mut message, FRA_DST, to.addr()));
+        key.iif.map(|name| put_link_name(&mut message, FRA_IIFNAME, name));
+        key.oif.map(|name| put_link_name(&mut message, FRA_OIFNAME, name));
+        key.fwmark
+            .map(|mark| message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask));
+        key.ipproto.map(|protocol| message.attr_u8(FRA_IP_PROTO, protocol.0));
+        let range = |ports: Ports| [ports.first.to_ne_bytes(), ports.last.to_ne_bytes()];
+        key.sport.map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
+        key.dport.map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
+        if short.is_err() {
+            message.attr_u32(FRA_TABLE, table);
+        }
+        if rule.action == RuleAction::L3mdev {
+            message.attr_u8(FRA_L3MDEV, 1);
+        }
+        rule.suppress_prefixlength.map(|len| message.attr_u32(FRA_SUPPRESS_PREFIXLEN, len.into()));
+        message.attr_u8(FRA_PROTOCOL, protocol.0);
+        message.finish()
+    }
+}
+
+/// A rule as the kernel reports it: all that makes it what it is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SeenRule {
+    pub(crate) key: RuleKey,
+    pub(crate) rule: Rule,
+    pub(crate) protocol: Protocol,
+}
+
+/// A rule; none, if it asks something of a packet that no desired state can say, so that it is on no key of
+/// ours.
+pub(crate) fn decode(message: &Message<'_>) -> Result<Option<SeenRule>, Malformed> {
+    let (fixed, attrs) = message.split::<12>()?;
+    let [family, dst_len, src_len, tos, table, _, _, action, f0, f1, f2, f3] = *fixed;
+    let Some(family) = Family::from_kernel(family) else { return Ok(None) };
+    // What no desired state can say.
+    let mut is_odd = u32::from_ne_bytes([f0, f1, f2, f3]) & FIB_RULE_INVERT != 0;
+    let (mut table, mut is_l3mdev, mut suppress_prefixlength) = (u32::from(table), false, None);
+    let (mut value, mut mask, mut protocol) = (0, 0, 0);
+    let mut key = RuleKey { priority: Some(0), tos: Tos(tos), ..RuleKey::new(family) };
+    for attr in attrs {
+        let attr = attr?;
+        match attr.kind {
+            FRA_SRC => key.from = Some(Net::masked(read_ip(&attr)?, src_len)),
+            FRA_DST => key.to = Some(Net::masked(read_ip(&attr)?, dst_len)),
+            FRA_PRIORITY => key.priority = Some(attr.u32()?),
+            FRA_IIFNAME => key.iif = Some(name(&attr)),
+            FRA_OIFNAME => key.oif = Some(name(&attr)),
+            FRA_IP_PROTO => key.ipproto = Some(IpProtocol(attr.u8()?)),
+            FRA_SPORT_RANGE => key.sport = Some(ports(&attr)?),
+            FRA_DPORT_RANGE => key.dport = Some(ports(&attr)?),
+            FRA_FWMARK => value = attr.u32()?,
+            FRA_FWMASK => mask = attr.u32()?,
+            FRA_TABLE => table = attr.u32()?,
+            FRA_L3MDEV => is_l3mdev = attr.u8()? != 0,
+            FRA_PROTOCOL => protocol = attr.u8()?,
+            // All bits stand for none.
+            FRA_SUPPRESS_PREFIXLEN => suppress_prefixlength = u8::try_from(attr.u32()?).ok(),
+            // A single port comes with all bits of its mask (Linux 6.15).
+            FRA_SPORT_MASK | FRA_DPORT_MASK => is_odd |= attr.u16()? != u16::MAX,
+            FRA_PAD => {}
+            _ => is_odd = true,
+        }
+    }
+    key.fwmark = Some(Mark { value, mask });
+    let action = match action {
+        FR_ACT_TO_TBL if is_l3mdev => RuleAction::L3mdev,
+        FR_ACT_TO_TBL => RuleAction::Table(Table(table)),
+        FR_ACT_BLACKHOLE => RuleAction::Blackhole,
+        FR_ACT_UNREACHABLE => RuleAction::Unreachable,
+        FR_ACT_PROHIBIT => RuleAction::Prohibit,
+        other => RuleAction::Other(other),
+    };
+    let (key, rule) = (key.plain(), Rule { action, suppress_prefixlength });
+    Ok((!is_odd).then_some(SeenRule { key, rule, protocol: Protocol(protocol) }))
+}
+
+/// The name of a link that need not be there. One that is no text is one that no desired state can hold.
+fn name(attr: &Attr<'_>) -> LinkName {
+    LinkName::padded(attr.str().unwrap_or(":"))
+}
+
+fn ports(attr: &Attr<'_>) -> Result<Ports, Malformed> {
+    let [f0, f1, l0, l1] = attr.array()?;
+    Ok(Ports { first: u16::from_ne_bytes([f0, f1]), last: u16::from_ne_bytes([l0, l1]) })
+}
+
+/// A rule that exists, in the kernel's order.
+#[derive(Clone, Debug)]
+pub(crate) struct ObservedRule {
+    /// The rule, with the key that it really has.
+    pub(crate) seen: SeenRule,
+    /// The key that it is reported under: that of a desired rule without a priority, if it fulfils one.
+    pub(crate) key: RuleKey,
+    pub(crate) verdict: Verdict,
+}
+
+/// What a pass does with a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It is as declared, or out of focus.
+    Keep,
+    /// It is ours and not declared, or one too many.
+    Delete,
+    /// It belongs to another owner.
+    Foreign,
+}
+
+impl Observation<'_, '_> {
+    pub(crate) fn rules(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        for family in [Family::V4, Family::V6] {
+            let fixed = [family.to_kernel(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+            let found = collect(self.connection, RTM_GETRULE, &fixed, decode)?;
+            moment.rules.extend(found.into_iter().map(|seen| observed(seen, self.view.desired)));
+        }
+        let focus = self.view.focus;
+        decide(&mut moment.rules, self.source.protocol, self.view.desired);
+        for observed in reported(&moment.rules) {
+            let owner = route_owner(observed.seen.protocol, self.source.protocol);
+            self.report(Key::from(observed.key), Object::Rule(observed.seen.rule), owner);
+        }
+        // What is out of focus is not written, whatever should become of it.
+        let hidden = moment.rules.iter_mut().filter(|one| one.verdict == Verdict::Delete);
+        for observed in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
+            observed.verdict = Verdict::Keep;
+        }
+        Ok(())
+    }
+}
+
+impl From<RuleKey> for Key {
+    fn from(key: RuleKey) -> Key {
+        Key::Rule(Box::new(key))
+    }
+}
+
+/// A rule with the key that it is reported under.
+fn observed(seen: SeenRule, desired: &DesiredState) -> ObservedRule {
+    let is_declared = |key: RuleKey| desired.slot(&key.into(), None).is_some();
+    let anywhere = RuleKey { priority: None, ..seen.key };
+    let key = if !is_declared(seen.key) && is_declared(anywhere) { anywhere } else { seen.key };
+    ObservedRule { seen, key, verdict: Verdict::Foreign }
+}
+
+/// The first of ours that is as declared is kept; the others of ours are deleted. A foreign rule has the
+/// key of a desired rule without a priority only if it is as declared: otherwise there is room beside it.
+fn decide(rules: &mut [ObservedRule], ours: Protocol, desired: &DesiredState) {
+    let mut kept = BTreeSet::new();
+    for observed in &mut *rules {
+        let slot = desired.slot(&observed.key.into(), None);
+        let agrees =
+            slot.is_some_and(|slot| desired.object(slot) == Object::Rule(observed.seen.rule));
+        if observed.seen.protocol != ours {
+            observed.key = if agrees { observed.key } else { observed.seen.key };
+        } else if agrees && kept.insert(observed.key) {
+            observed.verdict = Verdict::Keep;
+        } else {
+            observed.verdict = Verdict::Delete;
+        }
+    }
+    // A desired rule without a priority is fulfilled by one rule; those at other places are not declared.
+    for observed in rules.iter_mut().filter(|one| one.verdict == Verdict::Delete) {
+        if observed.key != observed.seen.key && !kept.insert(observed.key) {
+            observed.key = observed.seen.key;
+        }
+    }
+}
+
+/// What is reported of each key: of ours one that is deleted, so that it is put right; else ours; else
+/// the first foreign one. In the kernel's order.
+fn reported(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
+    let rank = |rule: &ObservedRule| match rule.verdict {
+        Verdict::Delete => 0,
+        Verdict::Keep => 1,
+        Verdict::Foreign => 2,
+    };
+    let mut best: BTreeMap<RuleKey, (u8, usize)> = BTreeMap::new();
+    for (at, rule) in rules.iter().enumerate() {
+        let entry = best.entry(rule.key).or_insert((rank(rule), at));
+        *entry = (rank(rule), at).min(*entry);
+    }
+    let places: BTreeSet<usize> = best.into_values().map(|(_, at)| at).collect();
+    places.into_iter().filter_map(|at| rules.get(at))
+}
+
+impl RequestWriter<'_> {
+    /// Creates the rule as declared, unless it exists beside the one that is deleted.
+    pub(crate) fn put_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
+        if on(key, self.moment).any(|(_, one)| one.verdict == Verdict::Keep) {
+            return Err(Outcome::Applied { now: None });
+        }
+        let asked = SeenRule { key: *key, rule: *rule, protocol: self.encoder.protocol };
+        let is_broad = self.moment.rules.iter().any(|one| is_hit(&one.seen, &asked));
+        let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
+        let encoded = self.encoder.rule(RTM_NEWRULE, flags, &asked);
+        self.add(Ok(encoded), Goal::Ensure)
+    }
+
+    /// Deletes all rules of ours that have to leave the key or, if none is ours, the one that was taken over.
+    pub(crate) fn delete_rule(&mut self, key: &RuleKey) -> Written {
+        let moment = self.moment;
+        let is_foreign = |one: &ObservedRule| one.verdict == Verdict::Foreign;
+        let going: Vec<usize> = if on(key, moment).all(|(_, one)| is_foreign(one)) {
+            on(key, moment).take(1).map(|(at, _)| at).collect()
+        } else {
+            let going = on(key, moment).filter(|(_, one)| one.verdict == Verdict::Delete);
+            going.map(|(at, _)| at).collect()
+        };
+        for at in &going {
+            self.delete_one(*at)?;
+        }
+        if going.is_empty() { Err(Outcome::Applied { now: None }) } else { Ok(()) }
+    }
+
+    fn delete_one(&mut self, at: usize) -> Written {
+        let moment = self.moment;
+        let Some(ObservedRule { seen: going, .. }) = moment.rules.get(at) else { return Ok(()) };
+        let before = moment.rules.iter().enumerate().take(at);
+        let in_the_way =
+            before.filter(|(at, one)| !self.moved.contains(at) && is_hit(&one.seen, going));
+        let (places, in_the_way): (Vec<usize>, Vec<&ObservedRule>) = in_the_way.unzip();
+        if let Some(other) = in_the_way.iter().find(|one| one.verdict == Verdict::Foreign) {
+            let key = Key::from(other.seen.key);
+            let error =
+                format!("the kernel would take `{key}` for it, which belongs to somebody else");
+            let failure = Failure::new(error, Retry::OnChange)
+                .with_help("remove that rule, or this one, by hand");
+            return Err(Outcome::Failed(failure));
+        }
+        for one in &in_the_way {
+            let gone = self.encoder.rule(RTM_DELRULE, 0, &one.seen);
+            self.add(Ok(gone), Goal::Any)?;
+        }
+        let gone = self.encoder.rule(RTM_DELRULE, 0, going);
+        self.add(Ok(gone), Goal::Delete)?;
+        self.moved.extend(places.into_iter().chain([at]));
+        for one in in_the_way {
+            let again = self.encoder.rule(RTM_NEWRULE, NLM_F_CREATE, &one.seen);
+            self.add(Ok(again), Goal::Any)?;
+        }
+        Ok(())
+    }
+}
+
+/// The rules with a key, with their places among all.
+fn on<'m>(
+    key: &RuleKey,
+    moment: &'m Moment,
+) -> impl Iterator<Item = (usize, &'m ObservedRule)> + use<'m> {
+    let key = *key;
+    moment.rules.iter().enumerate().filter(move |(_, observed)| observed.key == key)
+}
+
+/// Whether a request to delete `going` would fit another rule too.
+fn is_hit(other: &SeenRule, going: &SeenRule) -> bool {
+    let (one, asked) = (&other.key, &going.key);
+    (one.family, one.priority) == (asked.family, asked.priority)
+        && (going.protocol.0 == 0 || other.protocol == going.protocol)
+        && one.fits(asked)
+        && other.rule.fits(&going.rule)
+}
 
 #[cfg(test)]
 mod tests {
@@ -350,8 +654,8 @@ mod tests {
             (key("rule"), suppress(RuleAction::Prohibit, 0), Impossible::SuppressWithoutTable),
             (key("rule"), suppress(main.action, 33), Impossible::SuppressLength),
         ] {
-            assert_eq!(normalize(&key, rule), Err(why), "{key}");
+            assert_eq!(check(&key, &rule), Err(why), "{key}");
         }
-        assert!(normalize(&key("rule inet6"), suppress(main.action, 33)).is_ok());
+        assert!(check(&key("rule inet6"), &suppress(main.action, 33)).is_ok());
     }
 }

@@ -48,7 +48,7 @@ pub struct Declared<K, O> {
     pub key: Spanned<K>,
     /// What it shall be.
     pub object: O,
-    /// Whether it may be taken from anybody.
+    /// Whether it may be taken over from any owner.
     pub adopt: bool,
     /// Where the whole entry is.
     pub entry: Spanned<()>,
@@ -62,15 +62,13 @@ impl<K, O> Declared<K, O> {
 
 /// A section that is a list of entries, each declared once.
 macro_rules! list_section {
-    ($section:ident of $key:ty => $object:ty as $entries:ident, $name:literal, $doc:literal,
-        |$entry:ident| $span:expr, $what:expr) => {
+    ($section:ident of $item:ty as $entries:ident, $name:literal, $doc:literal,
+        each of $checked:ident: |$entry:ident| $span:expr, $what:expr) => {
         #[doc = concat!("`[[", $name, "]]`.")]
         #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $section(pub Vec<$crate::section::Declared<$key, $object>>);
+        pub struct $section(pub Vec<$item>);
 
-        pub(crate) fn $entries(
-            scope: &homeostat_document::Scope,
-        ) -> impl Iterator<Item = &$crate::section::Declared<$key, $object>> {
+        pub(crate) fn $entries(scope: &homeostat_document::Scope) -> impl Iterator<Item = &$item> {
             scope.get::<$section>().into_iter().flat_map(|all| &all.0)
         }
 
@@ -79,7 +77,7 @@ macro_rules! list_section {
             const DOC: &'static str = $doc;
             const JOIN: homeostat_document::Join = homeostat_document::Join::Lists;
 
-            type Value = Vec<$crate::section::Declared<$key, $object>>;
+            type Value = Vec<$item>;
             const NEW: fn(Self::Value) -> Self = Self;
 
             fn check(
@@ -88,60 +86,55 @@ macro_rules! list_section {
             ) {
                 for (_, scope) in document.scopes() {
                     let mut twins = homeostat_document::Twins::default();
-                    for $entry in $entries(scope) {
+                    for $entry in $checked(scope) {
                         twins.see($entry.key.value, $span, checker, || $what);
                     }
                 }
             }
         }
 
-        homeostat_document::record!($crate::section::Declared<$key, $object>);
+        homeostat_document::record!($item);
     };
 }
 pub(crate) use list_section;
 
 /// Reports every entry that can never be.
 pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
-    let mut builder = DesiredState::builder();
-    fill(scope, &mut builder, &mut |span, error| {
-        checker.report(Diagnostic::new(span, with_causes(&error)));
-    });
     if lists == Lists::Read && route_files(scope).next().is_some() {
-        let before = checker.count();
-        fill_lists(scope, &mut builder, checker);
-        if checker.count() == before && matches!(builder.build(), Err(DesiredError::Twice(_))) {
-            route_twins(scope, checker);
-        }
+        _ = build(scope, checker);
+    } else {
+        fill(scope, &mut DesiredState::builder(), checker);
     }
 }
 
 /// What a scope declares, with the routes of its lists.
 pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Error> {
-    let (mut builder, mut first) = (DesiredState::builder(), None);
-    fill(scope, &mut builder, &mut |_, error| {
-        first.get_or_insert(error);
-    });
-    if let Some(error) = first {
-        return Err(Error::failed(&error));
-    }
     let mut checker = Checker::new(document.files.clone());
-    fill_lists(scope, &mut builder, &mut checker);
-    let are_read = checker.count() == 0;
-    let built = builder.build();
-    if are_read && matches!(built, Err(DesiredError::Twice(_))) {
-        route_twins(scope, &mut checker);
-    }
+    let built = build(scope, &mut checker);
     checker.into_result()?;
     built.map_err(|error| Error::failed(&error))
 }
 
-/// Declares everything that a scope declares but for its lists, and tells of every entry that cannot be.
-fn fill(scope: &Scope, builder: &mut Builder, refuse: &mut dyn FnMut(Span, DesiredError)) {
+/// The same; entries and lines that can never be are reported and left out.
+fn build(scope: &Scope, checker: &mut Checker) -> Result<DesiredState, DesiredError> {
+    let mut builder = DesiredState::builder();
+    fill(scope, &mut builder, checker);
+    let before = checker.count();
+    fill_lists(scope, &mut builder, checker);
+    let are_read = checker.count() == before;
+    let built = builder.build();
+    if are_read && matches!(built, Err(DesiredError::Twice(_))) {
+        route_twins(scope, checker);
+    }
+    built
+}
+
+/// Declares everything that a scope declares but for its lists.
+fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
     let mut add = |key: Key, object: Object, adopt: bool, span: Span| {
-        let leave = adopt.then(|| key.clone());
-        match builder.add(key, object) {
-            Ok(builder) => _ = leave.map(|key| builder.may_adopt(key)),
-            Err(error) => refuse(span, error),
+        let add = if adopt { Builder::adopt } else { Builder::add };
+        if let Err(error) = add(builder, key, object) {
+            checker.report(Diagnostic::new(span, with_causes(&error)));
         }
     };
     for link in links(scope) {

@@ -19,7 +19,7 @@ use crate::number::Protocol;
 use crate::route::{Route, RouteKey, route_agrees};
 
 /// With more uncertain routes than this, a full observation costs less.
-const MOST_DOUBTS: usize = 4096;
+const MOST_UNCERTAIN: usize = 4096;
 
 /// A route without its key, and the protocol that marks whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,14 +49,14 @@ pub(crate) struct Shadow {
     near: Option<Slot>,
     others: BTreeMap<RouteKey, Vec<MarkedRoute>>,
     /// Keys on which something happened that was not announced in full.
-    doubts: BTreeSet<RouteKey>,
+    uncertain: BTreeSet<RouteKey>,
 }
 
 impl Shadow {
     pub(crate) fn new(desired: Arc<DesiredState>, ours: Protocol) -> Self {
         let good = vec![0; desired.len().div_ceil(64)];
-        let (others, doubts) = (BTreeMap::new(), BTreeSet::new());
-        Shadow { desired, ours, good, near: None, others, doubts }
+        let (others, uncertain) = (BTreeMap::new(), BTreeSet::new());
+        Shadow { desired, ours, good, near: None, others, uncertain }
     }
 
     pub(crate) fn desired(&self) -> &Arc<DesiredState> {
@@ -91,14 +91,14 @@ impl Shadow {
             (RouteEvent::Added, Some(_), 1) | (RouteEvent::Removed, None, 0) => {}
             (RouteEvent::Removed, Some(at), _) => drop(there.remove(at)),
             // The event does not say which of several routes it is about.
-            _ => drop(self.doubts.insert(*key)),
+            _ => drop(self.uncertain.insert(*key)),
         }
         self.put(key, slot, there);
     }
 
     /// Whether nothing has to be done about a key, as far as is known.
     pub(crate) fn is_settled(&self, key: &RouteKey) -> bool {
-        let is_known = !self.doubts.contains(key);
+        let is_known = !self.uncertain.contains(key);
         is_known
             && match self.desired.route_slot(key, None) {
                 Some(slot) => self.is_set(slot),
@@ -108,7 +108,7 @@ impl Shadow {
 
     /// The routes that have a key; none, if that is uncertain.
     pub(crate) fn routes_on(&self, key: &RouteKey) -> Option<Vec<MarkedRoute>> {
-        if self.doubts.contains(key) {
+        if self.uncertain.contains(key) {
             return None;
         }
         let slot = self.desired.route_slot(key, None).filter(|slot| self.is_set(*slot));
@@ -122,25 +122,28 @@ impl Shadow {
     /// Forgets a key that is about to be dumped.
     pub(crate) fn forget(&mut self, key: &RouteKey) {
         self.take(key, self.desired.route_slot(key, None));
-        self.doubts.remove(key);
+        self.uncertain.remove(key);
     }
 
     /// Marks every route as uncertain that may have been deleted without an event. False, if they are too many.
     /// `is_touched` gets a route and the declared addresses that it depends on.
-    pub(crate) fn doubt(&mut self, is_touched: impl Fn(&Route, &[AddressKey]) -> bool) -> bool {
+    pub(crate) fn mark_uncertain(
+        &mut self,
+        is_touched: impl Fn(&Route, &[AddressKey]) -> bool,
+    ) -> bool {
         let desired = Arc::clone(&self.desired);
         let touched = |template: &&RouteTemplate| is_touched(&template.route, &template.rests_on);
         for template in desired.templates.iter().filter(touched) {
-            if template.routes.len() + self.doubts.len() > MOST_DOUBTS {
+            if template.routes.len() + self.uncertain.len() > MOST_UNCERTAIN {
                 return false;
             }
-            self.doubts.extend(desired.routes_of(template));
+            self.uncertain.extend(desired.routes_of(template));
         }
         let touched =
             |marked: &Vec<MarkedRoute>| marked.iter().any(|marked| is_touched(&marked.route, &[]));
         let others = self.others.iter().filter(|(_, marked)| touched(marked));
-        self.doubts.extend(others.map(|(key, _)| *key));
-        self.doubts.len() <= MOST_DOUBTS
+        self.uncertain.extend(others.map(|(key, _)| *key));
+        self.uncertain.len() <= MOST_UNCERTAIN
     }
 
     fn put(&mut self, key: &RouteKey, slot: Option<Slot>, there: Vec<MarkedRoute>) {
@@ -194,6 +197,6 @@ fn bit(slot: Slot) -> u64 {
 }
 
 /// Whether an event is about the known route. That may be a declared route, which leaves attributes open.
-fn is_same(known: &MarkedRoute, told: &MarkedRoute) -> bool {
-    known.protocol == told.protocol && route_agrees(&known.route, &told.route)
+fn is_same(known: &MarkedRoute, event: &MarkedRoute) -> bool {
+    known.protocol == event.protocol && route_agrees(&known.route, &event.route)
 }

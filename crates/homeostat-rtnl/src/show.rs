@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use homeostat_core::Owner;
+use homeostat_document::Section as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -14,6 +15,7 @@ use crate::link::model::{Link, LinkRef};
 use crate::number::Protocol;
 use crate::object::Object;
 use crate::observe::{ListedObject, foreign};
+use crate::section::{Neighbours, Nexthops, Routes, Rules};
 use crate::{neighbour, nexthop, route, rule};
 
 /// The document that everything found would be declared by. What the kernel makes by itself, what
@@ -28,37 +30,35 @@ pub fn show(found: &[ListedObject]) -> Map<String, Value> {
     let declarable: Vec<&ListedObject> = found.iter().filter(is_declarable).collect();
     let mut sections =
         Map::from_iter([("links".to_owned(), Value::Object(links(found, &declarable)))]);
-    let lists: [(&str, Show); 4] = [
-        ("routes", |one| match (&one.key, &one.object) {
-            (Key::Route(key), Object::Route(route)) => route::section::show(key, route),
-            _ => None,
-        }),
-        ("rules", |one| match (&one.key, &one.object) {
-            (Key::Rule(key), Object::Rule(rule)) => rule::section::show(key, rule),
-            _ => None,
-        }),
-        ("neighbours", |one| match (&one.key, &one.object) {
-            (Key::Neighbour(key), Object::Neighbour(one)) => {
-                Some(neighbour::section::show(key, *one))
-            }
-            _ => None,
-        }),
-        ("nexthops", |one| match (&one.key, &one.object) {
-            (Key::Nexthop(id), Object::Nexthop(nexthop)) => nexthop::section::show(*id, nexthop),
-            _ => None,
-        }),
+    let mut lists = [
+        (Routes::NAME, Vec::new()),
+        (Rules::NAME, Vec::new()),
+        (Neighbours::NAME, Vec::new()),
+        (Nexthops::NAME, Vec::new()),
     ];
-    for (name, show) in lists {
-        let list: Vec<Value> = declarable.iter().filter_map(|one| show(one)).collect();
-        if !list.is_empty() {
-            sections.insert(name.to_owned(), Value::Array(list));
+    for one in &declarable {
+        let [routes, rules, neighbours, nexthops] = &mut lists;
+        match (&one.key, &one.object) {
+            (Key::Route(key), Object::Route(one)) => {
+                routes.1.extend(route::section::show(key, one));
+            }
+            (Key::Rule(key), Object::Rule(one)) => {
+                rules.1.extend(rule::section::show(key, one));
+            }
+            (Key::Neighbour(key), Object::Neighbour(one)) => {
+                neighbours.1.push(neighbour::section::show(key, *one));
+            }
+            (Key::Nexthop(id), Object::Nexthop(one)) => {
+                nexthops.1.extend(nexthop::section::show(*id, one));
+            }
+            _ => {}
         }
+    }
+    for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
+        sections.insert(name.to_owned(), Value::Array(list));
     }
     sections
 }
-
-/// The entry of one list for an object, if it belongs there and can be declared.
-type Show = fn(&ListedObject) -> Option<Value>;
 
 /// All links by name, with their addresses.
 fn links(found: &[ListedObject], declarable: &[&ListedObject]) -> Map<String, Value> {

@@ -57,7 +57,7 @@ impl Rtnl {
         self
     }
 
-    /// Says where addresses carry their mark, whatever the kernel's version tells.
+    /// Says where addresses carry their mark, whatever the kernel's version is.
     #[must_use]
     pub fn with_address_marks(mut self, address_marks: AddressMarks) -> Self {
         self.address_marks = address_marks;

@@ -48,7 +48,7 @@ pub(crate) struct Subscription {
     pub(crate) dirty: DirtyKeys,
     state: State,
     echo_filter: Arc<EchoFilter>,
-    hears_neighbours: bool,
+    has_neighbours: bool,
 }
 
 enum State {
@@ -64,7 +64,7 @@ impl Subscription {
             EchoFilter::of(&listener, source.protocol).map_err(|error| failure(&error))?;
         source.own_writes.set_filter(&echo_filter);
         let (dirty, state) = (DirtyKeys::new(source), State::Subscribed(listener));
-        Ok(Subscription { dirty, state, echo_filter, hears_neighbours: false })
+        Ok(Subscription { dirty, state, echo_filter, has_neighbours: false })
     }
 
     /// Joins the group of neighbours once some are declared: they come and go with every packet.
@@ -74,7 +74,7 @@ impl Subscription {
         }
         self.dirty.desired = Arc::clone(desired);
         let mut keys = desired.others.iter().map(|declared| &declared.key);
-        if self.hears_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_))) {
+        if self.has_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_))) {
             return Ok(());
         }
         let joined = match &self.state {
@@ -82,7 +82,7 @@ impl Subscription {
             State::Waiting(listener) => listener.join(Group(RTNLGRP_NEIGH)),
             State::Closed => Err(Error::Dead),
         };
-        self.hears_neighbours = true;
+        self.has_neighbours = true;
         joined.map_err(|error| failure(&error))
     }
 
@@ -220,7 +220,7 @@ impl EchoFilter {
     }
 }
 
-/// What the writer of a source did, as far as the reader needs it to tell echoes from changes of others.
+/// What the writer of a source did, as far as the reader needs it to recognize echoes.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
     notes: Mutex<Notes>,

@@ -3,18 +3,14 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use homeostat_document::{
-    Checker, Definitions, Json, Node, Number, Period, Shape, Text, ValueError, word_values,
-};
+use homeostat_document::{Number, Period, Text, ValueError, word_values};
 
 use crate::address::Lifetime;
 use crate::link::LinkName;
 use crate::link::kinds::bridge::Centis;
 use crate::neighbour::Mac;
 use crate::net::{Family, Net, bits};
-use crate::number::{SCOPES, Scope, TABLES, Table};
 use crate::route::{ROUTE_KINDS, RouteKind};
-use crate::rule::{IP_PROTOCOLS, IpProtocol};
 
 /// A metric.
 pub(crate) const METRIC: Number<u32> = Number { what: "a metric", least: 0, most: u32::MAX };
@@ -154,32 +150,6 @@ impl Text for RouteKind {
     fn words() -> Vec<&'static str> {
         ROUTE_KINDS.iter().map(|(name, _)| *name).collect()
     }
-}
-
-/// Numbers that have names.
-macro_rules! named_numbers {
-    ($($name:ident($inner:ty): $least:literal, $names:ident, $what:literal;)+) => {$(
-        impl $name {
-            const NUMBER: Number<$inner> =
-                Number { what: $what, least: $least, most: <$inner>::MAX };
-        }
-
-        impl Shape for $name {
-            fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-                Self::NUMBER.read_named(&$names, node, checker).map(Self)
-            }
-
-            fn schema(_: &mut Definitions) -> Json {
-                Self::NUMBER.named_schema(&$names)
-            }
-        }
-    )+};
-}
-
-named_numbers! {
-    Table(u32): 1, TABLES, "a routing table";
-    Scope(u8): 0, SCOPES, "a scope";
-    IpProtocol(u8): 0, IP_PROTOCOLS, "an IP protocol";
 }
 
 impl Text for Lifetime {

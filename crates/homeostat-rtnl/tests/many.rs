@@ -64,8 +64,8 @@ fn leave_for_one_key_takes_no_leave_from_another() {
     let (route, first, second) = (Route::via([10, 0, 0, 1].into()), "10.1.0.0/16", "10.2.0.0/16");
     let mut builder = DesiredState::builder();
     builder.adopting_route(key(first), route.clone()).unwrap();
-    builder.route(key(second), route.clone()).unwrap();
-    builder.route(key("10.3.0.0/16"), route).unwrap().may_adopt(Key::Route(key(second)));
+    builder.adopt(Key::Route(key(second)), Object::Route(route.clone())).unwrap();
+    builder.route(key("10.3.0.0/16"), route).unwrap();
     let desired = builder.build().unwrap();
     let may = (0..3).map(|index| desired.may_adopt(homeostat_core::Slot::at(index)));
     assert_eq!(may.collect::<Vec<_>>(), [true, true, false]);

@@ -16,7 +16,7 @@ const IPV4: [OnLink; 3] = [OnLink::Ipv4Route, OnLink::Ipv4Neighbour, OnLink::Ipv
 /// What the kernel takes along with an address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cascade {
-    /// What somebody else loses.
+    /// What other owners lose.
     pub takes: Vec<Taken>,
     /// Declared addresses that are made again at once.
     pub again: Vec<Slot>,
@@ -63,11 +63,9 @@ impl Cascade {
                 || template.route.links().any(|link| link == key.link);
             template.route.src == Some(key.ip) || self.empties_link && is_near
         };
-        desired.routes_like(is_lost, &mut |route| {
-            let is_alike =
-                matches!(&route, Key::Route(route) if route.is_ipv4() == key.ip.is_ipv4());
-            lost.extend(desired.slot(&route, None).filter(|_| is_alike));
-        });
+        let routes = desired.routes_like(is_lost);
+        let alike = routes.filter(|route| route.is_ipv4() == key.ip.is_ipv4());
+        lost.extend(alike.filter_map(|route| desired.route_slot(&route, None)));
     }
 
     /// Whether a declared route goes along with `key`.

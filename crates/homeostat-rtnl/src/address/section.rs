@@ -14,36 +14,30 @@ use crate::net::Family;
 use crate::section::Declared;
 use crate::values::Prefix;
 
-/// An address as a document declares it.
+/// An address as a document declares it: `"192.0.2.1/24"`, or a table with more. Its link has no name before the
+/// reader of the link has filled it in.
 pub type DeclaredAddress = Declared<AddressKey, Address>;
 
-/// An address of a link whose name is not known here: `"192.0.2.1/24"`, or a table with more.
-pub(crate) struct AddressEntry {
+/// Nothing, if the peer is of another family, which was reported.
+fn declared(
     prefix: Prefix,
     peer: Option<IpAddr>,
     address: Address,
     adopt: bool,
     span: Span,
+) -> Option<DeclaredAddress> {
+    let key = AddressKey::new(LinkName::default(), prefix.ip, prefix.len)?;
+    let key = peer.map_or(Some(key), |peer| key.with_peer(peer))?;
+    Some(Declared::new(Spanned::new(key, span), address, adopt, span))
 }
 
-impl AddressEntry {
-    /// The address of this link; nothing if its peer is of another family, which was reported.
-    pub(crate) fn of(self, link: LinkName) -> Option<DeclaredAddress> {
-        let Self { prefix, peer, address, adopt, span } = self;
-        let key = AddressKey::new(link, prefix.ip, prefix.len)?;
-        let key = peer.map_or(Some(key), |peer| key.with_peer(peer))?;
-        Some(Declared::new(Spanned::new(key, span), address, adopt, span))
-    }
-}
-
-impl Shape for AddressEntry {
+impl Shape for DeclaredAddress {
     fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
         if let Value::Table(_) = node.value {
             return read_record(node, checker);
         }
         let prefix = Prefix::read(node, checker)?;
-        let (address, span) = (Address::default(), node.span);
-        Some(Self { prefix, peer: None, address, adopt: false, span })
+        declared(prefix, None, Address::default(), false, node.span)
     }
 
     fn schema(definitions: &mut Definitions) -> Json {
@@ -52,7 +46,7 @@ impl Shape for AddressEntry {
     }
 }
 
-impl Record for AddressEntry {
+impl Record for DeclaredAddress {
     const NAME: &'static str = "address";
     const DOC: &'static str = "An address of a link";
 
@@ -87,8 +81,7 @@ impl Record for AddressEntry {
             }),
             noprefixroute: noprefixroute.then_some(true),
         };
-        let peer = peer.map(|peer| peer.value);
-        Some(Self { prefix: ip.value, peer, address, adopt, span: fields.span() })
+        declared(ip.value, peer.map(|peer| peer.value), address, adopt, fields.span())
     }
 }
 

@@ -5,7 +5,7 @@
 
 use crate::link::LinkName;
 
-/// What every mark begins with, whoever the owner is.
+/// What every mark begins with, for any owner.
 pub(crate) const PREFIX: &str = "homeostat:";
 
 /// The most bytes that the kernel keeps.
@@ -34,7 +34,7 @@ pub(crate) fn join(words: &str, owner: &str) -> String {
 }
 
 /// The alias of the other end of a pair, in another namespace. It names the owner for people who look there, but
-/// not in the place of a mark: the end is nobody's to delete by itself.
+/// not in the place of a mark: the end is never deleted by itself.
 pub(crate) fn of_other_end(name: LinkName, owner: &str) -> String {
     format!("{PREFIX}{owner} other end of {name}")
 }

@@ -1,5 +1,5 @@
 //! Writes links, one after the other: each message waits for the answer to the one before, since a
-//! request by name that follows a refused creation could hit somebody else's link.
+//! request by name that follows a refused creation could hit a foreign link.
 
 use homeostat_core::{Failure, Outcome, Owner, Retry, WaitsOn, Work};
 use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
@@ -12,12 +12,12 @@ use crate::link::kinds::{LinkKind, Refs, tap};
 use crate::link::message::{self, Parts};
 use crate::link::model::{Field, Link, Setting};
 use crate::link::observe::{SeenLink, ask, find, look_up};
-use crate::link::step::{Act, Cycle, LinkStep};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::source::Rtnl;
 use crate::step::Step;
+use crate::step::{Act, Cycle, LinkStep};
 
 /// Runs steps of links, reports the outcome of each, and returns the links as they are then.
 pub(crate) fn run(
@@ -25,13 +25,13 @@ pub(crate) fn run(
     source: &Rtnl,
     connection: &mut Connection,
     links: Links,
-    tell: &mut dyn FnMut(usize, Outcome<Object>),
+    report: &mut dyn FnMut(usize, Outcome<Object>),
 ) -> Links {
     let mut writer =
         LinkWriter { desired: work.desired, moment: work.moment, source, connection, links };
     for (at, step) in work.iter() {
         let Step::Link(step) = step else { continue };
-        tell(at, writer.write(step).err().unwrap_or(Outcome::Applied { now: None }));
+        report(at, writer.write(step).err().unwrap_or(Outcome::Applied { now: None }));
     }
     writer.links
 }
@@ -74,9 +74,7 @@ impl LinkWriter<'_> {
     }
 
     fn index(&self, name: LinkName) -> Written<IfIndex> {
-        self.links
-            .index(name)
-            .ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(name.to_string()) })
+        self.links.index(name).ok_or_else(|| pending(name))
     }
 
     /// Changes a link of this kind; one request carries all parts.
@@ -170,7 +168,10 @@ impl LinkWriter<'_> {
         Some(if holder == name {
             Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
         } else {
-            Outcome::Failed(alternative_name_of(name, holder))
+            // An ordinary list does not show alternative names.
+            let error = format!("`{name}` is an alternative name of link `{holder}`");
+            let help = format!("take it away: ip link property del dev {holder} altname {name}");
+            Outcome::Failed(Failure::new(error, Retry::Soon).with_help(help))
         })
     }
 
@@ -180,8 +181,7 @@ impl LinkWriter<'_> {
             if self.moment.namespaces.is_here(parent.namespace.as_deref()) {
                 return self.index(parent.name);
             }
-            let there = self.moment.namespaces.index(parent);
-            there.ok_or_else(|| Outcome::Pending { on: WaitsOn::Link(parent.name.to_string()) })
+            self.moment.namespaces.index(parent).ok_or_else(|| pending(parent.name))
         });
         let space = link.kind.peer().and_then(|peer| peer.namespace.as_deref());
         let space = space.and_then(|name| self.moment.namespaces.get(name));
@@ -228,9 +228,7 @@ impl LinkWriter<'_> {
     }
 
     fn update(&mut self, name: LinkName, link: &Link, cycle: Cycle) -> Written {
-        let Some(seen) = self.moment.table.get(&name) else {
-            return Err(Outcome::Pending { on: WaitsOn::Link(name.to_string()) });
-        };
+        let Some(seen) = self.moment.table.get(&name) else { return Err(pending(name)) };
         let (index, kind) = (seen.index, &link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;
         if falls && seen.is_up() {
@@ -301,6 +299,10 @@ impl LinkWriter<'_> {
     }
 }
 
+fn pending(link: LinkName) -> Outcome<Object> {
+    Outcome::Pending { on: WaitsOn::Link(link.to_string()) }
+}
+
 fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {
     match error {
         Error::AnswerLost | Error::Timeout(_) => Outcome::Unknown { why: error.to_string() },
@@ -324,13 +326,6 @@ fn link_failure(error: &Error, kind: &LinkKind) -> Failure {
         }
         error => crate::apply::failure(error),
     }
-}
-
-/// A name that is the alternative name of another link, which an ordinary list does not show.
-fn alternative_name_of(name: LinkName, holder: LinkName) -> Failure {
-    let error = format!("`{name}` is an alternative name of link `{holder}`");
-    let help = format!("take it away: ip link property del dev {holder} altname {name}");
-    Failure::new(error, Retry::Soon).with_help(help)
 }
 
 fn is_unknown_kind(refusal: &homeostat_netlink::Refusal) -> bool {

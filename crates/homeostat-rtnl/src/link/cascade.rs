@@ -25,7 +25,7 @@ use crate::moment::{Moment, ObservedAddress, OnLink};
 /// The smallest MTU with which a link can have IPv6.
 pub(crate) const IPV6_MIN_MTU: u32 = 1280;
 
-/// The MTU of a bridge that nobody has set one for, and that has no ports.
+/// The MTU of a bridge without ports whose MTU was never set.
 const BRIDGE_MTU: u32 = 1500;
 
 /// What becomes of a link.
@@ -62,7 +62,7 @@ impl Loss {
     fn removes_address(self, ip: IpAddr) -> bool {
         match ip {
             IpAddr::V4(_) => self == Loss::Gone,
-            // Link-local addresses come back with the link, whoever the kernel says has made them.
+            // Link-local addresses come back with the link, whatever owner they have.
             IpAddr::V6(ip) => {
                 matches!(self, Loss::Gone | Loss::Down | Loss::Ipv6) && !ip.is_unicast_link_local()
             }
@@ -88,7 +88,7 @@ pub(crate) fn going_with(table: &LinkTable, name: LinkName) -> BTreeSet<LinkName
 /// or will be a port of.
 ///
 /// Quirk `others-follow-a-low-mtu` (Linux 6.18): macvlans, ipvlans and VLANs are lowered with the link below them;
-/// so is a bridge with its smallest port, unless its MTU was set (which nobody can see; one that it was made with
+/// so is a bridge with its smallest port, unless its MTU was set (which cannot be seen; one that it was made with
 /// does not count).
 pub(crate) fn lowered_with(
     table: &LinkTable,
@@ -123,7 +123,7 @@ fn follows_parent(seen: &SeenLink, mtu: u32) -> bool {
     follows && seen.link.mtu > Some(mtu)
 }
 
-/// A bridge that is not as large as its smallest port has an MTU that somebody set.
+/// A bridge that is not as large as its smallest port has an MTU that was set.
 fn follows_ports(table: &LinkTable, seen: &SeenLink, mtu: u32) -> bool {
     let ports = table.values().filter(|other| other.master == Some(seen.index));
     let smallest = ports.filter_map(|port| port.link.mtu).min().unwrap_or(BRIDGE_MTU);
@@ -131,7 +131,7 @@ fn follows_ports(table: &LinkTable, seen: &SeenLink, mtu: u32) -> bool {
     is_bridge && seen.link.mtu == Some(smallest) && smallest > mtu
 }
 
-/// What somebody loses when a link goes down or goes.
+/// What other owners lose when a link is set down or deleted.
 pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
     let going = match loss {
         Loss::Gone => going_with(&moment.table, name),
@@ -148,7 +148,14 @@ pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
             takes.push(Taken { key: format!("link {link}"), owner });
         }
         if let Some(seen) = seen.filter(|_| loss == Loss::Gone) {
-            takes.extend(moment.table.values().filter(|other| is_slave(other, seen)).map(taken));
+            // What is ours and declared is put back; what is ours and undeclared is no loss.
+            let is_slave = |other: &&SeenLink| {
+                other.master == Some(seen.index) && matches!(other.owner, Owner::Foreign(_))
+            };
+            takes.extend(moment.table.values().filter(is_slave).map(|other| Taken {
+                key: format!("link {} in its master", other.name),
+                owner: other.owner.clone(),
+            }));
         }
         takes.extend(lost_on(moment, *link, loss));
     }
@@ -160,7 +167,7 @@ pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
     takes
 }
 
-/// What somebody loses on one link.
+/// What other owners lose on one link.
 pub(crate) fn lost_on(moment: &Moment, link: LinkName, loss: Loss) -> Vec<Taken> {
     let is_lost = |observed: &&ObservedAddress| {
         observed.key.link == link
@@ -173,16 +180,7 @@ pub(crate) fn lost_on(moment: &Moment, link: LinkName, loss: Loss) -> Vec<Taken>
     addresses.chain(moment.taken_on(link, loss.kinds()).cloned()).collect()
 }
 
-/// What is ours and declared is put back; what is ours and undeclared is nobody's loss.
-fn is_slave(other: &SeenLink, master: &SeenLink) -> bool {
-    other.master == Some(master.index) && matches!(other.owner, Owner::Foreign(_))
-}
-
-fn taken(seen: &SeenLink) -> Taken {
-    Taken { key: format!("link {} in its master", seen.name), owner: seen.owner.clone() }
-}
-
-/// Whether anything of it is somebody else's, so that a guard holds the step.
+/// Whether anything of it is foreign, so that a guard holds the step.
 pub(crate) fn takes_foreign(takes: &[Taken]) -> bool {
     takes.iter().any(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel))
 }

@@ -43,8 +43,8 @@ pub(crate) fn create(
 
 /// The MTU of the creating message.
 ///
-/// Quirk `a-bridge-follows-its-ports` (Linux 6.18): a bridge takes the MTU of its ports until somebody
-/// sets another than it has: neither the creating message nor the same MTU once more counts. So it
+/// Quirk `a-bridge-follows-its-ports` (Linux 6.18): a bridge takes the MTU of its ports until
+/// another than it has is set: neither the creating message nor the same MTU once more counts. So it
 /// begins with another, and gets the right one with its mark.
 fn first_mtu(link: &Link) -> Option<u32> {
     match (link.mtu, &link.kind) {
@@ -118,7 +118,7 @@ fn put_kind(message: &mut MessageWriter<'_>, kind: &LinkKind, refs: &Refs) {
 /// The kind of what has none to the kernel: a network card, the loopback link.
 const NO_KIND: &str = "none";
 
-/// A link as the kernel tells it. Whose it is, and what it refers to by name, is found out later.
+/// A link as the kernel reports it. Whose it is, and what it refers to by name, is found out later.
 pub(crate) fn decode(message: &Message<'_>) -> Result<SeenLink, Malformed> {
     let (index, name) = index_and_name(message)?;
     let (fixed, attrs) = message.split::<16>()?;
@@ -159,7 +159,7 @@ fn read_attrs(seen: &mut SeenLink, attrs: Attrs<'_>) -> Result<(), Malformed> {
     Ok(())
 }
 
-/// Reads what kind of link it is; some kinds tell the link below in their own place.
+/// Reads what kind of link it is; some kinds have the link below among their options.
 fn read_kind(seen: &mut SeenLink, info: &Attr<'_>) -> Result<Option<IfIndex>, Malformed> {
     let Some(kind) = info.attrs().first(IFLA_INFO_KIND)? else { return Ok(None) };
     let Ok(kind) = kind.str() else { return Ok(None) };

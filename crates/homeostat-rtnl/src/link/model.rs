@@ -56,7 +56,7 @@ impl PartialEq for Incarnation {
 impl Eq for Incarnation {}
 
 impl Incarnation {
-    /// What tells this link from a later one of the same name: numbers are not used twice.
+    /// What distinguishes this link from a later one of the same name: numbers are not used twice.
     pub(crate) fn identity(self) -> Option<String> {
         self.0.map(|IfIndex(number)| number.to_string())
     }

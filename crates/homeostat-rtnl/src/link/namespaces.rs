@@ -5,13 +5,14 @@ use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::sync::Arc;
 
 use homeostat_netlink::uapi::{NETNSA_FD, NETNSA_NSID, NLM_F_ECHO, RTM_GETLINK, RTM_GETNSID};
-use homeostat_netlink::{Batch, Connection, Dumped, Family, Result};
+use homeostat_netlink::{Batch, Connection, Family, Message, Result};
 use homeostat_netns::Netns;
 
 use crate::link::message::index_and_name;
 use crate::link::model::LinkRef;
 use crate::link::observe::Lower;
 use crate::link::{IfIndex, LinkName, Links};
+use crate::observe::collect;
 
 /// The namespaces that a source can refer to, by the names that desired states use.
 pub(crate) type NamedNamespaces = Arc<BTreeMap<String, Arc<Netns>>>;
@@ -91,7 +92,10 @@ impl OtherNamespace {
         let is_here = netns.same_as(here).ok()?;
         let nsid = nsid(netns, connection).ok()?;
         let mut there = Connection::open_in(netns, Family::Route).ok()?;
-        let links = links(&mut there).ok()?;
+        let read = |message: &Message<'_>| {
+            Ok(index_and_name(message).ok().map(|(index, name)| (name, index)))
+        };
+        let links = collect(&mut there, RTM_GETLINK, &[0; 16], read).ok()?.into_iter().collect();
         Some(OtherNamespace { netns: Arc::clone(netns), is_here, nsid, links })
     }
 
@@ -118,21 +122,4 @@ fn nsid(netns: &Netns, connection: &mut Connection) -> Result<Option<i32>> {
 /// A namespace as requests name it.
 pub(crate) fn fd(netns: &Netns) -> u32 {
     u32::try_from(netns.as_fd().as_raw_fd()).unwrap_or(u32::MAX)
-}
-
-fn links(connection: &mut Connection) -> Result<Links> {
-    let mut request = Batch::new();
-    let mut message = request.message(RTM_GETLINK, 0);
-    message.fixed(&[0; 16]);
-    message.finish()?;
-    let mut links = Links::default();
-    connection.dump(&mut request, &mut |dumped| match dumped {
-        Dumped::Restart => links = Links::default(),
-        Dumped::Object(message) => {
-            if let Ok((index, name)) = index_and_name(&message) {
-                links.insert(name, index);
-            }
-        }
-    })?;
-    Ok(links)
 }

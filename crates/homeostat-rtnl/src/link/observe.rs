@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
 
-use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::LinkKind;
@@ -65,7 +64,7 @@ fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Own
     }
 }
 
-/// Links that come with a namespace or with a kernel module, and that nobody can delete.
+/// Links that come with a namespace or with a kernel module, and that cannot be deleted.
 fn is_the_kernels(seen: &SeenLink) -> bool {
     const BY_ITSELF: [&str; 10] = [
         "lo", "gre0", "gretap0", "erspan0", "sit0", "tunl0", "ip6tnl0", "ip6gre0", "ip_vti0",
@@ -109,7 +108,7 @@ pub(crate) fn find(connection: &mut Connection, name: LinkName) -> Option<SeenLi
     look_up(connection, name).filter(|seen| seen.name == name)
 }
 
-/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also tells of a link that
+/// Quirk `second-names-answer-too` (Linux 6.18): asked for a name, the kernel also answers with a link that
 /// has it as an alternative name.
 pub(crate) fn look_up(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
     let mut found = None;
@@ -132,7 +131,15 @@ pub(crate) fn ask(
 /// learn of them. A new hardware address costs neighbours only, which are looked at anyhow.
 pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
     match key {
-        Key::Link(name) => link_may_take_along(moment, view.desired, *name),
+        Key::Link(name) => match (moment.table.get(name), view.desired.link(*name)) {
+            (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
+            (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
+            // A fresh one may lower the MTU of its bridge.
+            (None, Some(link)) => {
+                link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
+            }
+            (None, None) => false,
+        },
         Key::LinkField(name, field) => field_may_take_along(moment, view, *name, *field),
         _ => false,
     }
@@ -159,18 +166,6 @@ fn field_may_take_along(
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
         }
-}
-
-fn link_may_take_along(moment: &Moment, desired: &DesiredState, name: LinkName) -> bool {
-    match (moment.table.get(&name), desired.link(name)) {
-        (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-        (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
-        // A fresh one may lower the MTU of its bridge.
-        (None, Some(link)) => {
-            link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
-        }
-        (None, None) => false,
-    }
 }
 
 /// A link that is there.

@@ -13,9 +13,9 @@ use crate::link::cascade::{self, IPV6_MIN_MTU, Loss};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place};
 use crate::link::observe::SeenLink;
-use crate::link::step::{Act, Cycle, LinkStep};
 use crate::moment::Moment;
 use crate::object::Object;
+use crate::step::{Act, Cycle, LinkStep};
 
 /// What becomes of links in this pass.
 #[derive(Default)]
@@ -313,7 +313,7 @@ impl LinkPlanner<'_> {
         effects
     }
 
-    /// What goes with links that are made again is made again too. Where somebody else would lose
+    /// What goes with links that are made again is made again too. Where another owner would lose
     /// something, a guard may hold the step: then nothing is made ready for what may not happen.
     fn renew(&mut self) {
         let again = self.links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));

@@ -9,9 +9,10 @@ use homeostat_document::{
 };
 use serde_json::json;
 
-use crate::address::section::{AddressEntry, DeclaredAddress};
+use crate::address::section::DeclaredAddress;
 use crate::key::Key;
 use crate::link::LinkName;
+use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::{LinkKind, WITH_PARENT};
 use crate::link::model::{Link, LinkRef, Settings};
 use crate::net::Family;
@@ -37,13 +38,13 @@ pub struct DeclaredLink {
     pub name: Spanned<LinkName>,
     /// What it is, if it is to be made; with the options of that kind.
     pub kind: Option<Spanned<LinkKind>>,
-    /// What is declared of it, whoever makes it.
+    /// What is declared of it, created by us or not.
     pub settings: Settings,
     /// The link below it.
     pub parent: Option<LinkRef>,
     /// Its addresses; an empty list was said aloud.
     pub addresses: Option<Vec<DeclaredAddress>>,
-    /// Whether it may be taken from anybody.
+    /// Whether it may be taken over from any owner.
     pub adopt: bool,
     /// Whether more is written here than fields of other sources.
     pub is_stated: bool,
@@ -132,14 +133,16 @@ impl Record for DeclaredLink {
         let parent =
             fields.of_kinds(WITH_PARENT, |fields| fields.optional("parent", "The link below it"));
         let alias: Option<Alias> = fields.optional("alias", "A description for people");
-        let addresses: Option<Vec<AddressEntry>> = fields.optional("addresses", "Its addresses");
+        let mut addresses: Option<Vec<DeclaredAddress>> =
+            fields.optional("addresses", "Its addresses");
         let adopt = fields.flag("adopt", "Take this link over from any owner");
         let settings = Settings { up, mtu, mac, master, alias: alias.map(|Alias(text)| text) };
         let has_own = kind.is_some() || addresses.is_some() || settings != Settings::default();
         let place = |span: Span| Spanned::new((), span);
         let name = name?;
-        let addresses =
-            addresses.map(|all| all.into_iter().filter_map(|entry| entry.of(name.value)).collect());
+        for address in addresses.iter_mut().flatten() {
+            address.key.value.link = name.value;
+        }
         let link = Self {
             name,
             kind,
@@ -226,9 +229,6 @@ fn check_addresses(link: &DeclaredLink, checker: &mut Checker) {
     }
 }
 
-/// The smallest MTU that IPv6 works with.
-const LEAST_MTU: u32 = 1280;
-
 /// Refuses a link that wants IPv6 addresses and forbids them at the same time: the kernel refuses
 /// addresses where `disable_ipv6` is 1 or the MTU is under 1280, and removes those that are there.
 fn check_ipv6(
@@ -242,9 +242,10 @@ fn check_ipv6(
     };
     // The loopback link keeps IPv6 with any MTU.
     let is_loopback = link.name.as_str() == "lo";
-    if link.settings.mtu.is_some_and(|mtu| mtu < LEAST_MTU) && !is_loopback {
-        let message = format!("IPv6 needs an MTU of {LEAST_MTU}, so this address cannot be kept");
-        let help = format!("set `mtu` to {LEAST_MTU} or more, or leave out the IPv6 addresses");
+    if link.settings.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU) && !is_loopback {
+        let message =
+            format!("IPv6 needs an MTU of {IPV6_MIN_MTU}, so this address cannot be kept");
+        let help = format!("set `mtu` to {IPV6_MIN_MTU} or more, or leave out the IPv6 addresses");
         let wrong = Diagnostic::new(address.entry.span, message);
         checker.report(wrong.also(link.mtu.span, "the MTU is here").help(help));
     }
@@ -297,7 +298,7 @@ fn check_master(scope: &str, link: &DeclaredLink, links: &ByName<'_>, checker: &
     checker.report(wrong.help("a master is a bridge, a bond or a vrf"));
 }
 
-/// Scopes read one way: a namespace may stand on a link of the host, nobody on one of a namespace.
+/// Scopes read one way: a link of a namespace may be on one of the host, but none on one of another namespace.
 fn check_parent(scope: &str, link: &DeclaredLink, checker: &mut Checker) {
     let Some(place) = link.parent.as_ref().and_then(|parent| parent.namespace.as_deref()) else {
         return;

@@ -8,9 +8,9 @@ use crate::section::{Declared, list_section};
 use crate::show::plain;
 
 list_section! {
-    Neighbours of NeighbourKey => Neighbour as neighbours,
+    Neighbours of Declared<NeighbourKey, Neighbour> as neighbours,
     "neighbours", "Permanent and proxy neighbours",
-    |one| one.entry.span, format!("the neighbour {} on `{}`", one.key.ip, one.key.link)
+    each of neighbours: |one| one.entry.span, format!("the neighbour {} on `{}`", one.key.ip, one.key.link)
 }
 
 impl Record for Declared<NeighbourKey, Neighbour> {

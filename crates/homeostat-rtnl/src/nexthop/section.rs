@@ -15,8 +15,8 @@ use crate::show::{fields, plain};
 use crate::values::{NEXTHOP_ID, WEIGHT};
 
 list_section! {
-    Nexthops of NexthopId => Nexthop as nexthops, "nexthops", "Nexthop objects and groups",
-    |one| one.key.span, format!("the nexthop {}", one.key.value)
+    Nexthops of Declared<NexthopId, Nexthop> as nexthops, "nexthops", "Nexthop objects and groups",
+    each of nexthops: |one| one.key.span, format!("the nexthop {}", one.key.value)
 }
 
 impl Record for Declared<NexthopId, Nexthop> {

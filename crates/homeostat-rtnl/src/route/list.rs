@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::io::{self, BufRead, BufReader, Read};
 use std::ops::ControlFlow;
@@ -16,7 +16,7 @@ use homeostat_document::{Checker, Diagnostic, Scope, Span, ValueError, shown};
 
 use crate::route::RouteKey;
 use crate::route::line::{self, BYTE_ORDER_MARK, Fault, RouteLine, Why};
-use crate::route::section::{Described, RouteFile, route_files, routes};
+use crate::route::section::{RouteFile, described, route_files, routes};
 
 /// Reads the lists that a scope names and hands on each of their routes, in the order of writing. All bad
 /// lines are reported together, with those that the caller refuses; so is a list that cannot be read.
@@ -180,9 +180,7 @@ impl<'r> BadLines<'r> {
     pub(super) fn new(file: &RouteFile, checker: &'r mut Checker) -> Self {
         BadLines { checker, name: shown(&file.path.value), good: 0, bad: 0, next: None }
     }
-}
 
-impl BadLines<'_> {
     pub(super) fn good(&mut self) -> ControlFlow<()> {
         self.good += 1;
         ControlFlow::Continue(())
@@ -239,84 +237,42 @@ impl BadLines<'_> {
     }
 }
 
-/// Where a route is declared.
-#[derive(Clone, Copy)]
-enum Place {
-    Document(Span),
-    List(Spot),
-}
-
-/// A line of one of the lists, both by number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Spot {
-    list: usize,
-    line: usize,
-}
-
-struct Twin {
-    key: RouteKey,
-    first: Place,
-    again: Spot,
-}
-
-/// Reports the first twins.
+/// Reports the first routes of lists that are declared twice. The lists are read twice for it, since the texts of
+/// their lines are not kept.
 pub fn route_twins(scope: &Scope, checker: &mut Checker) {
-    let lists: Vec<&RouteFile> = route_files(scope).collect();
-    let twins = find(scope, &lists);
-    let firsts = twins.iter().filter_map(|twin| match twin.first {
-        Place::List(spot) => Some(spot),
-        Place::Document(_) => None,
+    let mut known: HashSet<RouteKey> = routes(scope).map(|route| route.key.value).collect();
+    // The routes that are declared twice, with the first place of each.
+    let mut twins: HashMap<RouteKey, Option<Span>> = HashMap::new();
+    for_each(scope, |_, _, key| {
+        if !known.insert(key) && twins.len() < MOST {
+            twins.insert(key, None);
+        }
     });
-    let spots = firsts.chain(twins.iter().map(|twin| twin.again));
-    let mut spans = spots.map(|spot| (spot, Span::default())).collect();
-    locate(&mut spans, &lists, checker);
-    for Twin { key, first, again } in twins {
-        let span_of = |spot| spans.get(&spot).copied().unwrap_or_default();
-        let first = match first {
-            Place::Document(span) => span,
-            Place::List(spot) => span_of(spot),
-        };
-        let twin =
-            Diagnostic::new(span_of(again), format!("{} is declared twice", Described(&key)));
-        checker.report(twin.also(first, "first declared here"));
-    }
-}
-
-fn find(scope: &Scope, lists: &[&RouteFile]) -> Vec<Twin> {
-    let mut places: HashMap<RouteKey, Place> = HashMap::new();
     for route in routes(scope) {
-        places.insert(route.key.value, Place::Document(route.key.span));
+        twins.entry(route.key.value).and_modify(|first| *first = Some(route.key.span));
     }
-    let mut twins = Vec::new();
-    for_each(lists, |again, _, route| {
-        let key = route.key;
-        match places.get(&key) {
-            Some(first) if twins.len() < MOST => twins.push(Twin { key, first: *first, again }),
-            Some(_) => {}
-            None => drop(places.insert(key, Place::List(again))),
-        }
-    });
-    twins
-}
-
-/// Reads the lists again for the texts of a few lines: they are not kept for all.
-fn locate(spans: &mut BTreeMap<Spot, Span>, lists: &[&RouteFile], checker: &mut Checker) {
-    for_each(lists, |spot, text, _| {
-        if let Some(span) = spans.get_mut(&spot) {
-            let name = lists.get(spot.list).map_or_else(String::new, |file| shown(&file.path));
-            let file = checker.add_line(&name, spot.line, text);
-            *span = Span::new(file, 0, text.len());
+    let mut left = MOST;
+    for_each(scope, |file, line, key| {
+        let Some(first) = twins.get_mut(&key).filter(|_| left > 0) else { return };
+        let source = checker.add_line(&shown(&file.path), line.number, line.text);
+        let span = Span::new(source, 0, line.text.len());
+        if let Some(first) = *first {
+            let twin = Diagnostic::new(span, format!("{} is declared twice", described(&key)));
+            checker.report(twin.also(first, "first declared here"));
+            left -= 1;
+        } else {
+            *first = Some(span);
         }
     });
 }
 
-/// Hands on all routes of the lists with their places and texts.
-fn for_each(lists: &[&RouteFile], mut each: impl FnMut(Spot, &str, &RouteLine)) {
-    for (list, file) in lists.iter().enumerate() {
+/// Hands on the lines of all lists that are routes, with their keys.
+fn for_each(scope: &Scope, mut each: impl FnMut(&RouteFile, &Line<'_>, RouteKey)) {
+    for file in route_files(scope) {
         // Who reads the lists for their routes reports what cannot be read.
         let _ = read(&file.path, &mut |line: Line<'_>| {
             if let Ok(route) = &line.read {
-                each(Spot { list, line: line.number }, line.text, route);
+                each(file, &line, route.key);
             }
             ControlFlow::Continue(())
         });

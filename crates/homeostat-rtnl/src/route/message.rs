@@ -137,7 +137,7 @@ fn gateway_len(key: &RouteKey, gateway: IpAddr) -> u16 {
     }
 }
 
-/// A route as the kernel tells it.
+/// A route as the kernel reports it.
 pub(crate) struct SeenRoute {
     pub(crate) key: RouteKey,
     pub(crate) route: Route,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{Owner, Seen};
 use homeostat_netlink::uapi::{RTM_GETROUTE, RTPROT_KERNEL, RTPROT_REDIRECT};
-use homeostat_netlink::{Batch, Dumped, Errno, Error, Malformed, Message, Refusal};
+use homeostat_netlink::{Batch, Dumped, Errno, Error, Malformed, Message};
 
 use crate::key::Key;
 use crate::message::{AF_INET, AF_INET6, LinkNames};
@@ -40,15 +40,18 @@ impl Observation<'_, '_> {
             Key::Route(key) => Some(*key),
             _ => None,
         });
-        let untold: BTreeSet<RouteKey> = keys.filter(|key| !self.recall(key)).collect();
+        let unknown: BTreeSet<RouteKey> = keys.filter(|key| !self.recall(key)).collect();
         if let Some(shadow) = &mut self.shadow {
-            for key in &untold {
+            for key in &unknown {
                 shadow.forget(key);
             }
         }
-        let places: BTreeSet<Place> = untold.iter().map(place).collect();
-        let is_untold = |key: &RouteKey| untold.contains(key);
-        places.into_iter().try_for_each(|place| self.routes(moment, place, is_untold))
+        let places: BTreeSet<Place> = unknown
+            .iter()
+            .map(|key| (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table)))
+            .collect();
+        let is_unknown = |key: &RouteKey| unknown.contains(key);
+        places.into_iter().try_for_each(|place| self.routes(moment, place, is_unknown))
     }
 
     /// Reports what the shadow knows of a key; false, if it does not know.
@@ -98,21 +101,15 @@ impl Observation<'_, '_> {
             Dumped::Object(message) => bad = each(message).err().or(bad),
         });
         match dumped {
-            Err(Error::Refused(refusal)) if is_no_table(&refusal, table) => Ok(()),
+            // A table that was never used has no routes.
+            Err(Error::Refused(refusal)) if table.is_some() && refusal.errno == Errno::NOENT => {
+                Ok(())
+            }
             Err(error) => Err(error),
             Ok(()) if torn => Err(Error::Torn { tries: 1 }),
             Ok(()) => whole(bad),
         }
     }
-}
-
-fn place(key: &RouteKey) -> Place {
-    (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table))
-}
-
-/// A table that nobody ever used has no routes.
-fn is_no_table(refusal: &Refusal, table: Option<Table>) -> bool {
-    table.is_some() && refusal.errno == Errno::NOENT
 }
 
 pub(crate) fn route_owner(protocol: Protocol, ours: Protocol) -> Owner {

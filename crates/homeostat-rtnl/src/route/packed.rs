@@ -63,13 +63,13 @@ impl<A: Copy + Ord> PackedRoute<A> {
         self.place().cmp(&other.place())
     }
 
-    pub(crate) fn new(key: &RouteKey, dst: A, template: u32) -> Self {
+    pub(crate) fn new(key: &RouteKey, dst: A, template: u32, may_adopt: bool) -> Self {
         PackedRoute {
             table: key.table.0,
             dst,
             len: key.dst.prefix_len(),
             tos: key.tos.0,
-            may_adopt: false,
+            may_adopt,
             metric: key.metric.0,
             template,
         }

@@ -1,26 +1,18 @@
 //! `[[routes]]`: routes, and files with many of them.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use homeostat_document::{
-    Checker, Diagnostic, Document, Fields, Join, Json, Record, Scope, Section, Spanned, Twins,
-    record,
-};
+use homeostat_document::{Diagnostic, Fields, Json, Record, Scope, Spanned, record};
 use serde_json::json;
 
 use crate::net::Family;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
 use crate::route::{Hop, Route, RouteKey, RouteKind};
-use crate::section::Declared;
+use crate::section::{Declared, list_section};
 use crate::show::{fields, plain};
 use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS, WEIGHT};
-
-/// `[[routes]]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Routes(pub Vec<RouteEntry>);
 
 /// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,7 +28,7 @@ pub enum RouteEntry {
 pub struct RouteFile {
     /// The path, seen from the document's own directory.
     pub path: Spanned<PathBuf>,
-    /// Whether its routes may be taken from anybody.
+    /// Whether its routes may be taken over from any owner.
     pub adopt: bool,
 }
 
@@ -56,40 +48,18 @@ pub fn route_files(scope: &Scope) -> impl Iterator<Item = &RouteFile> {
     })
 }
 
-fn entries(scope: &Scope) -> impl Iterator<Item = &RouteEntry> {
-    scope.get::<Routes>().into_iter().flat_map(|all| &all.0)
-}
-
-impl Section for Routes {
-    const NAME: &'static str = "routes";
-    const DOC: &'static str = "Routes";
-    const JOIN: Join = Join::Lists;
-
-    type Value = Vec<RouteEntry>;
-    const NEW: fn(Self::Value) -> Self = Self;
-
-    fn check(document: &Document, checker: &mut Checker) {
-        for (_, scope) in document.scopes() {
-            let mut twins = Twins::default();
-            for route in routes(scope) {
-                let key = route.key.value;
-                twins.see(key, route.key.span, checker, || Described(&key).to_string());
-            }
-        }
-    }
+list_section! {
+    Routes of RouteEntry as entries, "routes", "Routes",
+    each of routes: |route| route.key.span, described(&route.key)
 }
 
 /// A route's key in words.
-pub(super) struct Described<'a>(pub(super) &'a RouteKey);
-
-impl fmt::Display for Described<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (to, table, Metric(metric)) = (self.0.dst, self.0.table, self.0.metric);
-        write!(f, "the route to {to} in table {table} with metric {metric}")
-    }
+pub(super) fn described(key: &RouteKey) -> String {
+    let RouteKey { dst, table, metric: Metric(metric), .. } = key;
+    format!("the route to {dst} in table {table} with metric {metric}")
 }
 
-record!(RouteEntry, HopEntry);
+record!(HopEntry);
 
 const ONE_WAY: &str = "a route goes one way: `via`/`dev`, `nexthop` or `nexthops`";
 
@@ -117,7 +87,12 @@ impl Record for RouteEntry {
         let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
         let adopt = fields.flag("adopt", "Take this route over from any owner");
         if fields.has("from-file") {
-            check_file(fields);
+            for other in [
+                "to", "via", "dev", "table", "metric", "type", "src", "nexthop", "nexthops",
+                "onlink", "mtu", "scope", "tos",
+            ] {
+                fields.exclusive("from-file", other);
+            }
             return Some(Self::File(RouteFile { path: path?, adopt }));
         }
         check_presence(fields, kind, nexthops.as_deref());
@@ -142,15 +117,6 @@ impl Record for RouteEntry {
         };
         let key = Spanned::new(key, to.span);
         Some(Self::One(Box::new(Declared::new(key, route, adopt, fields.span()))))
-    }
-}
-
-fn check_file(fields: &mut Fields<'_>) {
-    for other in [
-        "to", "via", "dev", "table", "metric", "type", "src", "nexthop", "nexthops", "onlink",
-        "mtu", "scope", "tos",
-    ] {
-        fields.exclusive("from-file", other);
     }
 }
 
@@ -255,7 +221,7 @@ pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
         way.retain(|name, _| !["via", "dev", "nexthops", "onlink"].contains(&name.as_str()));
     }
     // Quirk `v6-nowhere-dev-lo` (Linux 6.18): an IPv6 route that goes nowhere reads back with the
-    // loopback link, which nobody has declared.
+    // loopback link, which is not declared.
     if !route.kind.has_nexthop() {
         way.remove("dev");
     }

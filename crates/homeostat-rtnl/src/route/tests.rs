@@ -23,6 +23,10 @@ fn ip(text: &str) -> IpAddr {
     text.parse().unwrap()
 }
 
+fn normalize(key: &RouteKey, mut desired: Route) -> Result<Route, Impossible> {
+    super::normalize(key, &mut desired).map(|()| desired)
+}
+
 fn hop(via: &str, dev: Option<&str>, weight: u16) -> Hop {
     let dev = dev.map(|dev| dev.parse().unwrap());
     Hop { via: Some(ip(via)), dev, weight, onlink: None }
@@ -68,10 +72,12 @@ fn normalizing_twice_is_normalizing_once() {
         assert!(route_agrees(&once, &once));
     }
     let key = address_key("address 10.0.0.1/24 dev lo");
-    let desired = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
-    let once = crate::address::normalize(&key, desired).unwrap();
+    let mut once = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
+    crate::address::normalize(&key, &mut once).unwrap();
     assert_eq!(once.preferred, Some(Lifetime::Seconds(60)));
-    assert_eq!(crate::address::normalize(&key, once.clone()).unwrap(), once);
+    let mut twice = once.clone();
+    crate::address::normalize(&key, &mut twice).unwrap();
+    assert_eq!(twice, once);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::values::Destination;
 
 // A rule is known by its priority and its selectors: what it leads to is what is kept.
 list_section! {
-    Rules of RuleKey => Rule as rules, "rules", "Routing rules",
-    |rule| rule.entry.span, "a rule with this priority and these selectors".to_owned()
+    Rules of Declared<RuleKey, Rule> as rules, "rules", "Routing rules",
+    each of rules: |rule| rule.entry.span, "a rule with this priority and these selectors".to_owned()
 }
 
 words! {
@@ -26,9 +26,9 @@ words! {
     Lookup = "lookup",
     /// Drops silently.
     Blackhole = "blackhole",
-    /// Drops; the sender is told that the destination cannot be reached.
+    /// Drops; the sender learns that the destination cannot be reached.
     Unreachable = "unreachable",
-    /// Drops; the sender is told that it is forbidden.
+    /// Drops; the sender learns that it is forbidden.
     Prohibit = "prohibit",
 }
 
@@ -76,7 +76,7 @@ impl Record for Declared<RuleKey, Rule> {
     }
 }
 
-/// All that tells a family must tell the same one.
+/// The families of all fields must be the same.
 fn family_of(
     fields: &mut Fields<'_>,
     from: Option<Spanned<Destination>>,

@@ -27,7 +27,7 @@ fn shadow() -> Shadow {
     Shadow::new(Arc::new(builder.build().unwrap()), OURS)
 }
 
-/// What stands on a key: gateways and protocols, `?` for a doubt.
+/// What stands on a key: gateways and protocols, `?` for an uncertain one.
 fn routes_on(shadow: &Shadow, dst: &str) -> String {
     let Some(there) = shadow.routes_on(&key(dst)) else { return "?".to_owned() };
     let text =
@@ -35,14 +35,14 @@ fn routes_on(shadow: &Shadow, dst: &str) -> String {
     there.iter().map(text).collect::<Vec<_>>().join(" ")
 }
 
-type Told = (RouteEvent, u8, Protocol);
+type Event = (RouteEvent, u8, Protocol);
 
 /// What is known of a declared key on which these routes stood, after these events.
-fn after(noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool) {
+fn after(noted: &[(u8, Protocol)], events: &[Event]) -> (String, bool) {
     known("10.5.0.0/16", noted, events)
 }
 
-fn known(dst: &str, noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool) {
+fn known(dst: &str, noted: &[(u8, Protocol)], events: &[Event]) -> (String, bool) {
     let mut shadow = shadow();
     for (host, protocol) in noted {
         shadow.add_dumped(&key(dst), &via(*host), *protocol);
@@ -57,7 +57,7 @@ fn known(dst: &str, noted: &[(u8, Protocol)], events: &[Told]) -> (String, bool)
 #[test]
 fn a_dump_and_the_events_after_it_tell_what_stands_on_a_key() {
     use RouteEvent::{Added, Removed, Replaced};
-    type PackedRoute<'a> = (&'a [(u8, Protocol)], &'a [Told], &'a str, bool);
+    type PackedRoute<'a> = (&'a [(u8, Protocol)], &'a [Event], &'a str, bool);
     let rows: [PackedRoute<'_>; 14] = [
         (&[], &[], "", false),
         (&[(2, OURS)], &[], "10.0.0.2:76", true),
@@ -72,7 +72,7 @@ fn a_dump_and_the_events_after_it_tell_what_stands_on_a_key() {
         (&[], &[(Removed, 2, OURS)], "", false),
         (&[(2, OURS)], &[(Replaced, 2, BIRD)], "10.0.0.2:12", false),
         (&[(2, BIRD)], &[(Replaced, 2, OURS)], "10.0.0.2:76", true),
-        // Which of two was replaced, and what else is there, only a dump can tell.
+        // Which of two was replaced, and what else is there, only a dump can say.
         (&[(2, OURS), (3, BIRD)], &[(Replaced, 2, OURS)], "?", false),
         (&[(2, OURS)], &[(Added, 3, OURS)], "?", false),
     ];
@@ -94,14 +94,14 @@ fn on_an_undeclared_key_only_ours_counts() {
 }
 
 #[test]
-fn what_may_have_gone_in_silence_is_in_doubt_until_it_is_dumped() {
+fn what_may_have_gone_in_silence_is_uncertain_until_it_is_dumped() {
     let mut shadow = shadow();
     shadow.add_dumped(&key("10.5.0.0/16"), &via(2), OURS);
     shadow.add_dumped(&key("10.9.0.0/16"), &via(7), OURS);
-    assert!(shadow.doubt(|route, _| route.via == Some([10, 0, 0, 7].into())));
+    assert!(shadow.mark_uncertain(|route, _| route.via == Some([10, 0, 0, 7].into())));
     assert_eq!(routes_on(&shadow, "10.5.0.0/16"), "10.0.0.2:76");
     assert_eq!(routes_on(&shadow, "10.9.0.0/16"), "?");
-    assert!(shadow.doubt(|_, _| true));
+    assert!(shadow.mark_uncertain(|_, _| true));
     for dst in ["10.5.0.0/16", "10.6.0.0/16", "10.9.0.0/16"] {
         assert_eq!(routes_on(&shadow, dst), "?");
         assert!(!shadow.is_settled(&key(dst)));
@@ -114,13 +114,13 @@ fn what_may_have_gone_in_silence_is_in_doubt_until_it_is_dumped() {
 }
 
 #[test]
-fn too_many_doubts_are_given_up() {
+fn a_shadow_with_too_many_uncertain_routes_is_given_up() {
     let mut builder = DesiredState::builder();
-    for number in 0..=u32::try_from(MOST_DOUBTS).unwrap() {
+    for number in 0..=u32::try_from(MOST_UNCERTAIN).unwrap() {
         let dst = std::net::Ipv4Addr::from_bits(20 << 24 | number << 8);
         builder.route(RouteKey::new(crate::net::Net::masked(dst.into(), 24)), via(2)).unwrap();
     }
     let mut shadow = Shadow::new(Arc::new(builder.build().unwrap()), OURS);
-    assert!(shadow.doubt(|_, _| false));
-    assert!(!shadow.doubt(|_, _| true));
+    assert!(shadow.mark_uncertain(|_, _| false));
+    assert!(!shadow.mark_uncertain(|_, _| true));
 }

@@ -102,10 +102,14 @@ impl Bench {
     /// One pass converges, and the next writes nothing.
     pub(crate) fn converge(&mut self, desired: &DesiredState) -> Vec<String> {
         let report = self.pass(desired);
-        assert!(report.is_converged(), "{:#?}", told(&report));
-        let done = told(&report);
+        assert!(report.is_converged(), "{:#?}", explained(&report));
+        let done = explained(&report);
         let report = self.pass(desired);
-        assert!(report.is_converged() && report.plan().steps.is_empty(), "{:#?}", told(&report));
+        assert!(
+            report.is_converged() && report.plan().steps.is_empty(),
+            "{:#?}",
+            explained(&report)
+        );
         done
     }
 
@@ -140,7 +144,7 @@ impl Bench {
     pub(crate) fn lacks(&mut self, link: &Link, module: &str) {
         let other = Link::new(LinkKind::Bridge(homeostat_rtnl::Bridge::default()));
         let report = self.pass(&desired(&[(NAME, link.clone()), ("br0", other)]));
-        let lines = told(&report);
+        let lines = explained(&report);
         let kind = link.kind.name();
         let failed = format!("failed link {NAME}: the kernel has no links of kind `{kind}`");
         assert!(lines.iter().any(|line| line.starts_with(&failed)), "{lines:#?}");
@@ -152,8 +156,8 @@ impl Bench {
     }
 }
 
-/// Everything that a report has to tell, one line each.
-pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+/// Everything that a report contains, one line each.
+pub(crate) fn explained(explain: &dyn Explain) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in
         [Kind::Applied, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held]

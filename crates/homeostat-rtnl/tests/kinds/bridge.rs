@@ -84,7 +84,7 @@ fn vlan_options_are_set_where_the_kernel_filters_vlans() {
         return;
     }
     let report = bench.pass(&desired(&[(NAME, link(bridge))]));
-    let lines = crate::bench::told(&report);
+    let lines = crate::bench::explained(&report);
     assert!(lines[0].contains("Operation not supported"), "{lines:?}");
     assert!(bench.ip(&format!("link show dev {NAME}")).is_err(), "half a link is none");
 }
@@ -108,7 +108,7 @@ fn a_port_is_put_into_its_bridge_and_into_another() {
     assert_eq!(bench.shown("a-port")["master"], "br1");
 }
 
-/// Quirk: a bridge whose MTU nobody set follows its ports, and the message that makes it does not
+/// Quirk: a bridge whose MTU was not set follows its ports, and the message that makes it does not
 /// count as setting.
 #[test]
 fn a_bridge_follows_its_ports() {

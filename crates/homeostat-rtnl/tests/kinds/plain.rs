@@ -77,7 +77,7 @@ fn an_mtu_out_of_range_is_refused_in_the_kernels_words() {
     let mut bench = Bench::new();
     let link = Link { mtu: Some(70_000), ..Link::new(LinkKind::Bridge(Bridge::default())) };
     let report = bench.pass(&desired(&[(NAME, link)]));
-    let lines = crate::bench::told(&report);
+    let lines = crate::bench::explained(&report);
     assert!(lines[0].contains("mtu greater than device maximum"), "{lines:?}");
     assert!(bench.ip(&format!("link show dev {NAME}")).is_err(), "half a link is none");
 }

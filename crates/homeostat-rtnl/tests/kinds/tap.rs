@@ -16,7 +16,7 @@ fn bench() -> Option<Bench> {
         return Some(bench);
     }
     let report = bench.pass(&desired(&[(NAME, tap(Tap::default()))]));
-    let lines = crate::bench::told(&report);
+    let lines = crate::bench::explained(&report);
     assert!(lines[0].contains("/dev/net/tun, which cannot be opened"), "{lines:?}");
     assert!(lines[0].ends_with("c 10 200"), "{lines:?}");
     None
@@ -60,5 +60,5 @@ fn a_tap_of_somebody_else_is_not_taken_over() {
     let Some(mut bench) = bench() else { return };
     bench.ip(&format!("tuntap add {NAME} mode tap user 7")).unwrap();
     let report = bench.pass(&desired(&[(NAME, tap(Tap { owner: Some(8), ..Tap::default() }))]));
-    assert_eq!(crate::bench::told(&report), [format!("conflict link {NAME}: somebody else")]);
+    assert_eq!(crate::bench::explained(&report), [format!("conflict link {NAME}: somebody else")]);
 }

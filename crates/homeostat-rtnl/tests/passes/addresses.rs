@@ -2,7 +2,7 @@
 
 use homeostat_rtnl::{AddressMarks, Rtnl};
 
-use crate::bench::{Bench, addresses, cable, desired, ip, listed, told};
+use crate::bench::{Bench, addresses, cable, desired, explained, ip, listed};
 
 #[test]
 fn addresses_routes_and_a_default_converge_and_a_second_pass_writes_nothing() {
@@ -90,7 +90,7 @@ fn a_primary_that_would_take_a_foreign_secondary_along_is_held() {
     bench.converge(&desired(&[("address 10.0.0.1/24 dev va", "")]));
     ip(&namespace, "address add 10.0.0.9/24 dev va");
     let report = bench.pass(&desired(&[]));
-    let [held] = told(&report).try_into().unwrap();
+    let [held] = explained(&report).try_into().unwrap();
     assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
     assert!(held.contains("10.0.0.9/24"), "{held}");
     assert_eq!(addresses(&namespace), ["10.0.0.1/24", "10.0.0.9/24"]);
@@ -103,7 +103,7 @@ fn the_last_address_of_a_link_does_not_take_foreign_routes_along() {
     bench.converge(&desired(&[("address 10.0.0.1/24 dev va", "")]));
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2");
     let report = bench.pass(&desired(&[]));
-    let [held] = told(&report).try_into().unwrap();
+    let [held] = explained(&report).try_into().unwrap();
     assert!(held.contains("route 10.5.0.0/16"), "{held}");
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
 }
@@ -152,15 +152,15 @@ fn what_waits_for_a_link_follows_when_it_appears_and_when_it_is_made_again() {
     let pending =
         ["pending address 10.7.0.1/24 dev vc: link vc", "pending route 10.8.0.0/16: link vc"];
     let report = bench.pass(&desired);
-    assert_eq!(told(&report)[0], "+ address 10.0.0.1/24 dev va");
-    assert_eq!(told(&report)[1..], pending);
+    assert_eq!(explained(&report)[0], "+ address 10.0.0.1/24 dev va");
+    assert_eq!(explained(&report)[1..], pending);
     for _ in 0..2 {
         ip(&namespace, "link add vc type veth peer name vd");
         ip(&namespace, "link set vc up");
         ip(&namespace, "link set vd up");
         assert_eq!(bench.converge(&desired).len(), 2);
         ip(&namespace, "link del vc");
-        assert_eq!(told(&bench.pass(&desired)), pending);
+        assert_eq!(explained(&bench.pass(&desired)), pending);
     }
 }
 
@@ -190,7 +190,7 @@ fn a_route_over_an_address_that_waits_for_its_link_waits_too() {
         "pending route 10.5.0.0/16: link later",
         "pending route 10.6.0.0/16: link later",
     ];
-    assert_eq!(told(&bench.pass(&desired)), expected);
+    assert_eq!(explained(&bench.pass(&desired)), expected);
     ip(&namespace, "link add later type ifb");
     ip(&namespace, "link set later up");
     assert_eq!(bench.converge(&desired).len(), 3);
@@ -215,7 +215,7 @@ fn without_a_mark_in_the_kernel_the_ledger_tells_our_addresses_from_others() {
     let fewer = desired(&[("address 10.0.0.2/24 dev va", "")]);
     assert_eq!(bench.converge(&fewer), ["- address 10.0.0.1/24 dev va"]);
     assert_eq!(bench.converge(&desired(&[])), ["- address 10.0.0.2/24 dev va"]);
-    assert_eq!(addresses(&namespace), ["10.1.0.1/24"], "nobody recorded that one");
+    assert_eq!(addresses(&namespace), ["10.1.0.1/24"], "that one was not recorded");
 }
 
 #[test]
@@ -224,7 +224,11 @@ fn without_a_mark_a_lost_ledger_loses_no_address() {
     let desired = desired(&[("address 10.0.0.1/24 dev va", "")]);
     unmarked().converge(&desired);
     let report = unmarked().pass(&desired);
-    assert!(told(&report)[0].starts_with("matched address 10.0.0.1/24"), "{:?}", told(&report));
+    assert!(
+        explained(&report)[0].starts_with("matched address 10.0.0.1/24"),
+        "{:?}",
+        explained(&report)
+    );
     unmarked().converge(&crate::bench::desired(&[]));
     assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
 }

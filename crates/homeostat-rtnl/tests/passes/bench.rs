@@ -315,14 +315,14 @@ impl Bench {
         format!("{:#?}", self.book.holdings().records)
     }
 
-    /// What was heard so far, if it is a hint: the kernel queues events before a write returns.
+    /// What was received so far, if it is a hint: the kernel queues events before a write returns.
     pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
         let Bench { observer, runtime, .. } = self;
         let hint = async { tokio::time::timeout(Duration::ZERO, observer.hint()).await.ok() };
         runtime.block_on(hint).transpose().unwrap()
     }
 
-    /// The keys of the hints that were heard, in their order; none, if there was nothing to hear.
+    /// The keys of the hints that were received, in their order; none, if there was none.
     pub(crate) fn hinted(&mut self) -> Vec<String> {
         let mut all = BTreeSet::new();
         while let Some(hint) = self.hint() {
@@ -334,14 +334,16 @@ impl Bench {
         all.iter().map(Key::to_string).collect()
     }
 
-    /// What focused passes do about the hints that were heard, until none is left.
+    /// What focused passes do about the hints that were received, until none is left.
     pub(crate) fn heal(&mut self, desired: &DesiredState) -> Vec<String> {
         let mut done = Vec::new();
         while let Some(hint) = self.hint() {
             let (Hint::Keys(keys) | Hint::By { keys, .. }) = hint else {
                 panic!("a look at everything is asked for")
             };
-            done.extend(told(&self.pass_over(desired, Focus::Keys(keys.into_iter().collect()))));
+            done.extend(explained(
+                &self.pass_over(desired, Focus::Keys(keys.into_iter().collect())),
+            ));
         }
         done
     }
@@ -355,21 +357,21 @@ impl Bench {
     /// One pass converges, and the next writes nothing.
     pub(crate) fn converge(&mut self, desired: &DesiredState) -> Vec<String> {
         let report = self.pass(desired);
-        assert!(report.is_converged(), "{:#?}", told(&report));
-        let done = told(&report);
+        assert!(report.is_converged(), "{:#?}", explained(&report));
+        let done = explained(&report);
         self.assert_quiet(desired);
         done
     }
 
     pub(crate) fn assert_quiet(&mut self, desired: &DesiredState) {
         let report = self.pass(desired);
-        assert!(report.is_converged(), "{:#?}", told(&report));
-        assert_eq!(report.plan().steps.len(), 0, "{:#?}", told(&report));
+        assert!(report.is_converged(), "{:#?}", explained(&report));
+        assert_eq!(report.plan().steps.len(), 0, "{:#?}", explained(&report));
     }
 }
 
-/// Everything that a plan or a report has to tell, one line each.
-pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+/// Everything that a plan or a report contains, one line each.
+pub(crate) fn explained(explain: &dyn Explain) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in [
         Kind::Change,

@@ -1,4 +1,4 @@
-//! Looks while somebody else changes thousands of routes a second.
+//! Observes while another process changes thousands of routes a second.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Batch, Connection, Dumped, Family};
 use homeostat_rtnl::{Object, Rtnl};
 
-use crate::bench::{Bench, block_on, cable, desired, ip, told};
+use crate::bench::{Bench, block_on, cable, desired, explained, ip};
 
 const BIRD: u8 = 12;
 
@@ -106,13 +106,13 @@ fn foreign_churn_does_not_starve_us_nor_lets_us_write_what_is_there() {
     under_churn(|| {
         for _ in 0..10 {
             let report = bench.pass(&desired);
-            assert_eq!(report.plan().steps.len(), 0, "{:#?}", told(&report));
+            assert_eq!(report.plan().steps.len(), 0, "{:#?}", explained(&report));
         }
     });
     bench.assert_quiet(&desired);
 }
 
-/// Nobody asks what became of the steps.
+/// The outcomes of the steps are not looked at.
 struct Unasked;
 
 impl Outcomes<Object> for Unasked {

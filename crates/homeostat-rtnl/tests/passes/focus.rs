@@ -7,7 +7,7 @@ use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
 use homeostat_rtnl::{DesiredState, Key, Net, Object, Reader, Route, RouteKey, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, block_on, cable, desired, ip, listed, told};
+use crate::bench::{Bench, block_on, cable, desired, explained, ip, listed};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 const ROUTE: (&str, &str) = ("route 10.5.0.0/16", "via 10.0.0.2");
@@ -95,8 +95,8 @@ fn healing_one_route_is_one_write_and_no_hint() {
     for _ in 0..3 {
         ip(&namespace, "route del 10.5.0.0/16");
         let report = bench.focused(&desired, &[ROUTE.0]);
-        assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
-        assert!(told(&bench.focused(&desired, &[ROUTE.0])).is_empty());
+        assert_eq!(explained(&report), ["+ route 10.5.0.0/16"]);
+        assert!(explained(&bench.focused(&desired, &[ROUTE.0])).is_empty());
     }
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16").len(), 1);
 }
@@ -109,11 +109,11 @@ fn a_theft_is_a_conflict_and_its_end_is_healed() {
     bench.converge(&desired);
     ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.9 proto bird");
     assert_eq!(
-        told(&bench.focused(&desired, &[ROUTE.0])),
+        explained(&bench.focused(&desired, &[ROUTE.0])),
         ["conflict route 10.5.0.0/16: protocol bird"]
     );
     ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.9 proto 76");
-    assert_eq!(told(&bench.focused(&desired, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
+    assert_eq!(explained(&bench.focused(&desired, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
     bench.assert_quiet(&desired);
 }
 
@@ -126,10 +126,10 @@ fn what_took_our_place_unheard_is_unknown_until_it_is_seen() {
     ip(&namespace, "route del 10.5.0.0/16");
     // The filter keeps this out: it is no replace, and not ours.
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.9 proto bird");
-    let [unknown] = told(&bench.focused(&desired, &[ROUTE.0])).try_into().unwrap();
+    let [unknown] = explained(&bench.focused(&desired, &[ROUTE.0])).try_into().unwrap();
     assert!(unknown.contains("finding: Unknown"), "{unknown}");
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["gateway"], "10.0.0.9");
-    assert_eq!(told(&bench.pass(&desired)), ["conflict route 10.5.0.0/16: protocol bird"]);
+    assert_eq!(explained(&bench.pass(&desired)), ["conflict route 10.5.0.0/16: protocol bird"]);
 }
 
 #[test]
@@ -140,9 +140,9 @@ fn an_undeclared_route_with_our_mark_goes_in_a_focused_pass() {
     bench.converge(&desired);
     ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.2 proto 76");
     let report = bench.focused(&desired, &["route 10.9.0.0/16"]);
-    assert_eq!(told(&report), ["- route 10.9.0.0/16"]);
+    assert_eq!(explained(&report), ["- route 10.9.0.0/16"]);
     assert!(listed(&namespace, "route show 10.9.0.0/16").is_empty());
-    assert!(told(&bench.focused(&desired, &["route 10.9.0.0/16"])).is_empty());
+    assert!(explained(&bench.focused(&desired, &["route 10.9.0.0/16"])).is_empty());
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn another_desired_state_is_not_judged_by_the_shadow_of_the_former() {
     let mut bench = Bench::new();
     bench.converge(&desired(&[ADDRESS, ROUTE]));
     let moved = desired(&[ADDRESS, (ROUTE.0, "via 10.0.0.3")]);
-    assert_eq!(told(&bench.focused(&moved, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
+    assert_eq!(explained(&bench.focused(&moved, &[ROUTE.0])), ["~ route 10.5.0.0/16"]);
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn an_address_made_anew_in_a_focused_pass_takes_no_foreign_route_along() {
     bench.converge(&desired(&[label]));
     ip(&namespace, "route add 10.9.0.0/16 via 10.0.0.9");
     let other = desired(&[("address 10.0.0.1/24 dev va", "label va:2")]);
-    let [held] = told(&bench.focused(&other, &[label.0])).try_into().unwrap();
+    let [held] = explained(&bench.focused(&other, &[label.0])).try_into().unwrap();
     assert!(held.starts_with("held address 10.0.0.1/24 dev va"), "{held}");
     assert_eq!(listed(&namespace, "route show 10.9.0.0/16").len(), 1);
 }

@@ -9,9 +9,9 @@ use homeostat_netlink::{Batch, Connection, Family};
 use homeostat_rtnl::{DesiredState, Key, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, addresses, block_on, cable, desired, ip, listed, told, until};
+use crate::bench::{Bench, addresses, block_on, cable, desired, explained, ip, listed, until};
 
-/// A namespace in which nothing changes by itself: the loopback link only does what it is told.
+/// A namespace in which nothing changes by itself: the loopback link changes only when it is changed.
 fn loopback() -> Namespace {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link set lo up");
@@ -24,7 +24,7 @@ const ROUTES: [(&str, &str); 3] = [
     ("route 10.6.0.0/16", "type blackhole"),
 ];
 
-/// A bench that has heard everything up to now.
+/// A bench that has received everything up to now.
 fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::DesiredState) {
     let (mut bench, desired) = (Bench::new(), desired(entries));
     bench.converge(&desired);
@@ -158,7 +158,7 @@ fn what_a_look_hears_is_the_next_hint() {
     ip(&namespace, "route del 10.5.0.0/16");
     ip(&namespace, "route del blackhole 10.6.0.0/16");
     let report = bench.focused(&desired, &["route 10.5.0.0/16"]);
-    assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
+    assert_eq!(explained(&report), ["+ route 10.5.0.0/16"]);
     assert!(bench.hinted().contains(&"route 10.6.0.0/16".to_owned()));
 }
 
@@ -176,7 +176,7 @@ fn an_address_of_ours_that_went_is_back_with_the_routes_that_went_in_silence() {
     ip(&namespace, "address del 10.0.0.1/24 dev va");
     let report = bench.focused(&desired, &["address 10.0.0.1/24 dev va"]);
     let expected = ["+ address 10.0.0.1/24 dev va", "+ route 10.5.0.0/16", "+ route 10.6.0.0/16"];
-    assert_eq!(told(&report), expected);
+    assert_eq!(explained(&report), expected);
     bench.assert_quiet(&desired);
     assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
 }
@@ -219,7 +219,7 @@ fn a_rule_is_named_by_its_place_and_by_any() {
         let keys = next_keys(&mut observer).await;
         assert!(keys.contains(&"rule fwmark 0x5".parse().unwrap()), "{keys:?}");
     });
-    let healed = told(&bench.focused(&desired, &["rule fwmark 0x5"]));
+    let healed = explained(&bench.focused(&desired, &["rule fwmark 0x5"]));
     assert_eq!(healed, ["+ rule fwmark 0x5"]);
 }
 
@@ -231,7 +231,7 @@ fn a_nexthop_is_named_and_the_routes_that_went_with_it_in_silence_are_back() {
     ip(&namespace, "nexthop del id 10");
     assert_eq!(bench.hinted(), ["nexthop 10"]);
     let report = bench.focused(&desired, &["nexthop 10"]);
-    assert_eq!(told(&report), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
+    assert_eq!(explained(&report), ["+ nexthop 10", "+ route 10.5.0.0/16"]);
     assert!(bench.hinted().is_empty(), "our own doing");
     bench.assert_quiet(&desired);
 }
@@ -282,7 +282,7 @@ fn only_who_declares_neighbours_hears_of_them() {
         let first = next_keys(&mut observer).await;
         assert_eq!(texts(&first), ["rule", "rule priority 7"], "nothing of the neighbour");
         observe(&mut observer, &nine).await;
-        // One that nobody declares comes first, and is not told.
+        // One that is not declared comes first, and causes no hint.
         ip(&namespace, "neigh add 10.0.0.7 dev va lladdr 02:00:00:00:00:07 nud stale");
         ip(&namespace, "neigh add 10.0.0.9 dev va lladdr 02:00:00:00:00:77 nud stale");
         assert_eq!(next_neighbours(&mut observer).await, ["neighbour 10.0.0.9 dev va"]);

@@ -8,7 +8,7 @@ const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev br0", "");
 const DEV: (&str, &str) = ("route 10.5.0.0/16", "dev br0");
 const VIA: (&str, &str) = ("route 10.6.0.0/16", "via 10.0.0.2");
 
-/// A namespace with the bridge `br0`, which somebody else made: nothing changes in it by itself.
+/// A namespace with the bridge `br0`, which is foreign: nothing changes in it by itself.
 fn bridge() -> Namespace {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link add br0 type bridge");
@@ -16,7 +16,7 @@ fn bridge() -> Namespace {
     namespace
 }
 
-/// A bench that has heard everything up to now.
+/// A bench that has received everything up to now.
 fn listening(entries: &[(&str, &str)]) -> (Bench, homeostat_rtnl::DesiredState) {
     let (mut bench, desired) = (Bench::new(), desired(entries));
     bench.converge(&desired);
@@ -158,8 +158,8 @@ fn a_renamed_link_leaves_a_desired_state_behind_and_may_fulfil_another() {
     ip(&namespace, "link set br1 up");
     let waiting =
         ["pending address 10.0.0.1/24 dev br0: link br0", "pending route 10.5.0.0/16: link br0"];
-    let told = bench.heal(&declared);
-    assert!(waiting.iter().all(|line| told.contains(&(*line).to_owned())), "{told:?}");
+    let healed = bench.heal(&declared);
+    assert!(waiting.iter().all(|line| healed.contains(&(*line).to_owned())), "{healed:?}");
     ip(&namespace, "link set br1 down");
     ip(&namespace, "link set br1 name br0");
     ip(&namespace, "link set br0 up");
@@ -168,7 +168,7 @@ fn a_renamed_link_leaves_a_desired_state_behind_and_may_fulfil_another() {
     bench.assert_quiet(&declared);
 }
 
-/// Quirk: while a link is down, nobody is told that its alias changed.
+/// Quirk: while a link is down, no event says that its alias changed.
 #[test]
 fn a_link_that_is_down_says_little() {
     let namespace = bridge();

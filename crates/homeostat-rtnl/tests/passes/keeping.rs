@@ -73,7 +73,7 @@ fn heals_by_timer(subscription: Subscription) {
         kept.until_seen(sabotage, || all_is_there(&namespace));
     }
     let counts = kept.status().counts;
-    assert_eq!((counts.focused, counts.drift_by_hint), (0, 0), "nobody told");
+    assert_eq!((counts.focused, counts.drift_by_hint), (0, 0), "no hint came");
     assert!(counts.drift_by_resync >= 5, "{counts:?}");
 }
 
@@ -107,7 +107,7 @@ fn when_the_queue_overflows_everything_is_looked_at_once() {
     let source = Rtnl::here().with_event_buffer(4096);
     let mut kept = Kept::converged(source, desired(&ENTRIES), by_hints());
     let before = kept.status().counts;
-    kept.heard();
+    kept.received();
     // More than fits, and what matters comes last.
     for _ in 0..20 {
         ip(&namespace, "address add 10.9.0.1/24 dev va");
@@ -119,13 +119,13 @@ fn when_the_queue_overflows_everything_is_looked_at_once() {
     kept.until_seen("everything", || all_is_there(&namespace));
     let counts = kept.until("calm", |status| status.is_converged).counts;
     assert_eq!((counts.lost, counts.full), (before.lost + 1, before.full + 1));
-    assert!(kept.heard().contains(&EventKind::Lost));
+    assert!(kept.received().contains(&EventKind::Lost));
 }
 
 #[test]
 fn a_link_that_flaps_is_healed_at_once_after_each_flap_and_is_no_fight() {
     let namespace = cable();
-    // Whoever had to wait for this interval would never be seen.
+    // A pass that waited for this interval would never be seen.
     let pace = by_hints().with_min_interval(Duration::from_mins(10));
     let mut kept = Kept::converged(Rtnl::here(), desired(&ENTRIES), pace);
     for _ in 0..3 {
@@ -137,7 +137,7 @@ fn a_link_that_flaps_is_healed_at_once_after_each_flap_and_is_no_fight() {
     let status = kept.status();
     assert_eq!((status.counts.full, status.contended.len()), (1, 0));
     let fights = |what: &EventKind| matches!(what, EventKind::Contention { .. });
-    assert!(!kept.heard().iter().any(fights));
+    assert!(!kept.received().iter().any(fights));
 }
 
 #[test]
@@ -184,11 +184,11 @@ fn two_who_fight_over_a_route_are_slowed_down_and_the_other_is_named() {
     let (key, culprit, pause) = kept.status().contended[0].clone();
     assert_eq!((key.as_str(), pause), ("route 10.6.0.0/16", Duration::from_millis(200)));
     assert!(culprit.starts_with("process "), "{culprit}");
-    let told = kept.heard().into_iter().find_map(|what| match what {
+    let named = kept.received().into_iter().find_map(|what| match what {
         EventKind::Contention { culprit, .. } => Some(culprit),
         _ => None,
     });
-    assert_eq!(told, Some(culprit));
+    assert_eq!(named, Some(culprit));
     kept.until_seen("the route, after a pause", || has_route(&namespace, "10.6.0.0/16"));
 }
 
@@ -221,7 +221,7 @@ fn a_foreign_replacement_is_a_conflict_and_no_fight() {
         kept.until("in conflict", |status| status.open.count(Kind::Conflict) == 1);
         assert_eq!(kind_of(&namespace), "\"unreachable\"", "it is left as it is");
         ip(&namespace, "route del unreachable 10.6.0.0/16");
-        // Nobody tells that the foreign route went.
+        // No event says that the foreign route was deleted.
         kept.handle.resume().unwrap();
         kept.until("converged again", |status| status.is_converged);
         assert_eq!(kept.status().contended, [], "after {nth}");

@@ -48,13 +48,13 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
     /// Starts a loop that has not done anything yet.
     pub(crate) fn start(source: S, desired: DesiredState, pace: Pace) -> Self {
         let events = Events::default();
-        let heard = events.subscribe();
+        let received = events.subscribe();
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let means = LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events };
         let (looped, handle) = Loop::new(bound(source, desired), means, pace);
         let runtime = runtime();
         runtime.spawn(looped.run());
-        Kept { handle, events: heard, runtime }
+        Kept { handle, events: received, runtime }
     }
 
     /// Starts a loop, and waits until everything is as declared.
@@ -79,7 +79,7 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
         found.unwrap()
     }
 
-    /// Lets the loop move until somebody else sees that it is so.
+    /// Lets the loop move until a check from outside succeeds.
     #[track_caller]
     pub(crate) fn until_seen(&self, what: &str, so: impl Fn() -> bool) {
         let waited = async {
@@ -97,8 +97,8 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
         self.handle.status()
     }
 
-    /// What was told since the last call.
-    pub(crate) fn heard(&mut self) -> Vec<EventKind> {
+    /// The events since the last call.
+    pub(crate) fn received(&mut self) -> Vec<EventKind> {
         std::iter::from_fn(|| self.events.try_recv().ok()).map(|event| event.kind).collect()
     }
 }

@@ -38,7 +38,7 @@ trait Objects: Send {
 
     fn mend(namespace: &Namespace);
 
-    /// Whether the kernel tells this without anybody having written.
+    /// Whether the kernel reports this although nothing was written.
     fn is_by_itself(_event: &Event<'_>) -> bool {
         false
     }
@@ -113,7 +113,7 @@ impl<T: Objects> Harness for Network<T> {
     fn inject(&mut self, fault: Fault<'_, Key>) -> Ability {
         match fault {
             Fault::Blind => self.unreachable = Some(UnreachableKernel::new().unwrap()),
-            // The kernel tells an object whole or not at all.
+            // The kernel reports an object whole or not at all.
             Fault::Unreadable(_) => return Ability::Unable,
             Fault::Refuse(key) => return T::refuse(&self.namespace, key),
         }
@@ -126,7 +126,7 @@ impl<T: Objects> Harness for Network<T> {
     }
 }
 
-/// Runs the suite; tells the laws of which a part was not checked.
+/// Runs the suite; returns the laws of which a part was not checked.
 fn check<T: Objects>() -> Vec<u8> {
     let verdict = block_on(async { laws::check(&mut Network::<T>::new()).await });
     let verdict = verdict.unwrap_or_else(|broken| panic!("{broken}"));

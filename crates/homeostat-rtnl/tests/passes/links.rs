@@ -8,7 +8,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Batch, Connection, Family};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, desired, ip, listed, told, try_desired};
+use crate::bench::{Bench, desired, explained, ip, listed, try_desired};
 
 const BRIDGE: (&str, &str) = ("link br0", "bridge up on");
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev br0", "");
@@ -128,11 +128,11 @@ fn a_focused_pass_heals_a_link_and_looks_at_nothing_else() {
     bench.converge(&declared);
     ip(&namespace, "link set br1 mtu 1300");
     ip(&namespace, "link set br0 down");
-    assert_eq!(told(&bench.focused(&declared, &["link br1"])), ["~ link br1"]);
-    assert_eq!(told(&bench.focused(&declared, &["link br0"])), ["~ link br0"]);
+    assert_eq!(explained(&bench.focused(&declared, &["link br1"])), ["~ link br1"]);
+    assert_eq!(explained(&bench.focused(&declared, &["link br0"])), ["~ link br0"]);
     ip(&namespace, "route add 10.7.0.0/16 dev br0 proto static");
     let gone = desired(&[("link br1", "bridge mtu 1400")]);
-    let lines = told(&bench.focused(&gone, &["link br0"]));
+    let lines = explained(&bench.focused(&gone, &["link br0"]));
     assert!(lines[0].starts_with("held link br0: it would take `route 10.7.0.0/16`"), "{lines:?}");
 }
 
@@ -142,7 +142,7 @@ fn a_foreign_link_on_a_wanted_name_is_a_conflict_and_stays_as_it_is() {
     ip(&namespace, "link add br0 type bridge");
     let before = listed(&namespace, "-d link show");
     let report = Bench::new().pass(&desired(&[("link br0", "bridge mtu 1400")]));
-    assert_eq!(told(&report), ["conflict link br0: somebody else"]);
+    assert_eq!(explained(&report), ["conflict link br0: somebody else"]);
     assert_eq!(listed(&namespace, "-d link show"), before);
 }
 
@@ -169,7 +169,7 @@ fn standing_leave_takes_a_link_over_in_place() {
     bench.config.adopt.insert("link br0".parse().unwrap());
     let declared = desired(&[("link br0", "bridge mtu 1400")]);
     let report = bench.pass(&declared);
-    assert!(report.is_converged(), "{:?}", told(&report));
+    assert!(report.is_converged(), "{:?}", explained(&report));
     bench.config.adopt.clear();
     bench.assert_quiet(&declared);
     let link = shown(&namespace, "br0");
@@ -187,7 +187,7 @@ fn a_foreign_link_that_would_have_to_be_made_again_is_not_taken_over() {
     let mut bench = Bench::new();
     bench.config.adopt.insert("link br0".parse().unwrap());
     let report = bench.pass(&desired(&[BRIDGE]));
-    let lines = told(&report);
+    let lines = explained(&report);
     assert!(lines[0].starts_with("failed link br0: it belongs to somebody else"), "{lines:?}");
     assert_eq!(shown(&namespace, "br0")["linkinfo"]["info_kind"], "vxlan");
 }
@@ -206,7 +206,7 @@ fn a_mark_that_somebody_took_off_is_reported_and_the_link_is_left_alone() {
         let before = shown(&namespace, "br0");
         for declared in [desired(&[("link br0", "bridge mtu 1400")]), desired(&[])] {
             let report = bench.pass(&declared);
-            assert_eq!(told(&report), ["conflict link br0: somebody else"]);
+            assert_eq!(explained(&report), ["conflict link br0: somebody else"]);
             let reason = report
                 .plan()
                 .findings_of(homeostat_engine::Kind::Conflict)
@@ -247,7 +247,7 @@ fn another_owners_link_is_foreign() {
     let blue = homeostat_rtnl::Rtnl::here().with_owner("blue");
     Bench::of(blue).converge(&desired(&[BRIDGE]));
     let report = Bench::new().pass(&desired(&[("link br0", "bridge mtu 1400")]));
-    assert_eq!(told(&report), ["conflict link br0: homeostat:blue"]);
+    assert_eq!(explained(&report), ["conflict link br0: homeostat:blue"]);
     Bench::new().assert_quiet(&desired(&[]));
     assert!(exists(&namespace, "br0"));
 }
@@ -265,7 +265,7 @@ fn what_waits_for_a_link_waits_with_all_that_is_on_it() {
         "pending link mv0: link eth9",
         "pending link port: link br9",
     ];
-    let mut lines = told(&report);
+    let mut lines = explained(&report);
     lines.sort();
     assert_eq!(lines, all);
 }
@@ -280,7 +280,7 @@ fn what_is_on_a_link_that_fails_is_blocked_and_the_rest_goes_on() {
         ("address 10.1.0.1/24 dev br1", ""),
         ("route 10.6.0.0/16", "via 10.1.0.2"),
     ]));
-    let lines = told(&report);
+    let lines = explained(&report);
     assert!(lines.iter().any(|l| l.starts_with("failed link br1: mtu greater")), "{lines:#?}");
     assert!(lines.contains(&"pending address 10.1.0.1/24 dev br1: link br1".into()), "{lines:#?}");
     assert!(lines.iter().any(|l| l.starts_with("pending route 10.6.0.0/16: ")), "{lines:#?}");
@@ -327,7 +327,7 @@ fn a_link_that_takes_foreign_things_along_is_held_until_that_is_allowed() {
     bench.converge(&desired(&[BRIDGE]));
     ip(&namespace, "link add mv0 link br0 type macvlan");
     let report = bench.pass(&desired(&[]));
-    let lines = told(&report);
+    let lines = explained(&report);
     assert!(lines[0].starts_with("held link br0: it would take `link mv0` along"), "{lines:?}");
     assert!(exists(&namespace, "br0") && exists(&namespace, "mv0"));
     bench.config.guards.cascades = Cascades::Allow;
@@ -340,8 +340,8 @@ fn second_names_answer_too_and_stand_in_the_way_of_a_new_link() {
     let namespace = Namespace::enter().unwrap();
     ip(&namespace, "link property add dev lo altname br0");
     let report = Bench::new().pass(&desired(&[BRIDGE]));
-    let told = told(&report).join("\n");
-    assert!(told.contains("`br0` is an alternative name of link `lo`"), "{told}");
+    let text = explained(&report).join("\n");
+    assert!(text.contains("`br0` is an alternative name of link `lo`"), "{text}");
     ip(&namespace, "link property del dev lo altname br0");
     assert_eq!(Bench::new().converge(&desired(&[BRIDGE])), ["+ link br0"]);
 }

@@ -8,7 +8,7 @@ use homeostat_netns::Netns;
 use homeostat_rtnl::Rtnl;
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, desired, ip, listed, told};
+use crate::bench::{Bench, desired, explained, ip, listed};
 
 /// The namespace that the test is in, and another one that desired states call `blue`.
 struct Two {
@@ -113,7 +113,7 @@ fn what_is_elsewhere_and_absent_is_waited_for() {
     let two = Two::new();
     ip(&two.here, "link add low0 type ifb");
     let lines =
-        |bench: &mut Bench, declared: &[(&str, &str)]| told(&bench.pass(&desired(declared)));
+        |bench: &mut Bench, declared: &[(&str, &str)]| explained(&bench.pass(&desired(declared)));
     let mut here = Bench::of(two.source());
     let red = [("link x0", "veth peer eth0@red")];
     assert_eq!(lines(&mut here, &red), ["pending link x0: namespace red"]);
@@ -127,7 +127,7 @@ fn an_other_end_whose_name_is_taken_is_refused_in_words() {
     let two = Two::new();
     two.in_blue("link add eth0 type bridge").unwrap();
     let report = Bench::of(two.source()).pass(&desired(&[("link x0", "veth peer eth0@blue")]));
-    let lines = told(&report);
+    let lines = explained(&report);
     assert!(lines[0].contains("the name `eth0` of its other end is taken there"), "{lines:?}");
 }
 

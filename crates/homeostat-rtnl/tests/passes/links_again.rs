@@ -1,9 +1,9 @@
-//! Links that somebody else made again under the same name: what the ledger knew was about others.
+//! Links that another process created again under the same name: the records of the ledger are about the former ones.
 
 use homeostat_engine::OnRelease;
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, desired, ip, listed, told};
+use crate::bench::{Bench, desired, explained, ip, listed};
 
 const BRIDGE: (&str, &str) = ("link br0", "bridge up on");
 
@@ -20,7 +20,7 @@ fn a_link_that_somebody_else_made_again_is_theirs_and_no_mark_was_taken_off() {
     ip(&namespace, "link add br0 mtu 1300 type bridge");
     let declared = desired(&[("link br0", "bridge mtu 1400")]);
     let report = bench.pass(&declared);
-    assert_eq!(told(&report), ["conflict link br0: somebody else"]);
+    assert_eq!(explained(&report), ["conflict link br0: somebody else"]);
     let reason =
         report.plan().findings_of(homeostat_engine::Kind::Conflict).next().unwrap().1.reason();
     assert_ne!(reason, "our mark was taken off");

@@ -3,7 +3,7 @@
 use homeostat_engine::{Explain as _, OnRelease};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, desired, ip, listed, told};
+use crate::bench::{Bench, cable, desired, explained, ip, listed};
 
 fn shown(namespace: &Namespace, name: &str) -> serde_json::Value {
     listed(namespace, &format!("-d link show dev {name}")).remove(0)
@@ -71,7 +71,7 @@ fn a_link_that_is_not_there_is_waited_for_and_found_when_it_comes() {
     let mut bench = Bench::new();
     let declared =
         desired(&[("link eth9 mtu", "1400"), ("link eth9 up", "on"), ("link va master", "br9")]);
-    let mut lines = told(&bench.pass(&declared));
+    let mut lines = explained(&bench.pass(&declared));
     lines.sort();
     let waiting = [
         "pending link eth9 mtu: link eth9",
@@ -118,8 +118,8 @@ fn the_end_of_a_pair_that_goes_with_the_other_is_not_converged() {
     let mut bench = Bench::new();
     let other_end = ("link x1 up", "on");
     bench.converge(&desired(&[("link x0", "veth peer x1"), other_end]));
-    let lines = told(&bench.pass(&desired(&[other_end])));
+    let lines = explained(&bench.pass(&desired(&[other_end])));
     assert!(lines.contains(&"- link x0".to_owned()), "{lines:?}");
     assert!(lines.iter().any(|line| line.starts_with("pending link x1 up")), "{lines:?}");
-    assert_eq!(told(&bench.pass(&desired(&[other_end]))), ["pending link x1 up: link x1"]);
+    assert_eq!(explained(&bench.pass(&desired(&[other_end]))), ["pending link x1 up: link x1"]);
 }

@@ -2,11 +2,11 @@
 
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, desired, ip, listed, told};
+use crate::bench::{Bench, cable, desired, explained, ip, listed};
 
 const UP: (&str, &str) = ("link br0", "bridge up on");
 
-/// A bridge of ours, with something of somebody else's on it.
+/// A bridge of ours, with something foreign on it.
 fn with(foreign: &str) -> (Namespace, Bench) {
     let namespace = cable();
     let mut bench = Bench::new();
@@ -16,12 +16,12 @@ fn with(foreign: &str) -> (Namespace, Bench) {
 }
 
 fn held(bench: &mut Bench, entries: &[(&str, &str)]) -> String {
-    let mut lines = told(&bench.pass(&desired(entries)));
+    let mut lines = explained(&bench.pass(&desired(entries)));
     lines.retain(|line| line.starts_with("held"));
     lines.join("; ")
 }
 
-/// Quirk: whatever is on a link goes with it, so that it is held for what is somebody else's.
+/// Quirk: whatever is on a link goes with it, so that it is held for what is foreign.
 #[test]
 fn links_take_along() {
     for (foreign, key) in [
@@ -46,7 +46,7 @@ fn links_take_along() {
 fn making_a_link_again_with_foreign_things_on_it_is_held_and_nothing_else_fails() {
     let (namespace, mut bench) = with("address add 10.0.0.1/24 dev br0");
     let declared = [("link br0", "vxlan id 5 up on"), ("address 10.9.0.1/24 dev br0", "")];
-    let lines = told(&bench.pass(&desired(&declared)));
+    let lines = explained(&bench.pass(&desired(&declared)));
     assert!(lines.iter().any(|line| line.starts_with("held link br0")), "{lines:#?}");
     assert!(lines.contains(&"+ address 10.9.0.1/24 dev br0".to_owned()), "{lines:#?}");
     assert!(!lines.iter().any(|line| line.starts_with("failed")), "{lines:#?}");

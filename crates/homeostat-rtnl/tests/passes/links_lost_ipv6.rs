@@ -4,13 +4,13 @@
 use homeostat_engine::{Cascades, OnRelease};
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{Bench, cable, desired, ip, listed, told, until};
+use crate::bench::{Bench, cable, desired, explained, ip, listed, until};
 
 const LOW: (&str, &str) = ("link va mtu", "1000");
 
 #[track_caller]
 fn held(bench: &mut Bench, entries: &[(&str, &str)]) -> String {
-    let mut lines = told(&bench.pass(&desired(entries)));
+    let mut lines = explained(&bench.pass(&desired(entries)));
     lines.retain(|line| line.starts_with("held"));
     lines.join("; ")
 }
@@ -74,7 +74,7 @@ fn a_link_that_we_made_is_held_alike_also_in_a_look_at_a_few_keys() {
         ip(&namespace, &foreign);
         let declared = desired(&[("link br0", "bridge up on mtu 1000")]);
         for report in [bench.pass(&declared), bench.focused(&declared, &["link br0"])] {
-            let lines = told(&report);
+            let lines = explained(&report);
             let expected = format!("held link br0: it would take `{key}` along");
             assert!(lines.iter().any(|line| line.starts_with(&expected)), "{lines:#?}");
         }
@@ -84,7 +84,7 @@ fn a_link_that_we_made_is_held_alike_also_in_a_look_at_a_few_keys() {
     ip(&namespace, IPV6[0].0);
     let mut bench = Bench::new();
     bench.pass(&desired(&[]));
-    let lines = told(&bench.focused(&desired(&[LOW]), &["link va mtu"]));
+    let lines = explained(&bench.focused(&desired(&[LOW]), &["link va mtu"]));
     assert!(lines.iter().any(|line| line.starts_with("held link va mtu")), "{lines:#?}");
 }
 
@@ -111,15 +111,15 @@ fn what_stays_with_a_low_mtu_holds_nothing() {
     assert_eq!(everything(&namespace), before);
 }
 
-/// Quirk: links above, and a bridge whose MTU nobody has set, are lowered too.
+/// Quirk: links above, and a bridge whose MTU was not set, are lowered too.
 #[test]
 fn others_follow_a_low_mtu() {
     let namespace = cable();
     ip(&namespace, "link add mv0 link va up type macvlan mode private");
     ip(&namespace, "-6 address add 2001:db8::1/64 dev mv0 nodad");
     let mut bench = Bench::new();
-    let told = held(&mut bench, &[LOW]);
-    assert!(told.contains("it would take `address 2001:db8::1/64 dev mv0` along"), "{told}");
+    let line = held(&mut bench, &[LOW]);
+    assert!(line.contains("it would take `address 2001:db8::1/64 dev mv0` along"), "{line}");
     bench.config.guards.cascades = Cascades::Allow;
     bench.converge(&desired(&[LOW]));
     assert_eq!(mtu(&namespace, "mv0"), 1000);
@@ -129,8 +129,8 @@ fn others_follow_a_low_mtu() {
     ip(&namespace, "link set va master br0");
     ip(&namespace, "-6 address add 2001:db8::1/64 dev br0 nodad");
     let mut bench = Bench::new();
-    let told = held(&mut bench, &[LOW]);
-    assert!(told.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{told}");
+    let line = held(&mut bench, &[LOW]);
+    assert!(line.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{line}");
     bench.config.guards.cascades = Cascades::Allow;
     bench.converge(&desired(&[LOW]));
     assert_eq!(mtu(&namespace, "br0"), 1000);
@@ -157,8 +157,8 @@ fn a_small_port_is_not_put_into_a_bridge_that_would_lose_ipv6() {
     ip(&namespace, "link set va mtu 1000");
     let mut bench = Bench::new();
     let master = ("link va master", "br0");
-    let told = held(&mut bench, &[master]);
-    assert!(told.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{told}");
+    let line = held(&mut bench, &[master]);
+    assert!(line.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{line}");
     bench.config.guards.cascades = Cascades::Allow;
     bench.converge(&desired(&[master]));
     assert_eq!(mtu(&namespace, "br0"), 1000);
@@ -167,8 +167,8 @@ fn a_small_port_is_not_put_into_a_bridge_that_would_lose_ipv6() {
     ip(&namespace, "link add br0 up type bridge");
     ip(&namespace, "-6 address add 2001:db8::1/64 dev br0 nodad");
     let port = ("link x0", "veth peer x1 mtu 1000 master br0 up on");
-    let told = held(&mut Bench::new(), &[port]);
-    assert!(told.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{told}");
+    let line = held(&mut Bench::new(), &[port]);
+    assert!(line.contains("it would take `address 2001:db8::1/64 dev br0` along"), "{line}");
 }
 
 #[test]
@@ -179,8 +179,8 @@ fn an_original_that_was_low_is_not_put_back_over_foreign_ipv6() {
     bench.config.on_release = OnRelease::Restore;
     bench.converge(&desired(&[("link va mtu", "1500")]));
     ip(&namespace, IPV6[0].0);
-    let told = held(&mut bench, &[]);
-    assert!(told.starts_with("held link va mtu: it would take `address 2001:db8::1/64"), "{told}");
+    let line = held(&mut bench, &[]);
+    assert!(line.starts_with("held link va mtu: it would take `address 2001:db8::1/64"), "{line}");
     assert_eq!(mtu(&namespace, "va"), 1500);
 }
 
@@ -197,15 +197,15 @@ fn our_own_ipv6_address_waits_for_a_larger_mtu_and_is_not_tried() {
     bench.pass(&declared);
     for _ in 0..2 {
         let report = bench.pass(&declared);
-        assert_eq!(told(&report), [pending]);
+        assert_eq!(explained(&report), [pending]);
         assert_eq!(report.plan().steps.len(), 0);
     }
     ip(&namespace, "link set va mtu 1500");
     let done = bench.converge(&desired(&[address]));
     assert_eq!(done, ["- link va mtu", "+ address 2001:db8::1/64 dev va"]);
-    // Nobody declares the MTU here: somebody else lowered it.
+    // The MTU is not declared here: another process lowered it.
     ip(&namespace, "link set va mtu 1000");
-    assert_eq!(told(&bench.pass(&desired(&[address]))), [pending]);
+    assert_eq!(explained(&bench.pass(&desired(&[address]))), [pending]);
 }
 
 /// Quirk: the loopback link loses its IPv6 addresses, too, and can have them again at once.
@@ -240,7 +240,7 @@ fn a_new_mac_takes_neighbours() {
         if is_lost {
             for report in [bench.pass(&desired(&[mac])), bench.focused(&desired(&[mac]), &[mac.0])]
             {
-                let lines = told(&report);
+                let lines = explained(&report);
                 let expected = "held link va mac: it would take `neighbour ";
                 assert!(lines.iter().any(|line| line.starts_with(expected)), "{lines:#?}");
             }
@@ -267,8 +267,8 @@ fn the_last_address_takes_neighbours() {
         bench.converge(&desired(&[("address 10.8.0.1/24 dev va", "")]));
         ip(&namespace, foreign);
         let before = everything(&namespace);
-        let told = held(&mut bench, &[]);
-        assert_eq!(told.contains("it would take `neighbour "), is_lost, "{foreign}: {told}");
+        let line = held(&mut bench, &[]);
+        assert_eq!(line.contains("it would take `neighbour "), is_lost, "{foreign}: {line}");
         assert_eq!(everything(&namespace) == before, is_lost, "{foreign}");
     }
 }
@@ -280,8 +280,8 @@ fn the_other_end_of_a_pair_loses_nexthops() {
     ip(&namespace, "nexthop add id 7 dev vb");
     let before = everything(&namespace);
     let mut bench = Bench::new();
-    let told = held(&mut bench, &[("link va up", "off")]);
-    assert!(told.starts_with("held link va up: it would take `nexthop 7` along"), "{told}");
+    let line = held(&mut bench, &[("link va up", "off")]);
+    assert!(line.starts_with("held link va up: it would take `nexthop 7` along"), "{line}");
     assert_eq!(everything(&namespace), before);
     bench.config.guards.cascades = Cascades::Allow;
     bench.converge(&desired(&[("link va up", "off")]));

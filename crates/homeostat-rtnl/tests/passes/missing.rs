@@ -3,7 +3,7 @@
 use homeostat_engine::{Guards, MissingSections, OnRelease};
 use homeostat_rtnl::Key;
 
-use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
+use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed};
 
 /// One of each kind, and a link that is only configured.
 const ALL: [Declared<'_>; 8] = [
@@ -43,7 +43,7 @@ fn removals_of_every_kind_are_held() {
     };
     let before = (links().len(), shown());
     bench.config.missing = missing(|_| true);
-    let report = told(&bench.pass(&desired(&[])));
+    let report = explained(&bench.pass(&desired(&[])));
     let held = report.iter().filter(|line| line.starts_with("held ")).count();
     assert_eq!(held, ALL.len(), "{report:?}");
     assert_eq!((links().len(), shown()), before);
@@ -70,7 +70,7 @@ fn only_the_missing_kind_is_held_and_focused_passes_hold_it_too() {
     assert!(has_both());
     ip(&namespace, "neighbour change 10.0.0.9 dev va lladdr 02:00:00:00:00:0a protocol 76");
     for key in ["neighbour 10.0.0.9 dev va", "rule priority 100 from 10.0.0.0/8"] {
-        let report = told(&bench.focused(&desired(&rest), &[key]));
+        let report = explained(&bench.focused(&desired(&rest), &[key]));
         assert!(report.iter().any(|line| line.starts_with("held ")), "{report:?}");
     }
     assert!(has_both());

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use serde_json::Value;
 
-use crate::bench::{Bench, cable, desired, ip, listed, told};
+use crate::bench::{Bench, cable, desired, explained, ip, listed};
 
 /// Keys that are near to each other; the last is wherever the kernel puts it.
 const RULES: [&str; 7] = [
@@ -156,7 +156,7 @@ fn declared(state: &State) -> DesiredState {
     desired(&entries)
 }
 
-/// Everything of an owner, as `ip` tells it.
+/// Everything of an owner, as `ip` shows it.
 fn of(namespace: &Namespace, owner: &str) -> Vec<Value> {
     let lists =
         ["-4 -d rule show", "-6 -d rule show", "-d nexthop show", "-d neigh show nud permanent"];
@@ -211,9 +211,9 @@ fn check(foreign: &State, [first, second]: [&State; 2], drift: &[Drift]) {
     let report = bench.pass(&declared(second));
     assert_eq!(of(&namespace, "bird"), before, "what is foreign is as it was");
     let ours: BTreeSet<String> = of(&namespace, "76").iter().map(brief).collect();
-    assert_eq!(ours, expected(second, foreign), "{:#?}", told(&report));
+    assert_eq!(ours, expected(second, foreign), "{:#?}", explained(&report));
     let again = bench.pass(&declared(second));
-    assert_eq!(again.plan().steps.len(), 0, "{:#?}", told(&again));
+    assert_eq!(again.plan().steps.len(), 0, "{:#?}", explained(&again));
     assert_eq!(again.is_converged(), report.is_converged());
 }
 

@@ -5,12 +5,12 @@ use homeostat_rtnl::Key;
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 
-use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
+use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed};
 
 const NINE: Declared<'_> = ("neighbour 10.0.0.9 dev va", "02:00:00:00:00:09");
 const PROXY: Declared<'_> = ("neighbour 10.0.0.8 dev va proxy", "");
 
-/// What was told to the kernel, by whomever; what it derives by itself comes when it likes.
+/// What any owner configured; what it derives by itself comes when it likes.
 fn told_ones(namespace: &Namespace) -> Vec<Value> {
     let all = listed(namespace, "-d neigh show nud permanent");
     [all, listed(namespace, "-d neigh show proxy")].concat()
@@ -52,7 +52,7 @@ fn a_hand_deleted_neighbour_returns_as_exactly_one_create() {
     ip(&namespace, "neigh del 10.0.0.9 dev va");
     assert_eq!(bench.converge(&desired), [format!("+ {}", NINE.0)]);
     ip(&namespace, "neigh del proxy 10.0.0.8 dev va");
-    assert_eq!(told(&bench.focused(&desired, &[PROXY.0])), [format!("+ {}", PROXY.0)]);
+    assert_eq!(explained(&bench.focused(&desired, &[PROXY.0])), [format!("+ {}", PROXY.0)]);
     bench.assert_quiet(&desired);
 }
 
@@ -95,7 +95,7 @@ fn a_foreign_neighbour_survives_and_one_on_a_wanted_key_is_a_conflict_or_matched
         "matched neighbour 10.0.0.7 dev va: protocol bird",
         "matched neighbour 10.0.0.8 dev va proxy: no protocol",
     ];
-    assert_eq!(told(&report), expected);
+    assert_eq!(explained(&report), expected);
     bench.assert_quiet(&desired(&[]));
     assert_eq!(told_ones(&namespace), before);
 }
@@ -120,10 +120,10 @@ fn a_neighbour_on_an_absent_link_waits_for_it() {
     let mut bench = Bench::new();
     let desired = desired(&[("neighbour 10.0.0.9 dev later", NINE.1)]);
     let pending = ["pending neighbour 10.0.0.9 dev later: link later"];
-    assert_eq!(told(&bench.pass(&desired)), pending);
+    assert_eq!(explained(&bench.pass(&desired)), pending);
     ip(&namespace, "link add later type bridge");
     ip(&namespace, "link set later up");
     assert_eq!(bench.converge(&desired), ["+ neighbour 10.0.0.9 dev later"]);
     ip(&namespace, "link del later");
-    assert_eq!(told(&bench.pass(&desired)), pending);
+    assert_eq!(explained(&bench.pass(&desired)), pending);
 }

@@ -3,7 +3,7 @@
 use homeostat_engine::{Cascades, Explain as _};
 use homeostat_rtnl::Key;
 
-use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
+use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed};
 
 const ADDRESS: Declared<'_> = ("address 10.0.0.1/24 dev va", "");
 const ADDRESS6: Declared<'_> = ("address 2001:db8::1/64 dev va", "");
@@ -50,7 +50,8 @@ fn a_weight_of_256() {
     let declared = desired(&[ADDRESS, TEN, ELEVEN, ("nexthop 30", "member 10*256")]);
     let report = bench.pass(&declared);
     if listed(&namespace, "nexthop show").iter().all(|nexthop| nexthop["id"] != 30) {
-        let failed: Vec<_> = told(&report).into_iter().filter(|line| line.contains("30")).collect();
+        let failed: Vec<_> =
+            explained(&report).into_iter().filter(|line| line.contains("30")).collect();
         assert!(failed[0].starts_with("failed nexthop 30: Invalid value for weight"), "{failed:?}");
     } else {
         bench.assert_quiet(&declared);
@@ -194,7 +195,7 @@ fn a_foreign_nexthop_survives_and_one_on_a_wanted_number_is_a_conflict() {
     let before = listed(&namespace, "-d nexthop show");
     let mut bench = Bench::new();
     let report = bench.pass(&desired(&[ADDRESS, TEN, ELEVEN]));
-    let lines = told(&report);
+    let lines = explained(&report);
     assert!(lines.contains(&"conflict nexthop 10: protocol bird".to_owned()), "{lines:?}");
     assert!(lines.contains(&"matched nexthop 11: protocol static".to_owned()), "{lines:?}");
     bench.converge(&desired(&[]));
@@ -223,7 +224,7 @@ fn nexthop_takes_routes() {
     ip(&namespace, "nexthop add id 40 group 11 proto bird");
     ip(&namespace, "route add 10.8.0.0/16 nhid 40 proto bird");
     let routes = listed(&namespace, "-4 route show table all");
-    let held = told(&bench.pass(&desired(&[ADDRESS])));
+    let held = explained(&bench.pass(&desired(&[ADDRESS])));
     let expected = [
         "held nexthop 10: it would take `route 10.9.0.0/16` along",
         "held nexthop 11: it would take `nexthop 40` along",
@@ -234,7 +235,7 @@ fn nexthop_takes_routes() {
     }
     assert_eq!(listed(&namespace, "-4 route show table all"), routes);
     // In a look at nothing but the nexthop, too.
-    let held = told(&bench.focused(&desired(&[ADDRESS]), &["nexthop 10"]));
+    let held = explained(&bench.focused(&desired(&[ADDRESS]), &["nexthop 10"]));
     assert!(held[0].starts_with(expected[0]), "{held:?}");
     bench.config.guards.cascades = Cascades::Allow;
     assert_eq!(bench.converge(&desired(&[ADDRESS])), ["- nexthop 10", "- nexthop 11"]);
@@ -249,7 +250,7 @@ fn a_nexthop_that_has_to_be_made_anew_is_held_for_the_sake_of_a_foreign_route() 
     bench.converge(&desired(&[ADDRESS, TEN, ELEVEN]));
     ip(&namespace, "route add 10.9.0.0/16 nhid 11 proto bird");
     let report = bench.pass(&desired(&[ADDRESS, TEN, ("nexthop 11", "member 10*1")]));
-    let lines = told(&report);
+    let lines = explained(&report);
     assert!(
         lines[0].starts_with("held nexthop 11: it would take `route 10.9.0.0/16`"),
         "{lines:?}"
@@ -285,7 +286,7 @@ fn a_nexthop_on_an_absent_link_waits_and_so_does_what_goes_through_it() {
         "pending nexthop 10: link later",
         "pending nexthop 20: nexthop 10",
     ];
-    assert_eq!(told(&bench.pass(&desired)), pending);
+    assert_eq!(explained(&bench.pass(&desired)), pending);
     ip(&namespace, "link add later type bridge");
     ip(&namespace, "link set later up");
     assert_eq!(bench.converge(&desired).len(), 5);
@@ -297,7 +298,7 @@ fn a_failed_nexthop_blocks_what_goes_through_it() {
     let mut bench = Bench::new();
     let lost = ("nexthop 10", "via 192.0.2.9 dev va");
     let report = bench.pass(&desired(&[ADDRESS, lost, ELEVEN, GROUP, ROUTE]));
-    let lines = told(&report);
+    let lines = explained(&report);
     let failed = lines.iter().filter(|line| line.starts_with("failed nexthop 10: ")).count();
     assert_eq!(failed, 1, "{lines:?}");
     assert!(lines.contains(&"pending nexthop 20: nexthop 10".to_owned()), "{lines:?}");
@@ -319,7 +320,7 @@ fn nexthop_scope_is_derived_and_nexthop_delete_asks_for_no_protocol() {
         let family = homeostat_netlink::Family::Route;
         let mut connection = homeostat_netlink::Connection::open(family).unwrap();
         let mut answer = String::new();
-        connection.run(&mut batch, &mut |_, told| answer = format!("{told:?}")).unwrap();
+        connection.run(&mut batch, &mut |_, reply| answer = format!("{reply:?}")).unwrap();
         answer
     };
     assert!(ask(RTM_NEWNEXTHOP, [2, 253, 76, 0, 0, 0, 0, 0]).contains("Refused"));

@@ -1,9 +1,9 @@
-//! Who owns what: foreign objects are never written, and the marks alone tell ours.
+//! Who owns what: foreign objects are never written, and only the marks identify ours.
 
 use homeostat_engine::Explain as _;
 use homeostat_rtnl::{AddressMarks, Key, Rtnl};
 
-use crate::bench::{Bench, addresses, cable, desired, ip, listed, told};
+use crate::bench::{Bench, addresses, cable, desired, explained, ip, listed};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 const ROUTE: (&str, &str) = ("route 10.5.0.0/16", "via 10.0.0.2");
@@ -32,8 +32,8 @@ fn a_foreign_route_on_a_wanted_key_is_a_conflict_and_stays_as_it_is() {
         "conflict route 10.5.0.0/16: protocol bird",
         "conflict route 2001:db8:5::/48: protocol 200",
     ];
-    assert_eq!(told(&bench.plan(&desired)), conflicts);
-    assert_eq!(told(&bench.pass(&desired)), conflicts);
+    assert_eq!(explained(&bench.plan(&desired)), conflicts);
+    assert_eq!(explained(&bench.pass(&desired)), conflicts);
     assert_eq!(listed(&namespace, "-4 -d route show table all"), before);
     assert_eq!(listed(&namespace, "-6 -d route show proto 200"), before6);
     ip(&namespace, "route del 10.5.0.0/16");
@@ -49,7 +49,7 @@ fn a_foreign_twin_on_our_key_is_a_conflict_and_neither_is_written() {
     ip(&namespace, "route prepend 10.5.0.0/16 via 10.0.0.7 proto bird");
     let before = listed(&namespace, "-4 -d route show table all");
     let moved = desired(&[ADDRESS, ("route 10.5.0.0/16", "via 10.0.0.9")]);
-    assert_eq!(told(&bench.pass(&moved)), ["conflict route 10.5.0.0/16: unmarked"]);
+    assert_eq!(explained(&bench.pass(&moved)), ["conflict route 10.5.0.0/16: unmarked"]);
     assert_eq!(listed(&namespace, "-4 -d route show table all"), before);
 }
 
@@ -80,7 +80,7 @@ fn connected_routes_and_loopback_addresses_are_the_kernels() {
     ]));
     let conflicts =
         ["conflict address ::1/128 dev lo: kernel", "conflict route 10.0.0.0/24: kernel"];
-    assert_eq!(told(&report), conflicts);
+    assert_eq!(explained(&report), conflicts);
     assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
 }
 
@@ -90,7 +90,7 @@ fn a_foreign_address_on_a_wanted_key_is_a_conflict() {
     ip(&namespace, "address add 10.0.0.1/24 dev va label va:1");
     let desired = desired(&[("address 10.0.0.1/24 dev va", "label va:2")]);
     let report = Bench::new().pass(&desired);
-    assert_eq!(told(&report), ["conflict address 10.0.0.1/24 dev va: no protocol"]);
+    assert_eq!(explained(&report), ["conflict address 10.0.0.1/24 dev va: no protocol"]);
     let links = listed(&namespace, "address show dev va");
     assert_eq!(links[0]["addr_info"][0]["label"], "va:1");
 }
@@ -130,11 +130,11 @@ fn standing_leave_takes_a_key_from_anybody() {
     let mut bench = Bench::new();
     bench.config.adopt.extend([ADDRESS.0.parse::<Key>().unwrap(), ROUTE.0.parse().unwrap()]);
     let mut report = bench.pass(&declared);
-    if told(&report).iter().any(|line| line.starts_with("held address")) {
+    if explained(&report).iter().any(|line| line.starts_with("held address")) {
         // Where the address has to be made anew, the route over it has to be ours before.
         report = bench.pass(&declared);
     }
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", explained(&report));
     bench.config.adopt.clear();
     bench.assert_quiet(&declared);
     assert_eq!(listed(&namespace, "route show proto 76").len(), 1);
@@ -143,7 +143,7 @@ fn standing_leave_takes_a_key_from_anybody() {
 }
 
 /// Quirk: some kernels never change the mark of an IPv4 address, so that it is made anew to be ours, with
-/// what goes along; and not, if that is somebody else's.
+/// what goes along; and not, if that is foreign.
 #[test]
 fn v4_mark_for_good() {
     let namespace = cable();
@@ -151,14 +151,14 @@ fn v4_mark_for_good() {
     let mut bench = Bench::of(Rtnl::here().with_address_marks(AddressMarks::Fixed));
     bench.config.adopt.insert(ADDRESS.0.parse().unwrap());
     ip(&namespace, "route add 10.6.0.0/16 via 10.0.0.2 proto bird");
-    let lines = told(&bench.pass(&desired(&[ADDRESS])));
+    let lines = explained(&bench.pass(&desired(&[ADDRESS])));
     assert!(lines[0].starts_with("held address 10.0.0.1/24 dev va: it would take"), "{lines:?}");
     assert_eq!(listed(&namespace, "route show proto bird").len(), 1);
     ip(&namespace, "route del 10.6.0.0/16");
     ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2 proto 76");
     let report = bench.pass(&desired(&[ADDRESS, ROUTE]));
-    assert!(report.is_converged(), "{:#?}", told(&report));
-    assert_eq!(told(&report), ["-/+ address 10.0.0.1/24 dev va", "-/+ route 10.5.0.0/16"]);
+    assert!(report.is_converged(), "{:#?}", explained(&report));
+    assert_eq!(explained(&report), ["-/+ address 10.0.0.1/24 dev va", "-/+ route 10.5.0.0/16"]);
     bench.config.adopt.clear();
     bench.assert_quiet(&desired(&[ADDRESS, ROUTE]));
     bench.converge(&desired(&[]));

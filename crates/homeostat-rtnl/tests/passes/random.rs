@@ -7,7 +7,7 @@ use homeostat_testkit::namespace::Namespace;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-use crate::bench::{Bench, cable, desired, ip, listed, told};
+use crate::bench::{Bench, cable, desired, explained, ip, listed};
 
 /// Destinations by number, of both families.
 const KEYS: u8 = 8;
@@ -46,7 +46,7 @@ fn put(namespace: &Namespace, (key, host): (u8, u8), rest: &str) {
     ip(namespace, &format!("route replace {} via {} {rest}", dst(key), via(key, host)));
 }
 
-/// The routes of an owner, as `ip` tells them.
+/// The routes of an owner, as `ip` shows them.
 fn of(namespace: &Namespace, owner: &str) -> Vec<serde_json::Value> {
     let both = ["-4", "-6"]
         .map(|family| listed(namespace, &format!("{family} -d route show proto {owner}")));
@@ -95,9 +95,9 @@ fn check(foreign: &Routes, [first, second]: [&Routes; 2], drift: &[Drift]) {
     let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
     let ours = of(&namespace, "76");
     let ours = ours.iter().map(|route| (text(&route["dst"]), text(&route["gateway"])));
-    assert_eq!(ours.collect::<BTreeSet<_>>(), expected, "{:#?}", told(&report));
+    assert_eq!(ours.collect::<BTreeSet<_>>(), expected, "{:#?}", explained(&report));
     let again = bench.pass(&declared(second));
-    assert_eq!(again.plan().steps.len(), 0, "{:#?}", told(&again));
+    assert_eq!(again.plan().steps.len(), 0, "{:#?}", explained(&again));
     assert_eq!(again.is_converged(), report.is_converged());
 }
 

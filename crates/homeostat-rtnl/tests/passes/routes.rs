@@ -2,7 +2,7 @@
 
 use homeostat_engine::Explain as _;
 
-use crate::bench::{Bench, cable, desired, ip, listed, told, try_desired};
+use crate::bench::{Bench, cable, desired, explained, ip, listed, try_desired};
 
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 
@@ -50,7 +50,8 @@ fn a_dead_gateway_fails_alone_and_in_the_kernels_words() {
     ]);
     let mut bench = Bench::new();
     let report = bench.pass(&desired);
-    let failed: Vec<_> = told(&report).into_iter().filter(|l| l.starts_with("failed")).collect();
+    let failed: Vec<_> =
+        explained(&report).into_iter().filter(|l| l.starts_with("failed")).collect();
     let [failed] = failed.try_into().unwrap();
     assert!(
         failed.starts_with("failed route 10.5.0.0/16: Nexthop has invalid gateway"),
@@ -116,7 +117,7 @@ fn a_source_that_is_tentative_converges_by_itself_later() {
     ]);
     let mut bench = Bench::new();
     let report = bench.pass(&desired);
-    let [made, failed] = told(&report).try_into().unwrap();
+    let [made, failed] = explained(&report).try_into().unwrap();
     assert_eq!(made, "+ address 2001:db8::1/64 dev va");
     assert!(failed.contains("Invalid source address"), "{failed}");
     // Duplicate address detection takes a second or two. An earlier pass fails, and harms nothing.
@@ -158,11 +159,11 @@ fn a_focused_pass_heals_what_it_looks_at_and_nothing_else() {
     ip(&namespace, "route del 10.5.0.0/16");
     ip(&namespace, "route flush table 77");
     let report = bench.focused(&desired, &["route 10.6.0.0/16 table 77"]);
-    assert_eq!(told(&report), ["+ route 10.6.0.0/16 table 77"]);
+    assert_eq!(explained(&report), ["+ route 10.6.0.0/16 table 77"]);
     let report = bench.focused(&desired, &["route 10.5.0.0/16", "address 10.0.0.1/24 dev va"]);
-    assert_eq!(told(&report), ["+ route 10.5.0.0/16"]);
+    assert_eq!(explained(&report), ["+ route 10.5.0.0/16"]);
     let report = bench.focused(&desired, &["route 10.5.0.0/16 table 4711"]);
-    assert!(told(&report).is_empty(), "a table that nobody used is empty");
+    assert!(explained(&report).is_empty(), "a table that was never used is empty");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use homeostat_engine::{Explain as _, MassDelete};
 use homeostat_rtnl::Key;
 
-use crate::bench::{Bench, Declared, cable, desired, ip, listed, told};
+use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed};
 
 const RULE: Declared<'_> = ("rule priority 1000 from 10.0.0.0/8", "table 100");
 
@@ -89,7 +89,7 @@ fn a_hand_deleted_rule_returns_as_exactly_one_create() {
     ip(&namespace, "rule del priority 1000");
     assert_eq!(bench.converge(&desired), [format!("+ {}", RULE.0)]);
     ip(&namespace, "rule del priority 1000");
-    assert_eq!(told(&bench.focused(&desired, &[RULE.0])), [format!("+ {}", RULE.0)]);
+    assert_eq!(explained(&bench.focused(&desired, &[RULE.0])), [format!("+ {}", RULE.0)]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_foreign_rule_on_a_wanted_key_is_a_conflict_or_matched() {
         format!("conflict {}: protocol bird", RULE.0),
         "matched rule priority 1001 from 10.0.0.0/8: no protocol".to_owned(),
     ];
-    assert_eq!(told(&report), expected);
+    assert_eq!(explained(&report), expected);
     assert_eq!(rules(&namespace), before);
 }
 
@@ -151,7 +151,7 @@ fn a_rule_is_not_taken_over_if_the_kernel_would_take_another_one_for_it() {
     let mut bench = Bench::new();
     let key = "rule priority 1000";
     bench.config.adopt.insert(key.parse::<Key>().unwrap());
-    let lines = told(&bench.pass(&desired(&[(key, "table 7")])));
+    let lines = explained(&bench.pass(&desired(&[(key, "table 7")])));
     let failed = lines.iter().find(|line| line.starts_with("failed")).unwrap();
     assert!(failed.contains("would take `rule priority 1000 iif va` for it"), "{failed}");
     let foreign = |rule: &&serde_json::Value| rule["protocol"] == "bird";
@@ -214,7 +214,7 @@ fn a_removal_that_is_held_back_is_not_done_by_a_change_of_a_broader_rule() {
         report.plan().findings_of(homeostat_engine::Kind::Held).count(),
         20,
         "{:#?}",
-        told(&report)
+        explained(&report)
     );
     let tables = ours(&namespace);
     let count = |table: &str| tables.iter().filter(|rule| rule["table"] == table).count();
@@ -303,7 +303,7 @@ fn the_kernels_own_rules_are_the_kernels() {
         "matched rule priority 32767: kernel",
         "matched rule inet6 priority 32766: kernel",
     ];
-    assert_eq!(told(&report), expected);
+    assert_eq!(explained(&report), expected);
     assert_eq!(rules(&namespace), before);
 }
 

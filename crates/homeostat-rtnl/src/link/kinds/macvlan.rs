@@ -39,7 +39,7 @@ impl Options for Ipvlan {
 named_values! {
     /// Who may talk to whom on one parent.
     MacvlanMode(u32), "a macvlan mode":
-    /// Nobody.
+    /// No link to any other.
     Private = "private", MACVLAN_MODE_PRIVATE;
     /// All, through the switch outside.
     Vepa = "vepa", MACVLAN_MODE_VEPA;

@@ -9,14 +9,14 @@ use crate::link::model::LinkRef;
 use crate::message::put_link_name;
 
 options! {
-    /// Options of a veth pair. The kernel tells the other end by its number, beside the options.
+    /// Options of a veth pair. The kernel reports the other end by its number, beside the options.
     Veth [
         peer: LinkRef = "peer", "The other end";
     ] {}
 }
 
 impl Options for Veth {
-    /// The other end carries the group of ours too, so that nobody takes it for somebody else's; the
+    /// The other end carries the group of ours too, so that it is not taken for a foreign link; the
     /// alias, by which a link is deleted, is on our end alone.
     fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
         data.nest_unmarked(VETH_INFO_PEER, |peer| {

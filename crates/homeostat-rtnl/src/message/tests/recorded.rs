@@ -3,7 +3,7 @@
 //! Recorded in a fresh namespace with the veth `va` (index 7) by `strace -e trace=sendmsg -e write=3 ip
 //! ...`; sequence numbers, which `ip` takes from the clock, are left out.
 
-use homeostat_netlink::uapi::NLM_F_ACK;
+use homeostat_netlink::uapi::{NLM_F_ACK, RTM_DELRULE, RTM_NEWRULE};
 
 use super::super::*;
 use crate::key::Key;
@@ -12,7 +12,7 @@ use crate::net::Family;
 use crate::nexthop::{Member, Nexthop, NexthopId};
 use crate::number::Table;
 use crate::route::{Route, RouteKey};
-use crate::rule::{Rule, RuleAction};
+use crate::rule::{Rule, RuleAction, SeenRule};
 
 /// Writes one message and compares it with the recorded hex bytes.
 fn check(write: impl FnOnce(&mut Encoder<'_>) -> Encoded, recorded: &str) {
@@ -81,8 +81,8 @@ fn a_route_through_a_nexthop() {
 
 fn rule(key: &str, rule: Rule, recorded: &str) {
     let Ok(Key::Rule(key)) = key.parse() else { panic!("{key}") };
-    let rule = (&*key, &rule, Protocol::HOMEOSTAT);
-    check(|encoder| Ok(encoder.put_rule(rule, Put::Create.flags())), recorded);
+    let rule = SeenRule { key: *key, rule, protocol: Protocol::HOMEOSTAT };
+    check(|encoder| Ok(encoder.rule(RTM_NEWRULE, Put::Create.flags(), &rule)), recorded);
 }
 
 #[test]
@@ -121,8 +121,8 @@ fn a_rule_is_deleted_as_ip_deletes_it_but_that_the_action_is_named_too() {
         05 00 15 00 4c 00 00 00";
     let Ok(Key::Rule(key)) = "rule priority 1000 from 10.0.0.0/8".parse() else { panic!() };
     let rule = Rule::table(Table(1000));
-    let rule = (&*key, &rule, Protocol::HOMEOSTAT);
-    check(|encoder| Ok(encoder.delete_rule(rule)), recorded);
+    let rule = SeenRule { key: *key, rule, protocol: Protocol::HOMEOSTAT };
+    check(|encoder| Ok(encoder.rule(RTM_DELRULE, 0, &rule)), recorded);
 }
 
 #[test]
