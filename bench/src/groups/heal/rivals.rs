@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::super::bird::Bird;
 use super::super::network::TestNetwork;
@@ -10,7 +10,8 @@ use super::super::wire::{FOREIGN, Ip, RouteMessages};
 use super::fixture::heal;
 use super::latency::{record, size};
 use super::listener::RouteListener;
-use crate::{Run, program::Running};
+use crate::Run;
+use crate::program::{self, Running};
 
 const ROUTES: usize = 10_000;
 
@@ -41,7 +42,7 @@ pub(super) fn poll(run: &mut Run) -> Result<()> {
     let mut wanted: Vec<String> = lines.map(|(dst, len)| format!("{dst}/{len}")).collect();
     wanted.sort();
     std::fs::write(directory.path().join("wanted"), wanted.join("\n") + "\n")?;
-    let place = directory.path().to_str().context("an odd directory")?;
+    let place = program::text(directory.path())?;
     let _running = Running::start("sh", &["-c", &format!("cd {place}\n{LOOP}")])?;
     heals(run, &network, RouteMessages::ours(Ip::V4))
 }
