@@ -120,11 +120,11 @@ impl Guests {
             }
         }
         if unanswered.is_empty() {
-            let text = format!("there is no guest {vmid} that the token can see");
+            let text = format!("there is no {vmid} that the token can see");
             return Err(Failure::new(text, Retry::OnChange));
         }
         let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
-        let text = format!("guest {vmid} was not found, and node {nodes} does not answer");
+        let text = format!("{vmid} was not found, and node {nodes} does not answer");
         Err(Failure::new(text, Retry::Soon))
     }
 }
