@@ -64,23 +64,19 @@ impl GuestCommands {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        let mut located = self.writer.source().locate(command.vmid).await?;
+        let mut located = self.writer.source.locate(command.vmid).await?;
         loop {
             let lane = self.operations.enter(&command.vmid, located.node()).await;
             if let Some(done) = self.stored(command) {
                 return Ok(done);
             }
             // While others had the lane, it may have moved.
-            let there = self.writer.source().locate(command.vmid).await?;
+            let there = self.writer.source.locate(command.vmid).await?;
             if there.node() == located.node() {
                 return self.carry_out_in(&lane, command, &there).await;
             }
             located = there;
         }
-    }
-
-    fn tasks(&self) -> &dyn Tasks {
-        self.writer.source()
     }
 
     /// Sends the command, unless it is under way or done already.
@@ -100,11 +96,11 @@ impl GuestCommands {
         let end = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {
                 self.operations.journal().dispatched(id, &task).await?;
-                self.tasks().follow(&task).await
+                self.writer.source.follow(&task).await
             }
             Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
             Err(error) if error.is_unknown() => {
-                let settled = self.operations.settle(lane, self.tasks()).await?;
+                let settled = self.operations.settle(lane, &self.writer.source).await?;
                 let end = end_of(settled.unwrap_or_else(|| TaskEnd::Unknown(error.to_string())));
                 return Ok(Done { end, is_stored: false });
             }
@@ -138,7 +134,7 @@ impl GuestCommands {
         let open = self.operations.journal().open_step(&self.operations.subject(lane.key()));
         let name = open.and_then(|open| open.intent.command).map(|command| command.name);
         let is_same = name.is_some() && name == self.name(command);
-        match self.operations.settle(lane, self.tasks()).await? {
+        match self.operations.settle(lane, &self.writer.source).await? {
             Some(TaskEnd::GivenUp(why)) if is_same => {
                 Ok(Some(Done { end: End::Unknown { why }, is_stored: false }))
             }
@@ -159,11 +155,11 @@ impl GuestCommands {
         let name = self.name(command);
         let last = name.and_then(|name| self.operations.journal().doubted(&name));
         let Some(last) = last else { return Ok(None) };
-        let found = self.tasks().recover(last.begun()).await?;
+        let found = self.writer.source.recover(last.begun()).await?;
         if let Recovery::Running { task, .. } = found {
             let id = self.begin(command, located).await?;
             self.operations.journal().dispatched(id, &task).await?;
-            let end = self.tasks().follow(&task).await;
+            let end = self.writer.source.follow(&task).await;
             return self.conclude(id, end).await.map(Some);
         }
         if self.writer.is_as_asked(located, command.verb).await? {
@@ -175,7 +171,7 @@ impl GuestCommands {
 
     async fn begin(&self, command: &Command, located: &Located) -> Result<StepId, Error> {
         let expires = Millis((self.journal.clock())().0.saturating_add(KEPT_FOR));
-        let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
+        let Dispatch { kind, parameters, precondition } = located.power(command.verb).dispatch();
         let intent = Intent {
             subject: self.operations.subject(&command.vmid),
             kind,

@@ -279,7 +279,7 @@ impl Process {
         &self,
         vmid: u32,
     ) -> Result<homeostat_guests::Located, homeostat_core::Failure> {
-        self.writer.source().locate(Vmid(vmid)).await
+        self.writer.source.locate(Vmid(vmid)).await
     }
 
     pub(crate) fn on_release(&mut self, policy: OnRelease) {

@@ -39,7 +39,7 @@ fn stops() -> Wanted {
 async fn sent(ground: &Ground, verb: Verb) -> Result<Sent, String> {
     let source = Guests::new(&ground.client(), "default", Timeouts::default());
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-    let located = writer.source().locate(Vmid(101)).await.unwrap();
+    let located = writer.source.locate(Vmid(101)).await.unwrap();
     writer.send(&located, verb).await.map_err(|error| error.to_string())
 }
 
