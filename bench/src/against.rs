@@ -22,7 +22,7 @@ pub const LEAST_ROUNDS: usize = 3;
 type Medians = BTreeMap<String, (Unit, Vec<f64>)>;
 
 /// Runs the chosen groups `rounds` times in the program `before` and in `after`, alternately, with the option
-/// `scale`. Returns the table; `log` hears of the progress and of rounds that failed.
+/// `scale`. Returns the table; `log` receives the progress and the rounds that failed.
 pub fn compare(
     before: &Path,
     after: &Path,

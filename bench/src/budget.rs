@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use crate::run::Scale;
 use crate::unit::{Unit, three_digits};
 
 /// A limit for the median of a contestant.
@@ -22,6 +23,7 @@ pub enum Budget {
 /// The figures that a budget is compared with.
 #[derive(Debug, Clone, Copy)]
 pub struct Figures<'f> {
+    pub scale: Scale,
     pub unit: Unit,
     pub median: f64,
     /// The memory for each object, if it was measured.
@@ -35,69 +37,43 @@ pub struct Figures<'f> {
 pub struct Verdict {
     /// Such as `<= 1.50 x floor`.
     pub budget: String,
-    #[serde(rename = "verdict")]
-    pub state: State,
+    /// [`MET`], [`MISSED`] or [`NOT_JUDGED`].
+    pub verdict: &'static str,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub enum State {
-    #[serde(rename = "met")]
-    Met,
-    #[serde(rename = "MISSED")]
-    Missed,
-    /// The inputs had other sizes than the budget is for, or the other contestant is missing.
-    #[serde(rename = "not judged")]
-    NotJudged,
-}
-
-impl State {
-    /// The word in the table.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            State::Met => "met",
-            State::Missed => "MISSED",
-            State::NotJudged => "not judged",
-        }
-    }
-}
+pub const MET: &str = "met";
+pub const MISSED: &str = "MISSED";
+/// The inputs had other sizes than the budget is for, or the other contestant is missing.
+pub const NOT_JUDGED: &str = "not judged";
 
 impl Budget {
+    /// Compares the figures with the budget, which is for inputs of full size.
     #[must_use]
     pub fn judge(self, figures: &Figures<'_>) -> Verdict {
-        let kept = match self {
-            Budget::AtMost(most) => Some(figures.median <= most),
-            Budget::AtLeast(least) => Some(figures.median >= least),
-            Budget::Within(times, other) => figures.cost_against(other).map(|cost| cost <= times),
-            Budget::Faster(times, other) => {
-                figures.cost_against(other).map(|cost| cost * times <= 1.0)
+        let Figures { unit, median, bytes_each, .. } = *figures;
+        let (budget, is_met) = match self {
+            Budget::AtMost(most) => (format!("<= {}", unit.show(most)), Some(median <= most)),
+            Budget::AtLeast(least) => (format!(">= {}", unit.show(least)), Some(median >= least)),
+            Budget::Within(times, other) => {
+                let cost = figures.cost_against(other);
+                (format!("<= {} x {other}", three_digits(times)), cost.map(|cost| cost <= times))
             }
-            Budget::BytesEach(most) => figures.bytes_each.map(|bytes| bytes <= most),
-        };
-        let state = match kept {
-            Some(true) => State::Met,
-            Some(false) => State::Missed,
-            None => State::NotJudged,
-        };
-        Verdict { budget: self.in_words(figures.unit), state }
-    }
-
-    /// The verdict for inputs of another size.
-    #[must_use]
-    pub fn unjudged(self, unit: Unit) -> Verdict {
-        Verdict { budget: self.in_words(unit), state: State::NotJudged }
-    }
-
-    fn in_words(self, unit: Unit) -> String {
-        match self {
-            Budget::AtMost(most) => format!("<= {}", unit.show(most)),
-            Budget::AtLeast(least) => format!(">= {}", unit.show(least)),
-            Budget::Within(times, other) => format!("<= {} x {other}", three_digits(times)),
             Budget::Faster(times, other) => {
-                format!(">= {} x faster than {other}", three_digits(times))
+                let is_met = figures.cost_against(other).map(|cost| cost * times <= 1.0);
+                (format!(">= {} x faster than {other}", three_digits(times)), is_met)
             }
-            Budget::BytesEach(most) => format!("<= {} B each", three_digits(most)),
-        }
+            Budget::BytesEach(most) => {
+                let is_met = bytes_each.map(|bytes| bytes <= most);
+                (format!("<= {} B each", three_digits(most)), is_met)
+            }
+        };
+        let verdict = match is_met {
+            _ if figures.scale == Scale::Quick => NOT_JUDGED,
+            Some(true) => MET,
+            Some(false) => MISSED,
+            None => NOT_JUDGED,
+        };
+        Verdict { budget, verdict }
     }
 }
 
@@ -113,43 +89,44 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(budget: Budget, unit: Unit, median: f64, expected: (&str, State)) {
+    fn check(budget: Budget, unit: Unit, median: f64, expected: (&str, &str)) {
         let group = [("floor", 2.0), ("slow", 9.0)];
-        let figures = Figures { unit, median, bytes_each: Some(40.0), group: &group };
+        let scale = Scale::Full;
+        let figures = Figures { scale, unit, median, bytes_each: Some(40.0), group: &group };
         let verdict = budget.judge(&figures);
-        assert_eq!((verdict.budget.as_str(), verdict.state), expected);
+        assert_eq!((verdict.budget.as_str(), verdict.verdict), expected);
     }
 
     #[test]
     fn absolute_budgets_are_judged_in_the_unit() {
-        check(Budget::AtMost(0.25), Unit::Seconds, 0.25, ("<= 250 ms", State::Met));
-        check(Budget::AtMost(0.25), Unit::Seconds, 0.26, ("<= 250 ms", State::Missed));
-        check(Budget::AtLeast(1e6), Unit::PerSecond, 1e6, (">= 1.00 M/s", State::Met));
-        check(Budget::AtLeast(1e6), Unit::PerSecond, 9e5, (">= 1.00 M/s", State::Missed));
+        check(Budget::AtMost(0.25), Unit::Seconds, 0.25, ("<= 250 ms", MET));
+        check(Budget::AtMost(0.25), Unit::Seconds, 0.26, ("<= 250 ms", MISSED));
+        check(Budget::AtLeast(1e6), Unit::PerSecond, 1e6, (">= 1.00 M/s", MET));
+        check(Budget::AtLeast(1e6), Unit::PerSecond, 9e5, (">= 1.00 M/s", MISSED));
     }
 
     #[test]
     fn relative_budgets_are_judged_by_cost() {
         let within = Budget::Within(1.5, "floor");
-        check(within, Unit::Seconds, 3.0, ("<= 1.50 x floor", State::Met));
-        check(within, Unit::Seconds, 3.1, ("<= 1.50 x floor", State::Missed));
-        check(within, Unit::PerSecond, 1.5, ("<= 1.50 x floor", State::Met));
-        check(within, Unit::PerSecond, 1.0, ("<= 1.50 x floor", State::Missed));
+        check(within, Unit::Seconds, 3.0, ("<= 1.50 x floor", MET));
+        check(within, Unit::Seconds, 3.1, ("<= 1.50 x floor", MISSED));
+        check(within, Unit::PerSecond, 1.5, ("<= 1.50 x floor", MET));
+        check(within, Unit::PerSecond, 1.0, ("<= 1.50 x floor", MISSED));
         let faster = Budget::Faster(3.0, "slow");
-        check(faster, Unit::Seconds, 3.0, (">= 3.00 x faster than slow", State::Met));
-        check(faster, Unit::Seconds, 3.1, (">= 3.00 x faster than slow", State::Missed));
-        check(faster, Unit::PerSecond, 27.0, (">= 3.00 x faster than slow", State::Met));
+        check(faster, Unit::Seconds, 3.0, (">= 3.00 x faster than slow", MET));
+        check(faster, Unit::Seconds, 3.1, (">= 3.00 x faster than slow", MISSED));
+        check(faster, Unit::PerSecond, 27.0, (">= 3.00 x faster than slow", MET));
     }
 
     #[test]
     fn memory_is_judged_for_each_object() {
-        check(Budget::BytesEach(40.0), Unit::Seconds, 1.0, ("<= 40.0 B each", State::Met));
-        check(Budget::BytesEach(39.0), Unit::Seconds, 1.0, ("<= 39.0 B each", State::Missed));
+        check(Budget::BytesEach(40.0), Unit::Seconds, 1.0, ("<= 40.0 B each", MET));
+        check(Budget::BytesEach(39.0), Unit::Seconds, 1.0, ("<= 39.0 B each", MISSED));
     }
 
     #[test]
     fn without_something_to_compare_there_is_no_verdict() {
         let budget = Budget::Within(1.5, "nobody");
-        check(budget, Unit::Seconds, 1.0, ("<= 1.50 x nobody", State::NotJudged));
+        check(budget, Unit::Seconds, 1.0, ("<= 1.50 x nobody", NOT_JUDGED));
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use crate::budget::{Budget, Figures, Verdict};
+use crate::budget::{Budget, Figures};
 use crate::clock;
 use crate::results::{Absent, Row, Spread, typical_memory, typical_work};
 use crate::run::{LeftOut, Run, Sample, Scale};
@@ -122,14 +122,11 @@ fn summarize(
     for (contestant, spread, samples) in present {
         let memory = typical_memory(&samples);
         let figures = Figures {
+            scale,
             unit: group.unit,
             median: spread.median,
             bytes_each: memory.and_then(|memory| memory.bytes_each()),
             group: &medians,
-        };
-        let judge = |budget: &Budget| match scale {
-            Scale::Full | Scale::Whole => budget.judge(&figures),
-            Scale::Quick => budget.unjudged(group.unit),
         };
         results.rows.push(Row {
             group: group.name,
@@ -139,7 +136,7 @@ fn summarize(
             ratio: spread.median / medians.first().map_or(f64::NAN, |(_, median)| *median),
             at_work: typical_work(&samples),
             memory,
-            verdicts: contestant.budgets.iter().map(judge).collect::<Vec<Verdict>>(),
+            verdicts: contestant.budgets.iter().map(|budget| budget.judge(&figures)).collect(),
         });
     }
     Ok(results)
@@ -152,7 +149,7 @@ mod tests {
     use anyhow::{anyhow, bail};
 
     use super::*;
-    use crate::budget::State;
+    use crate::budget::{MET, MISSED, NOT_JUDGED};
 
     static ORDER: Mutex<String> = Mutex::new(String::new());
 
@@ -182,8 +179,9 @@ mod tests {
         assert_eq!(*ORDER.lock().unwrap(), "ababab");
         let ratios: Vec<String> = rows.iter().map(|row| row.ratio.to_string()).collect();
         assert_eq!(ratios, ["1", "1.5"]);
-        let states = rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.state));
-        assert_eq!(states.collect::<Vec<_>>(), [State::Met, State::Missed]);
+        let verdicts =
+            rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.verdict));
+        assert_eq!(verdicts.collect::<Vec<_>>(), [MET, MISSED]);
     }
 
     const THREE: fn(&mut Run) -> Result<()> = |run| {
@@ -195,8 +193,9 @@ mod tests {
     fn small_sizes_are_not_judged() {
         let small = Group::new("small", Unit::Seconds).with("a", THREE, &[Budget::AtMost(1.0)]);
         let rows = run_group(&small, 1, Scale::Quick).unwrap().rows;
-        let states = rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.state));
-        assert_eq!(states.collect::<Vec<_>>(), [State::NotJudged]);
+        let verdicts =
+            rows.iter().flat_map(|row| row.verdicts.iter().map(|verdict| verdict.verdict));
+        assert_eq!(verdicts.collect::<Vec<_>>(), [NOT_JUDGED]);
     }
 
     #[test]
@@ -208,7 +207,7 @@ mod tests {
         let absent: Vec<_> = results.absent.iter().map(|one| (one.contestant, &*one.why)).collect();
         assert_eq!(absent, [("a", "slow")]);
         let [row] = &*results.rows else { panic!("{:?}", results.rows) };
-        assert_eq!((row.contestant, row.verdicts[0].state), ("b", State::NotJudged));
+        assert_eq!((row.contestant, row.verdicts[0].verdict), ("b", NOT_JUDGED));
     }
 
     #[test]

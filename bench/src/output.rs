@@ -90,8 +90,7 @@ fn title(results: &Results) -> String {
 fn cells(row: &Row) -> [String; 10] {
     let show = |value| row.unit.show(value);
     let (held, peak) = row.memory.map_or_else(Default::default, memory_cells);
-    let verdicts =
-        row.verdicts.iter().map(|Verdict { budget, state }| format!("{budget}: {}", state.word()));
+    let verdict = |Verdict { budget, verdict }: &Verdict| format!("{budget}: {verdict}");
     [
         row.group.to_owned(),
         row.contestant.to_owned(),
@@ -102,7 +101,7 @@ fn cells(row: &Row) -> [String; 10] {
         row.at_work.map(|seconds| Unit::Seconds.show(seconds)).unwrap_or_default(),
         held,
         peak,
-        verdicts.collect::<Vec<_>>().join("; "),
+        row.verdicts.iter().map(verdict).collect::<Vec<_>>().join("; "),
     ]
 }
 
@@ -122,7 +121,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::budget::State;
+    use crate::budget::MISSED;
     use crate::machine::Machine;
     use crate::memory::Weight;
     use crate::results::Spread;
@@ -146,7 +145,7 @@ mod tests {
             ratio: 2.0,
             at_work: None,
             memory: Some(Memory { weight: Weight { held: 2048, peak: 4096 }, objects: 100 }),
-            verdicts: vec![Verdict { budget: "<= 1.50 x floor".to_owned(), state: State::Missed }],
+            verdicts: vec![Verdict { budget: "<= 1.50 x floor".to_owned(), verdict: MISSED }],
             ..floor.clone()
         };
         let why = "not installed".to_owned();

@@ -25,6 +25,11 @@ pub fn find_or_leave_out(name: &str, package: &str) -> Result<PathBuf> {
     Ok(find(name).ok_or_else(|| LeftOut(missing()))?)
 }
 
+/// A path as an argument of a program.
+pub fn text(path: &Path) -> Result<&str> {
+    path.to_str().context("an odd directory")
+}
+
 /// Runs a program to its end and discards its output.
 pub fn run_quietly(name: &str, args: &[&str]) -> Result<()> {
     let status = Command::new(name).args(args).stdout(Stdio::null()).status();

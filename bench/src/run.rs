@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use serde_json::json;
 
 use crate::clock;
 use crate::memory::{self, Weight};
 use crate::unit::Unit;
 
 /// The size of the inputs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// The sizes of the budgets.
+    #[default]
     Full,
     /// The same, for slow contestants too.
     Whole,
@@ -44,7 +46,7 @@ impl Scale {
 }
 
 /// Passed to a contestant for one round. Only what happens inside its methods is measured.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Run {
     scale: Scale,
     elapsed: Duration,
@@ -82,14 +84,7 @@ pub struct Sample {
 impl Run {
     #[must_use]
     pub fn new(scale: Scale) -> Self {
-        Self {
-            scale,
-            elapsed: Duration::ZERO,
-            at_work: Duration::ZERO,
-            operations: 0,
-            figure: None,
-            memory: None,
-        }
+        Self { scale, ..Self::default() }
     }
 
     /// Chooses the size by the scale.
@@ -162,7 +157,7 @@ impl Run {
         let at_work = (seconds > 0.0).then_some(self.at_work.as_secs_f64());
         match self.figure.or(measured) {
             Some(value) => Ok(Sample { value, at_work, memory: self.memory }),
-            None => bail!("measured nothing in {unit:?}"),
+            None => bail!("measured nothing in {}", json!(unit).as_str().unwrap_or_default()),
         }
     }
 }
@@ -227,6 +222,6 @@ mod tests {
     #[test]
     fn a_contestant_that_measures_nothing_is_an_error() {
         let error = Run::new(Scale::Full).finish(Unit::PerSecond).unwrap_err();
-        assert_eq!(error.to_string(), "measured nothing in PerSecond");
+        assert_eq!(error.to_string(), "measured nothing in 1/s");
     }
 }

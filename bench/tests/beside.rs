@@ -1,4 +1,4 @@
-//! The same controller of shapes as somebody would write it with kube-rs's runtime: what the page beside
+//! The same controller of shapes as one would write it with kube-rs's runtime: what the page beside
 //! kube-rs claims of it is so.
 //!
 //! Declarations live in a reflector's store, which a test feeds as a watch of an API server would. The
@@ -85,20 +85,20 @@ impl Stage {
         writer.apply_watcher_event(&watcher::Event::InitDone);
         let (requests, mut asked) = unbounded_channel();
         let queue = stream::poll_fn(move |context| asked.poll_recv(context));
-        let (tell, done) = unbounded_channel();
+        let (sender, done) = unbounded_channel();
         let context = Context { client: Client::new(service.addr()), again };
         let store = writer.as_reader();
         tokio::spawn(async move {
             let mut running = std::pin::pin!(controller(context, store, queue));
             while let Some(done) = running.next().await {
-                let _ = tell.send(done);
+                let _ = sender.send(done);
             }
         });
         Stage { service, writer, requests, done }
     }
 
-    /// The watch tells of an event, and the controller is asked to reconcile.
-    async fn tell(&mut self, event: watcher::Event<ConfigMap>) -> bool {
+    /// The watch sends an event, and the controller is asked to reconcile.
+    async fn send(&mut self, event: watcher::Event<ConfigMap>) -> bool {
         self.writer.apply_watcher_event(&event);
         let (watcher::Event::Apply(object) | watcher::Event::Delete(object)) = event else {
             return false;
@@ -112,29 +112,29 @@ impl Stage {
 #[tokio::test]
 async fn it_makes_what_is_declared_and_follows_an_edit() {
     let mut stage = Stage::new(Action::await_change());
-    assert!(stage.tell(watcher::Event::Apply(declared("door", "green"))).await);
+    assert!(stage.send(watcher::Event::Apply(declared("door", "green"))).await);
     assert_eq!(stage.service.shown(), "green door");
-    assert!(stage.tell(watcher::Event::Apply(declared("door", "blue"))).await);
+    assert!(stage.send(watcher::Event::Apply(declared("door", "blue"))).await);
     assert_eq!(stage.service.shown(), "blue door");
 }
 
 #[tokio::test]
 async fn without_a_requeue_drift_stays() {
     let mut stage = Stage::new(Action::await_change());
-    stage.tell(watcher::Event::Apply(declared("door", "green"))).await;
+    stage.send(watcher::Event::Apply(declared("door", "green"))).await;
     stage.service.paint("door", "red");
     let reads = stage.service.state().reads;
     for _ in 0..100 {
         tokio::task::yield_now().await;
     }
-    assert_eq!(stage.service.state().reads, reads, "nobody looks");
+    assert_eq!(stage.service.state().reads, reads, "there was no read");
     assert_eq!(stage.service.shown(), "red door");
 }
 
 #[tokio::test]
 async fn with_a_requeue_drift_of_what_is_declared_heals() {
     let mut stage = Stage::new(Action::requeue(Duration::from_millis(20)));
-    stage.tell(watcher::Event::Apply(declared("door", "green"))).await;
+    stage.send(watcher::Event::Apply(declared("door", "green"))).await;
     stage.service.paint("door", "red");
     while stage.service.shown() != "green door" {
         assert!(stage.done.recv().await.unwrap());
@@ -144,9 +144,9 @@ async fn with_a_requeue_drift_of_what_is_declared_heals() {
 #[tokio::test]
 async fn what_was_deleted_without_a_finalizer_is_leaked() {
     let mut stage = Stage::new(Action::await_change());
-    stage.tell(watcher::Event::Apply(declared("door", "green"))).await;
+    stage.send(watcher::Event::Apply(declared("door", "green"))).await;
     // The event even arrives; the object is no longer in the store, and the reconciler is not called.
-    assert!(!stage.tell(watcher::Event::Delete(declared("door", "green"))).await);
+    assert!(!stage.send(watcher::Event::Delete(declared("door", "green"))).await);
     assert_eq!(stage.service.shown(), "green door");
 }
 
@@ -154,7 +154,7 @@ async fn what_was_deleted_without_a_finalizer_is_leaked() {
 async fn a_strangers_shape_on_a_declared_name_is_painted_over_unless_the_author_thinks_of_it() {
     let mut stage = Stage::new(Action::await_change());
     stage.service.paint("door", "red");
-    stage.tell(watcher::Event::Apply(declared("door", "green"))).await;
+    stage.send(watcher::Event::Apply(declared("door", "green"))).await;
     assert_eq!(stage.service.shown(), "green door");
 }
 

@@ -105,7 +105,7 @@ pub(crate) fn root() -> PathBuf {
     own.parent().unwrap_or(own).to_path_buf()
 }
 
-/// What `cargo metadata` tells of the members.
+/// What `cargo metadata` says about the members.
 pub(crate) fn metadata() -> Result<Value> {
     let arguments = ["metadata", "--format-version", "1", "--no-deps", "--locked"];
     serde_json::from_str(&Program::cargo(&arguments).read()?).context("cargo metadata is not JSON")

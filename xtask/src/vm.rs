@@ -11,7 +11,7 @@ mod programs;
 mod verdict;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
@@ -54,13 +54,14 @@ impl Order {
 
 /// Fails if a test fails, or if the machine does not finish.
 pub(crate) fn vm(order: &Order) -> Result<()> {
-    run(&prepare()?, order)
+    let (kernel, directory) = prepare()?;
+    run(&kernel, &directory, order)
 }
 
 /// The same, but only warns if the machine cannot be prepared: other checks do not need root.
 pub(crate) fn vm_if_possible(order: &Order) -> Result<()> {
     match prepare() {
-        Ok(prepared) => run(&prepared, order),
+        Ok((kernel, directory)) => run(&kernel, &directory, order),
         Err(error) => {
             console::note(&format!("warning: the second kernel was LEFT OUT: {error:#}"));
             Ok(())
@@ -68,23 +69,18 @@ pub(crate) fn vm_if_possible(order: &Order) -> Result<()> {
     }
 }
 
-struct Prepared {
-    kernel: Kernel,
-    directory: PathBuf,
-}
-
-fn prepare() -> Result<Prepared> {
+/// The kernel, and the directory for what a run makes.
+fn prepare() -> Result<(Kernel, PathBuf)> {
     if std::env::consts::ARCH != "x86_64" {
         bail!("the tests are built for {}, the machine is x86_64", std::env::consts::ARCH);
     }
     setup::setup_vm()?;
     let directory = target_directory()?.join("vm");
     fs::create_dir_all(&directory).context("cannot make the machine's directory")?;
-    Ok(Prepared { kernel: kernel::ready(&directory)?, directory })
+    Ok((kernel::ready(&directory)?, directory))
 }
 
-fn run(prepared: &Prepared, order: &Order) -> Result<()> {
-    let Prepared { kernel, directory } = prepared;
+fn run(kernel: &Kernel, directory: &Path, order: &Order) -> Result<()> {
     let names: Vec<&str> = order.names.iter().map(String::as_str).collect();
     let tests = programs::build(if order.short { SHORT } else { &names }, order.profile)?;
     if !order.short && names.is_empty() {

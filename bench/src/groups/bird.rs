@@ -1,9 +1,8 @@
 //! BIRD, started with a configuration of static routes, until the kernel has them all.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use tempfile::TempDir;
 
 use super::network::TestNetwork;
@@ -27,7 +26,7 @@ impl Bird {
 
     /// The same with a scan of the kernel's routes at this interval.
     pub(super) fn scanning(ip: Ip, size: usize, seconds: u32) -> Result<Self> {
-        let program = text(&program::find_or_leave_out("bird", "bird2")?)?;
+        let program = program::text(&program::find_or_leave_out("bird", "bird2")?)?.to_owned();
         let directory = tempfile::tempdir()?;
         std::fs::write(directory.path().join("bird.conf"), config(ip, size, seconds)?)?;
         Ok(Bird { program, directory, ip, size })
@@ -37,18 +36,14 @@ impl Bird {
     pub(super) fn start(&self, network: &TestNetwork) -> Result<Running> {
         let [config, control] =
             ["bird.conf", "bird.ctl"].map(|name| self.directory.path().join(name));
-        let (config, control) = (text(&config)?, text(&control)?);
-        let mut bird = Running::start(&self.program, &["-f", "-c", &config, "-s", &control])?;
+        let (config, control) = (program::text(&config)?, program::text(&control)?);
+        let mut bird = Running::start(&self.program, &["-f", "-c", config, "-s", control])?;
         network.await_count(self.ip, self.size, || {
             ensure!(bird.is_alive()?, "BIRD ended");
             Ok(())
         })?;
         Ok(bird)
     }
-}
-
-fn text(path: &Path) -> Result<String> {
-    Ok(path.to_str().context("an odd directory")?.to_owned())
 }
 
 /// Nothing but static routes into the kernel.

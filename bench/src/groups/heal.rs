@@ -10,7 +10,6 @@ mod idle;
 mod latency;
 mod listener;
 mod memory;
-mod rivals;
 
 use crate::Group;
 

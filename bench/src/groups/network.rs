@@ -14,7 +14,7 @@ const LINK: &str = "v0";
 /// The index of that link.
 pub(super) const LINK_INDEX: u32 = 77;
 
-/// Longer than anybody needs for a million routes.
+/// Longer than any contestant needs for a million routes.
 const TIMEOUT: Duration = Duration::from_mins(5);
 
 /// A namespace with a link to the gateways. Its routes are deleted when this is dropped.

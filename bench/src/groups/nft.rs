@@ -8,7 +8,6 @@ mod cold;
 mod converged;
 mod heal;
 mod load;
-mod memory;
 mod prepared;
 mod raw;
 
@@ -18,6 +17,6 @@ pub(super) fn groups() -> Vec<Group> {
     let mut groups = cold::groups();
     groups.extend(converged::groups());
     groups.extend(change::groups());
-    groups.extend([heal::group(), memory::group()]);
+    groups.extend([heal::group(), cold::memory_group()]);
     groups
 }

@@ -87,9 +87,9 @@ impl Step<DesiredState> for Put {
         Action::Create
     }
 
-    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action(), self.key(desired).to_string());
-        tell(Line { action, key, before: None, after: None, note: None, text: None });
+        emit(Line { action, key, before: None, after: None, note: None, text: None });
     }
 }
 
@@ -135,14 +135,14 @@ impl Reader<Table> for Table {
         see: &mut See<'_, u32, u32>,
     ) -> Result<(), Failure> {
         let routes = self.routes();
-        let mut tell = |key: u32| {
+        let mut emit = |key: u32| {
             if let Some(Some(object)) = routes.get(key as usize) {
                 see(Seen::Present { key, object: *object, owner: Owner::Ours });
             }
         };
         match view.focus {
-            Focus::All => (0..).take(routes.len()).for_each(tell),
-            Focus::Keys(keys) => keys.iter().copied().for_each(&mut tell),
+            Focus::All => (0..).take(routes.len()).for_each(emit),
+            Focus::Keys(keys) => keys.iter().copied().for_each(&mut emit),
         }
         Ok(())
     }

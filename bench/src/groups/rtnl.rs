@@ -7,7 +7,6 @@ mod cold;
 mod converged;
 mod fixture;
 mod foreign;
-mod prepared;
 mod removal;
 
 use crate::Group;

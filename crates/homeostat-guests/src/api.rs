@@ -23,7 +23,7 @@ pub(crate) struct Place {
 
 impl Place {
     pub(crate) fn path(&self) -> String {
-        format!("/nodes/{}/{}/{}", escape(&self.node), self.kind.word(), self.vmid)
+        format!("/nodes/{}/{}/{}", escape(&self.node), self.kind.word(), self.vmid.0)
     }
 }
 
@@ -174,7 +174,7 @@ impl Client {
 
     /// Whether the token may see a guest of this number.
     pub(crate) async fn may_see(&self, vmid: Vmid) -> Result<bool, Error> {
-        let path = format!("/vms/{vmid}");
+        let path = format!("/vms/{}", vmid.0);
         let call = Call::get("/access/permissions").with("path", path.as_str());
         let permissions = self.ask(call, fields).await?;
         let privilege = permissions.get(&path).and_then(|privileges| privileges.get("VM.Audit"));
@@ -204,7 +204,7 @@ impl Client {
         filter: &[(&str, String)],
     ) -> Result<Vec<Upid>, Error> {
         let call = Call::get(format!("/nodes/{}/tasks", escape(node)));
-        let call = call.with("vmid", vmid.to_string()).with("limit", "500");
+        let call = call.with("vmid", vmid.0.to_string()).with("limit", "500");
         let call = filter.iter().fold(call, |call, (name, value)| call.with(name, value));
         self.list(call, |row| Upid::parse(row.get("upid")?.as_str()?)).await
     }

@@ -23,7 +23,8 @@ use crate::upid::Upid;
 /// Writes to guests.
 #[derive(Debug)]
 pub struct Writer {
-    pub(crate) source: Guests,
+    /// The guests that it writes to, whose tasks can be followed and found again.
+    pub source: Guests,
 }
 
 type Out<'a> = &'a dyn Outcomes<Guest>;

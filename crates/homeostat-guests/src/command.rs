@@ -5,7 +5,7 @@ use std::fmt;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use homeostat_core::{Dispatch, Failure, Retry};
+use homeostat_core::{Failure, Retry};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Listed, Place};
@@ -48,13 +48,7 @@ impl Located {
         &self.place.node
     }
 
-    /// What the journal records of a command.
-    #[must_use]
-    pub fn dispatch(&self, verb: Verb) -> Dispatch {
-        self.power(verb).dispatch()
-    }
-
-    fn power(&self, verb: Verb) -> Power {
+    pub(crate) fn power(&self, verb: Verb) -> Power {
         let (to, stop) = match verb {
             Verb::Start => (Run::Running, Stop::Immediate),
             Verb::Stop => (Run::Stopped, Stop::Immediate),
@@ -77,12 +71,6 @@ pub enum Sent {
 }
 
 impl Writer {
-    /// The guests that it writes to, whose tasks can be followed and found again.
-    #[must_use]
-    pub fn source(&self) -> &Guests {
-        &self.source
-    }
-
     /// Whether the guest is in the state that the command asks for.
     pub async fn is_as_asked(&self, located: &Located, verb: Verb) -> Result<bool, Failure> {
         let shown = self.shows(&located.power(verb)).await;
@@ -120,11 +108,11 @@ impl Guests {
             }
         }
         if unanswered.is_empty() {
-            let text = format!("there is no guest {vmid} that the token can see");
+            let text = format!("there is no {vmid} that the token can see");
             return Err(Failure::new(text, Retry::OnChange));
         }
         let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
-        let text = format!("guest {vmid} was not found, and node {nodes} does not answer");
+        let text = format!("{vmid} was not found, and node {nodes} does not answer");
         Err(Failure::new(text, Retry::Soon))
     }
 }

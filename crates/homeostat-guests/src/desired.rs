@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Slot};
 
-use crate::model::{Guest, Key, Kind, Vmid, Wanted};
+use crate::model::{Guest, Kind, Vmid, Wanted};
 use crate::{mark, normalize};
 
 /// The desired state of all declared guests, sorted by number.
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
-    guests: Vec<(Key, Wanted)>,
+    guests: Vec<(Vmid, Wanted)>,
 }
 
 impl DesiredState {
@@ -25,25 +25,25 @@ impl DesiredState {
             for (option, value) in &mut wanted.options {
                 *value = normal_option(wanted.kind, option, value)?;
             }
-            if sorted.insert(Key(vmid), wanted).is_some() {
-                return Err(DesiredError::Twice(Key(vmid)));
+            if sorted.insert(vmid, wanted).is_some() {
+                return Err(DesiredError::Twice(vmid));
             }
         }
         Ok(DesiredState { guests: sorted.into_iter().collect() })
     }
 
     /// In key order.
-    pub fn iter(&self) -> impl Iterator<Item = (&Key, &Wanted)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Vmid, &Wanted)> {
         self.guests.iter().map(|(key, wanted)| (key, wanted))
     }
 
-    pub(crate) fn at(&self, slot: Slot) -> (&Key, &Wanted) {
+    pub(crate) fn at(&self, slot: Slot) -> (&Vmid, &Wanted) {
         let (key, wanted) = &self.guests[slot.index()];
         (key, wanted)
     }
 
     #[must_use]
-    pub fn wanted(&self, key: &Key) -> Option<&Wanted> {
+    pub fn wanted(&self, key: &Vmid) -> Option<&Wanted> {
         self.slot(key, None).map(|slot| self.at(slot).1)
     }
 
@@ -59,18 +59,18 @@ impl DesiredState {
 }
 
 impl Desired for DesiredState {
-    type Key = Key;
+    type Key = Vmid;
     type Object = Guest;
 
     fn len(&self) -> usize {
         self.guests.len()
     }
 
-    fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
+    fn slot(&self, key: &Vmid, near: Option<Slot>) -> Option<Slot> {
         find_near(&self.guests, near, |desired| desired.0.cmp(key))
     }
 
-    fn key(&self, slot: Slot) -> Key {
+    fn key(&self, slot: Slot) -> Vmid {
         *self.at(slot).0
     }
 
@@ -117,10 +117,10 @@ impl Desired for DesiredState {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DesiredError {
-    #[error("guests have numbers from 100 to 999999999, and `{0}` is none")]
+    #[error("guests have numbers from 100 to 999999999, and `{}` is none", .0.0)]
     Number(Vmid),
     #[error("`{0}` is declared twice")]
-    Twice(Key),
+    Twice(Vmid),
     /// A name that no option has.
     #[error("`{0}` is no option of a guest")]
     Option(String),
@@ -207,7 +207,7 @@ mod tests {
             adopt: false,
         };
         let found = DesiredState::new([(Vmid(101), wanted)]).map(|desired| {
-            desired.wanted(&Key(Vmid(101))).and_then(|wanted| wanted.options.get(option).cloned())
+            desired.wanted(&Vmid(101)).and_then(|wanted| wanted.options.get(option).cloned())
         });
         assert_eq!(found, expected.map(|value| Some(value.to_owned())), "{option} = {value:?}");
     }

@@ -122,7 +122,7 @@ fn request_end(to: Run, seen: &Listed) -> Option<TaskEnd> {
 }
 
 /// The end of a request that the HA manager has not executed in time. If the guest is in the opposite state by the
-/// manager's will, somebody has asked for that since, and another request would interrupt nothing.
+/// manager's will, another client has asked for that since, and another request would interrupt nothing.
 fn request_timed_out(to: Run, ha: Option<&HaState>) -> TaskEnd {
     let opposite = match to {
         Run::Running => "stopped",

@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::api::Listed;
 use crate::client::Client;
 use crate::error::Error;
-use crate::model::{Key, Vmid};
+use crate::model::Vmid;
 
 /// How old an answer may be.
 const MAX_AGE: Duration = Duration::from_secs(10);
@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     due: Instant,
     poll: Option<Poll>,
     failures: u32,
-    seen: BTreeMap<Key, (Instant, Option<Listed>)>,
+    seen: BTreeMap<Vmid, (Instant, Option<Listed>)>,
     last_answer: Option<Resources>,
 }
 
@@ -49,7 +49,7 @@ impl Watch {
     }
 
     /// Takes over the result of an observe; a full one decides which guests are watched.
-    pub(crate) fn observed(&mut self, focus: &Focus<Key>, rows: BTreeMap<Key, Option<Listed>>) {
+    pub(crate) fn observed(&mut self, focus: &Focus<Vmid>, rows: BTreeMap<Vmid, Option<Listed>>) {
         if *focus == Focus::All {
             self.seen.clear();
         }
@@ -58,7 +58,7 @@ impl Watch {
     }
 
     /// Waits for guests that differ from the last observe. Cancel-safe: a poll in progress is kept.
-    pub(crate) async fn changed(&mut self, client: &Client) -> BTreeSet<Key> {
+    pub(crate) async fn changed(&mut self, client: &Client) -> BTreeSet<Vmid> {
         if self.seen.is_empty() {
             return std::future::pending().await;
         }
@@ -80,16 +80,16 @@ impl Watch {
 
     /// Returns the guests that changed. Without an answer only the next poll is delayed: the next observe will
     /// report the failure.
-    fn take_answer(&mut self, answer: Option<Resources>) -> BTreeSet<Key> {
+    fn take_answer(&mut self, answer: Option<Resources>) -> BTreeSet<Vmid> {
         self.failures = if answer.is_some() { 0 } else { self.failures + 1 };
         let pauses = Pauses::new(self.every, self.every.saturating_mul(LONGEST_PAUSE));
         self.due = Instant::now() + pauses.nth(self.failures + 1);
         let Some(answer) = answer else { return BTreeSet::new() };
         let before = self.last_answer.as_ref();
         let changed = self.seen.iter().filter(|(key, (since, seen))| {
-            let listed = answer.get(&key.0);
+            let listed = answer.get(key);
             // An answer that is older than the observe differs from it too.
-            let is_fresh = before.is_none_or(|before| before.get(&key.0) != listed);
+            let is_fresh = before.is_none_or(|before| before.get(key) != listed);
             seen.as_ref() != listed && (is_fresh || since.elapsed() > MAX_AGE + self.every)
         });
         let changed = changed.map(|(key, _)| *key).collect();
@@ -104,11 +104,11 @@ mod tests {
     use crate::api::{HaState, Place};
     use crate::model::{Kind, Run};
 
-    const KEY: Key = Key(Vmid(101));
+    const KEY: Vmid = Vmid(101);
 
     fn row(run: Run) -> Listed {
         Listed {
-            place: Place { node: "pve1".to_owned(), kind: Kind::Lxc, vmid: KEY.0 },
+            place: Place { node: "pve1".to_owned(), kind: Kind::Lxc, vmid: KEY },
             run: Some(run),
             tags: BTreeSet::new(),
             name: String::new(),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     fn resources(run: Run) -> Resources {
-        BTreeMap::from([(KEY.0, row(run))])
+        BTreeMap::from([(KEY, row(run))])
     }
 
     fn watch(run: Run) -> Watch {

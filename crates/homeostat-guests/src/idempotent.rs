@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::command::{Located, Sent, Verb};
-use crate::model::{Key, Vmid};
+use crate::model::Vmid;
 use crate::operations::GuestCommands;
 
 /// How long the outcome of a named command is kept: longer than any client tries again.
@@ -26,12 +26,6 @@ pub struct Command {
     pub verb: Verb,
     /// The client's own name for it.
     pub name: Option<String>,
-}
-
-impl Command {
-    fn key(&self) -> Key {
-        Key(self.vmid)
-    }
 }
 
 /// What became of a command, for the client.
@@ -53,7 +47,7 @@ impl Answer {
             End::Failed { why } => ("failed", Some(why)),
             End::Unknown { why } => ("unknown", Some(why)),
         };
-        let (key, outcome) = (command.key().to_string(), outcome.to_owned());
+        let (key, outcome) = (command.vmid.to_string(), outcome.to_owned());
         Answer { key, verb: command.verb, outcome, why, stored: done.is_stored }
     }
 }
@@ -65,19 +59,19 @@ pub(crate) struct Done {
 }
 
 impl GuestCommands {
-    /// Does a command, or tells what became of it before.
+    /// Does a command, or returns the outcome of an earlier try.
     pub(crate) async fn carry_out(&self, command: &Command) -> Result<Done, Error> {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        let mut located = self.writer.source().locate(command.vmid).await?;
+        let mut located = self.writer.source.locate(command.vmid).await?;
         loop {
-            let lane = self.operations.enter(&command.key(), located.node()).await;
+            let lane = self.operations.enter(&command.vmid, located.node()).await;
             if let Some(done) = self.stored(command) {
                 return Ok(done);
             }
             // While others had the lane, it may have moved.
-            let there = self.writer.source().locate(command.vmid).await?;
+            let there = self.writer.source.locate(command.vmid).await?;
             if there.node() == located.node() {
                 return self.carry_out_in(&lane, command, &there).await;
             }
@@ -85,14 +79,10 @@ impl GuestCommands {
         }
     }
 
-    fn tasks(&self) -> &dyn Tasks {
-        self.writer.source()
-    }
-
     /// Sends the command, unless it is under way or done already.
     async fn carry_out_in(
         &self,
-        lane: &LaneGuard<Key>,
+        lane: &LaneGuard<Vmid>,
         command: &Command,
         located: &Located,
     ) -> Result<Done, Error> {
@@ -106,11 +96,11 @@ impl GuestCommands {
         let end = match self.writer.send(located, command.verb).await {
             Ok(Sent::Task(task)) => {
                 self.operations.journal().dispatched(id, &task).await?;
-                self.tasks().follow(&task).await
+                self.writer.source.follow(&task).await
             }
             Ok(Sent::AlreadyDone) => TaskEnd::Succeeded,
             Err(error) if error.is_unknown() => {
-                let settled = self.operations.settle(lane, self.tasks()).await?;
+                let settled = self.operations.settle(lane, &self.writer.source).await?;
                 let end = end_of(settled.unwrap_or_else(|| TaskEnd::Unknown(error.to_string())));
                 return Ok(Done { end, is_stored: false });
             }
@@ -121,11 +111,11 @@ impl GuestCommands {
 
     /// A name says the same command: for another verb, guest or cluster it is another name.
     fn name(&self, command: &Command) -> Option<String> {
-        let Subject { scope, key, .. } = self.operations.subject(&command.key());
+        let Subject { scope, key, .. } = self.operations.subject(&command.vmid);
         command.name.as_ref().map(|name| format!("{} {key} in {scope}: {name}", command.verb))
     }
 
-    /// How a named command ended, if it did, and somebody knows.
+    /// How a named command ended, if it did and that is known.
     fn stored(&self, command: &Command) -> Option<Done> {
         match self.operations.journal().known(&self.name(command)?)? {
             Known::Ended(End::Unknown { .. }) | Known::Running(_) => None,
@@ -138,13 +128,13 @@ impl GuestCommands {
     /// while the target still works on another.
     async fn close_open(
         &self,
-        lane: &LaneGuard<Key>,
+        lane: &LaneGuard<Vmid>,
         command: &Command,
     ) -> Result<Option<Done>, Error> {
         let open = self.operations.journal().open_step(&self.operations.subject(lane.key()));
         let name = open.and_then(|open| open.intent.command).map(|command| command.name);
         let is_same = name.is_some() && name == self.name(command);
-        match self.operations.settle(lane, self.tasks()).await? {
+        match self.operations.settle(lane, &self.writer.source).await? {
             Some(TaskEnd::GivenUp(why)) if is_same => {
                 Ok(Some(Done { end: End::Unknown { why }, is_stored: false }))
             }
@@ -163,13 +153,13 @@ impl GuestCommands {
         located: &Located,
     ) -> Result<Option<Done>, Error> {
         let name = self.name(command);
-        let doubted = name.and_then(|name| self.operations.journal().doubted(&name));
-        let Some(doubted) = doubted else { return Ok(None) };
-        let found = self.tasks().recover(doubted.begun()).await?;
+        let last = name.and_then(|name| self.operations.journal().doubted(&name));
+        let Some(last) = last else { return Ok(None) };
+        let found = self.writer.source.recover(last.begun()).await?;
         if let Recovery::Running { task, .. } = found {
             let id = self.begin(command, located).await?;
             self.operations.journal().dispatched(id, &task).await?;
-            let end = self.tasks().follow(&task).await;
+            let end = self.writer.source.follow(&task).await;
             return self.conclude(id, end).await.map(Some);
         }
         if self.writer.is_as_asked(located, command.verb).await? {
@@ -181,9 +171,9 @@ impl GuestCommands {
 
     async fn begin(&self, command: &Command, located: &Located) -> Result<StepId, Error> {
         let expires = Millis((self.journal.clock())().0.saturating_add(KEPT_FOR));
-        let Dispatch { kind, parameters, precondition } = located.dispatch(command.verb);
+        let Dispatch { kind, parameters, precondition } = located.power(command.verb).dispatch();
         let intent = Intent {
-            subject: self.operations.subject(&command.key()),
+            subject: self.operations.subject(&command.vmid),
             kind,
             parameters,
             precondition,

@@ -49,7 +49,7 @@ pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::Error;
 #[cfg(feature = "document")]
 pub use idempotent::{Answer, Command};
-pub use model::{BadKey, Guest, Key, Kind, Run, Stop, Vmid, Wanted};
+pub use model::{BadKey, Guest, Kind, Run, Stop, Vmid, Wanted};
 pub use observe::{Moment, Reader};
 #[cfg(feature = "document")]
 pub use registration::{REGISTRATION, carry_out};

@@ -38,7 +38,7 @@ pub(crate) enum Marked {
 
 /// Reads the marks of a guest.
 pub(crate) fn read(owner: &str, vmid: Vmid, tags: &BTreeSet<String>) -> Marked {
-    let (owner, number) = (owner.to_lowercase(), vmid.to_string());
+    let (owner, number) = (owner.to_lowercase(), vmid.0.to_string());
     let mut marked = Marked::Not;
     for tag in tags {
         match parse(tag) {
@@ -56,7 +56,7 @@ pub(crate) fn read(owner: &str, vmid: Vmid, tags: &BTreeSet<String>) -> Marked {
 pub(crate) fn make(owner: &str, vmid: Vmid, digest: &str) -> String {
     let generation: String =
         digest.chars().filter(char::is_ascii_alphanumeric).take(GENERATION).collect();
-    format!("{PREFIX}{}+{vmid}.{}", owner.to_lowercase(), generation.to_lowercase())
+    format!("{PREFIX}{}+{}.{}", owner.to_lowercase(), vmid.0, generation.to_lowercase())
 }
 
 /// Tags without marks, as shown to users.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// The number of a guest: a name that the target gives again, not an identity.
+/// A guest by its number, which the target gives again: a name, not an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Vmid(pub u32);
 
@@ -17,17 +17,8 @@ impl Vmid {
     pub(crate) const VALID: RangeInclusive<u32> = 100..=999_999_999;
 }
 
+/// As plans and commands name the guest.
 impl fmt::Display for Vmid {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-/// A guest, as plans and commands name it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Key(pub Vmid);
-
-impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "guest {}", self.0)
     }
@@ -38,12 +29,12 @@ impl fmt::Display for Key {
 #[error("`{0}` is no guest: one is called `guest 101`")]
 pub struct BadKey(String);
 
-impl FromStr for Key {
+impl FromStr for Vmid {
     type Err = BadKey;
 
     fn from_str(text: &str) -> Result<Self, BadKey> {
         let number = text.strip_prefix("guest ").and_then(|number| number.parse().ok());
-        let key = number.map(|number| Key(Vmid(number)));
+        let key = number.map(Vmid);
         key.filter(|key| key.to_string() == text).ok_or_else(|| BadKey(text.to_owned()))
     }
 }

@@ -157,25 +157,8 @@ fn print(pairs: &BTreeMap<String, String>) -> String {
 }
 
 /// Every model that there is: one that we took for another key would never be as declared.
-fn is_model(key: &str) -> bool {
-    matches!(
-        key,
-        "e1000"
-            | "e1000-82540em"
-            | "e1000-82544gc"
-            | "e1000-82545em"
-            | "e1000e"
-            | "i82551"
-            | "i82557b"
-            | "i82559er"
-            | "ne2k_isa"
-            | "ne2k_pci"
-            | "pcnet"
-            | "rtl8139"
-            | "virtio"
-            | "vmxnet3"
-    )
-}
+const MODELS: &str = "e1000 e1000-82540em e1000-82544gc e1000-82545em e1000e i82551 i82557b i82559er \
+                      ne2k_isa ne2k_pci pcnet rtl8139 virtio vmxnet3";
 
 // Quirk `net-printed-anew` (Proxmox VE 8): an interface reads back in an order of the target's own, with an
 // address, and with the only type that there is.
@@ -183,7 +166,9 @@ fn interface(kind: Kind, text: &str) -> BTreeMap<String, String> {
     let mut net = parse(text);
     net.retain(|key, value| (kind, key.as_str(), value.as_str()) != (Kind::Lxc, "type", "veth"));
     // The model of a machine's interface can stand alone, with its address, or by name.
-    let is_short = |key: &String, _: &mut String| kind == Kind::Qemu && is_model(key);
+    let is_short = |key: &String, _: &mut String| {
+        kind == Kind::Qemu && MODELS.split(' ').any(|model| model == key)
+    };
     if let Some((model, address)) = net.extract_if(.., is_short).next() {
         net.insert("model".to_owned(), model);
         if !address.is_empty() {

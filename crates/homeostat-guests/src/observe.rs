@@ -13,7 +13,7 @@ use crate::api::{Listed, Options, Place};
 use crate::error::Error;
 use crate::hints::Watch;
 use crate::mark::{self, Marked};
-use crate::model::{Guest, Key, Kind, Run, Wanted};
+use crate::model::{Guest, Kind, Run, Vmid, Wanted};
 use crate::nodes::{Lists, Nodes, Wait};
 use crate::normalize;
 use crate::source::Guests;
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 16;
 /// What an observe learned of each guest besides its managed part.
 #[derive(Debug, Default)]
 pub struct Moment {
-    pub(crate) guests: BTreeMap<Key, Facts>,
+    pub(crate) guests: BTreeMap<Vmid, Facts>,
 }
 
 /// What a plan for a guest depends on.
@@ -48,13 +48,13 @@ pub struct Reader {
     /// None in a reader without hints.
     watch: Option<Watch>,
     /// Guests that were unknown at the last observe: a hint names them when a node answers again.
-    missed: BTreeSet<Key>,
+    missed: BTreeSet<Vmid>,
 }
 
 /// A guest to observe.
 #[derive(Clone, Copy)]
 struct Subject<'a> {
-    key: Key,
+    key: Vmid,
     wanted: Option<&'a Wanted>,
     /// What we wrote, by the ledger.
     wrote: Option<&'a Guest>,
@@ -82,11 +82,11 @@ impl Reader {
         &mut self,
         lists: &Lists,
         subjects: Vec<Subject<'_>>,
-    ) -> Vec<(Key, Observation)> {
+    ) -> Vec<(Vmid, Observation)> {
         let (source, timed_out) = (&self.source, Mutex::new(BTreeSet::new()));
         let timed_out_nodes = &|| timed_out.lock().unwrap_or_else(PoisonError::into_inner);
         let subjects = subjects.into_iter().map(|subject| {
-            let node = lists.found.get(&subject.key.0).map_or("", |found| &found.place.node);
+            let node = lists.found.get(&subject.key).map_or("", |found| &found.place.node);
             (self.nodes.config_timeout(node), node, subject)
         });
         let subjects = &subjects.collect::<Vec<_>>();
@@ -116,7 +116,7 @@ impl homeostat_core::Reader<Guests> for Reader {
     async fn observe(
         &mut self,
         view: &View<'_, Guests>,
-        see: &mut See<'_, Key, Guest>,
+        see: &mut See<'_, Vmid, Guest>,
     ) -> Result<Moment, Failure> {
         let subjects = subjects(view);
         let mut moment = Moment::default();
@@ -141,7 +141,7 @@ impl homeostat_core::Reader<Guests> for Reader {
                 }
                 Ok(None) => {}
             }
-            known.insert(key, lists.found.get(&key.0).cloned());
+            known.insert(key, lists.found.get(&key).cloned());
         }
         if let Some(watch) = &mut self.watch {
             watch.observed(view.focus, known);
@@ -149,7 +149,7 @@ impl homeostat_core::Reader<Guests> for Reader {
         Ok(moment)
     }
 
-    async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
+    async fn hint(&mut self) -> Result<Hint<Vmid>, Failure> {
         let Reader { source, nodes, watch: Some(watch), missed } = self else {
             return std::future::pending().await;
         };
@@ -167,7 +167,7 @@ impl homeostat_core::Reader<Guests> for Reader {
 
 fn subjects<'a>(view: &View<'a, Guests>) -> Vec<Subject<'a>> {
     let declared = view.desired.iter().map(|(key, _)| *key);
-    let keys: BTreeSet<Key> = declared.chain(view.records.keys().copied()).collect();
+    let keys: BTreeSet<Vmid> = declared.chain(view.records.keys().copied()).collect();
     let focused = keys.into_iter().filter(|key| view.focus.covers(key));
     let subjects = focused.map(|key| {
         let record = view.records.get(&key).filter(|record| record.stage == Stage::Done);
@@ -186,8 +186,8 @@ impl<'a> Subject<'a> {
     }
 
     /// A guest exists without us, so the first owner that writes to it claims it. A guest that we marked, and that
-    /// has no mark, is another one with its number, or somebody removed the mark. One that is no longer declared is
-    /// released, whoever owns it.
+    /// has no mark, is another one with its number, or another client removed the mark. One that is no longer declared is
+    /// released, with any owner.
     fn owner(&self, marked: &Marked) -> Owner {
         match marked {
             _ if self.wanted.is_none() => Owner::Nobody,
@@ -219,7 +219,7 @@ impl<'a> Subject<'a> {
 }
 
 async fn observe_one(source: &Guests, lists: &Lists, subject: Subject<'_>) -> Observation {
-    let Some(listed) = lists.found.get(&subject.key.0) else {
+    let Some(listed) = lists.found.get(&subject.key) else {
         return missing(source, lists, subject).await;
     };
     subject.check_place(&listed.place)?;
@@ -249,10 +249,11 @@ async fn missing(source: &Guests, lists: &Lists, subject: Subject<'_>) -> Observ
     if let Some((node, why)) = unanswered.or_else(|| lists.unanswered.iter().next()) {
         return Err(format!("node {node} does not answer: {why}"));
     }
-    let (client, vmid) = (&source.client, subject.key.0);
+    let (client, vmid) = (&source.client, subject.key);
     if !client.may_see(vmid).await.map_err(|error| error.to_string())? {
         return Err(format!(
-            "the token lacks the privilege VM.Audit on /vms/{vmid}: it cannot see whether it is there"
+            "the token lacks the privilege VM.Audit on /vms/{}: it cannot see whether it is there",
+            vmid.0
         ));
     }
     // During a migration a guest can be missing from the lists of both nodes, but not from that of the cluster.

@@ -9,7 +9,7 @@ use homeostat_engine::{DispatchGuard, Operations};
 use homeostat_registry::{Binding, Error, OwnerJournal};
 
 use crate::apply::Writer;
-use crate::model::Key;
+use crate::model::Vmid;
 use crate::source::Guests;
 
 /// The lanes of one process; clones share them.
@@ -20,7 +20,7 @@ pub(crate) struct GuestOperations(Arc<Mutex<State>>);
 struct State {
     /// The lanes of each cluster that was named, by what the journal files its steps under. A cluster that
     /// is left may still be at work, and what is in flight there is followed to its end.
-    clusters: BTreeMap<String, Operations<Key>>,
+    clusters: BTreeMap<String, Operations<Vmid>>,
     /// The cluster that the document names.
     current: Option<Cluster>,
 }
@@ -29,7 +29,7 @@ struct Cluster {
     source: Guests,
     journal: OwnerJournal,
     /// Its lanes; an error while another process writes the journal.
-    operations: Result<Operations<Key>, JournalError>,
+    operations: Result<Operations<Vmid>, JournalError>,
 }
 
 impl GuestOperations {
@@ -44,16 +44,27 @@ impl GuestOperations {
         source: &Guests,
         binding: &Binding<'_>,
         limits: Limits,
-    ) -> Result<DispatchGuard<Key>, Error> {
+    ) -> Result<DispatchGuard<Vmid>, Error> {
         let mut state = self.state();
         state.current = None;
         let Some(journal) = &binding.caller.journal else { return Ok(DispatchGuard::Absent) };
         // A number means another guest in another cluster: what was begun in one is never asked of the other,
         // whichever the document names by then.
         let filed = format!("{} at {}", binding.scope.name, source.endpoint());
-        let operations = state.operations(&filed, limits, journal);
+        let operations = match state.clusters.get(&filed) {
+            Some(known) => {
+                known.limit(limits);
+                Ok(known.clone())
+            }
+            None => {
+                journal.open().map(|open| Operations::new(open, (Guests::NAME, &filed), limits))
+            }
+        };
         let guard = match &operations {
-            Ok(operations) => DispatchGuard::Operations(operations.clone()),
+            Ok(operations) => {
+                state.clusters.insert(filed, operations.clone());
+                DispatchGuard::Operations(operations.clone())
+            }
             Err(JournalError::Busy { .. }) => DispatchGuard::Absent,
             Err(error) => return Err(error.clone().into()),
         };
@@ -79,27 +90,9 @@ impl GuestOperations {
     }
 }
 
-impl State {
-    /// The lanes of a cluster.
-    fn operations(
-        &mut self,
-        filed: &str,
-        limits: Limits,
-        journal: &OwnerJournal,
-    ) -> Result<Operations<Key>, JournalError> {
-        if let Some(operations) = self.clusters.get(filed) {
-            operations.limit(limits);
-            return Ok(operations.clone());
-        }
-        let operations = Operations::new(journal.open()?, (Guests::NAME, filed), limits);
-        self.clusters.insert(filed.to_owned(), operations.clone());
-        Ok(operations)
-    }
-}
-
 /// Carries out commands: the writer, and the lanes that it shares with the loops.
 pub(crate) struct GuestCommands {
     pub(crate) writer: Writer,
-    pub(crate) operations: Operations<Key>,
+    pub(crate) operations: Operations<Vmid>,
     pub(crate) journal: OwnerJournal,
 }

@@ -5,7 +5,7 @@ use homeostat_core::{Change, ChangeList, Draft, Failure, Finding, Owner, Retry, 
 use crate::api::ConfigWrite;
 use crate::desired::DesiredState;
 use crate::mark;
-use crate::model::{Guest, Key, Run};
+use crate::model::{Guest, Run, Vmid};
 use crate::normalize;
 use crate::observe::{Facts, Moment};
 use crate::source::Guests;
@@ -16,7 +16,7 @@ pub(crate) fn draft(
     source: &Guests,
     desired: &DesiredState,
     moment: &Moment,
-    changes: ChangeList<Key, Guest>,
+    changes: ChangeList<Vmid, Guest>,
 ) -> Draft<Guests> {
     let mut draft = Draft::default();
     for change in changes {
@@ -41,9 +41,9 @@ pub(crate) fn draft(
             }
         }
     }
-    let restarts = |key: &Key| {
+    let restarts = |key: &Vmid| {
         let mut steps = draft.steps.iter();
-        steps.any(|step| matches!(step, Step::Power(power) if power.place.vmid == key.0))
+        steps.any(|step| matches!(step, Step::Power(power) if power.place.vmid == *key))
     };
     // Options that are set and take effect with the next start are reported, not written again.
     for (key, Facts { pending, .. }) in &moment.guests {
@@ -58,7 +58,7 @@ pub(crate) fn draft(
 
 /// Removes our mark from a guest that is no longer declared, and restores its original values where that is declared.
 /// Without the mark it may be another guest with the same number, and nothing is written.
-fn release(key: Key, before: Guest, restore: Option<Guest>, facts: Option<&Facts>) -> Step {
+fn release(key: Vmid, before: Guest, restore: Option<Guest>, facts: Option<&Facts>) -> Step {
     let ours = facts.and_then(|facts| Some((facts, facts.mark.as_ref()?, facts.digest.clone()?)));
     let write = ours.map(|(facts, mark, digest)| {
         let originals = restore.map(|original| original.options).unwrap_or_default();
@@ -95,7 +95,7 @@ impl Difference<'_> {
             return None;
         }
         let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
-        let mark = known.unwrap_or_else(|| mark::make(&source.owner, key.0, &digest));
+        let mark = known.unwrap_or_else(|| mark::make(&source.owner, *key, &digest));
         let differing = desired.differing(self.slot, &self.before);
         let mut options = Vec::new();
         for option in differing.iter().filter(|option| **option != "tags") {
@@ -129,7 +129,7 @@ impl Difference<'_> {
         // A start comes after the change of options, which may add our mark.
         let claims = set.is_some_and(|set| set.claims) && to == Run::Running;
         let added = digest.as_ref().filter(|_| claims);
-        let added = added.map(|digest| mark::make(&source.owner, key.0, digest));
+        let added = added.map(|digest| mark::make(&source.owner, *key, digest));
         let expects = match (mark.or(added), digest) {
             (Some(mark), _) => Expects::Mark(mark),
             (None, Some(digest)) => Expects::Digest(digest),

@@ -5,7 +5,6 @@ use homeostat_core::{Begun, Failure, Recovery, TaskEnd};
 use crate::api::TaskState;
 use crate::classify::Class;
 use crate::follow;
-use crate::model::Key;
 use crate::source::Guests;
 use crate::upid::{Upid, asks_for};
 
@@ -13,7 +12,7 @@ use crate::upid::{Upid, asks_for};
 const SKEW: u64 = 60;
 
 /// Queries the task by its UPID, if that is known; else searches for it in the list of tasks. A guest that has the run
-/// state that was asked for needs nothing more, whoever changed it. A task that is not found may still begin.
+/// state that was asked for needs nothing more, no matter who changed it. A task that is not found may still begin.
 pub(crate) async fn recover(source: Guests, begun: Begun) -> Result<Recovery, Failure> {
     let known = begun.task.as_deref().and_then(Upid::parse);
     let upid = match known {
@@ -36,7 +35,7 @@ pub(crate) async fn recover(source: Guests, begun: Begun) -> Result<Recovery, Fa
         }
     }
     let asked = asks_for(&begun.dispatch.kind);
-    if let (Some(_), Ok(Key(vmid))) = (asked, begun.key.parse())
+    if let (Some(_), Ok(vmid)) = (asked, begun.key.parse())
         && follow::run_of(&source, vmid).await == asked
     {
         return Ok(Recovery::Ended(TaskEnd::Succeeded));
@@ -53,7 +52,7 @@ pub(crate) async fn recover(source: Guests, begun: Begun) -> Result<Recovery, Fa
 async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     // The path of the request names the node.
     let mut path = begun.dispatch.parameters.split('/').skip_while(|part| *part != "nodes");
-    let (Ok(Key(vmid)), Some(node)) = (begun.key.parse(), path.nth(1)) else { return Ok(None) };
+    let (Ok(vmid), Some(node)) = (begun.key.parse(), path.nth(1)) else { return Ok(None) };
     let since = (begun.since / 1000).saturating_sub(SKEW);
     let filter = [
         ("source", "all".to_owned()),

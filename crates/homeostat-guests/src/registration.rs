@@ -25,7 +25,7 @@ pub const REGISTRATION: Registration = Registration {
     remote: Some(Remote {
         section: <Proxmox as Section>::NAME,
         identity: "a cluster of Proxmox VE",
-        // A look at everything costs a request or two a guest, and a poll tells of what cannot wait.
+        // A look at everything costs a request or two a guest, and a poll finds what cannot wait.
         resync: Duration::from_secs(30),
     }),
     command: Some(|deps, request| Box::pin(carry_out(deps, request))),

@@ -64,9 +64,6 @@ mod tests {
         }
         assert_eq!(rows(json!([]), number), Ok(vec![]));
         assert_eq!(rows(json!([1, "2"]), number), Ok(vec![1, 2]));
-        assert!(
-            rows::<_, Vec<_>>(json!([1, null]), number).is_err(),
-            "one row that nobody understands"
-        );
+        assert!(rows::<_, Vec<_>>(json!([1, null]), number).is_err(), "one row without a name");
     }
 }

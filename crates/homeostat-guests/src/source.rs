@@ -8,7 +8,7 @@ use crate::apply::Writer;
 use crate::client::Client;
 use crate::desired::DesiredState;
 use crate::endpoint::Endpoint;
-use crate::model::{Guest, Key};
+use crate::model::{Guest, Vmid};
 use crate::nodes::Wait;
 use crate::observe::{Moment, Reader};
 use crate::plan;
@@ -70,7 +70,7 @@ impl Source for Guests {
     const FAILS: Fails = Fails::Lanes;
     const COVERAGE: Coverage = Coverage::Some;
 
-    type Key = Key;
+    type Key = Vmid;
     type Object = Guest;
     type Desired = DesiredState;
     type Step = Step;
@@ -100,7 +100,7 @@ impl Source for Guests {
         &self,
         desired: &DesiredState,
         moment: &Moment,
-        changes: ChangeList<Key, Guest>,
+        changes: ChangeList<Vmid, Guest>,
     ) -> Draft<Self> {
         plan::draft(self, desired, moment, changes)
     }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::api::{ConfigWrite, Place};
 use crate::desired::DesiredState;
-use crate::model::{Guest, Key, Run, Stop};
+use crate::model::{Guest, Run, Stop, Vmid};
 
 /// One write.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub enum Step {
 
 #[derive(Clone, Debug)]
 pub struct Release {
-    pub(crate) key: Key,
+    pub(crate) key: Vmid,
     pub(crate) before: Guest,
     /// The write that removes our mark; none, if the guest has no mark of ours.
     pub(crate) write: Option<ConfigWrite>,
@@ -109,10 +109,10 @@ impl ConfigWrite {
 }
 
 impl homeostat_core::Step<DesiredState> for Step {
-    fn key(&self, _desired: &DesiredState) -> Key {
+    fn key(&self, _desired: &DesiredState) -> Vmid {
         match self {
-            Step::Set(set) => Key(set.write.place.vmid),
-            Step::Power(power) => Key(power.place.vmid),
+            Step::Set(set) => set.write.place.vmid,
+            Step::Power(power) => power.place.vmid,
             Step::Release(release) => release.key,
         }
     }
@@ -163,7 +163,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
     }
 
-    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let (before, after, note) = match self {
             Step::Set(set) => {
                 let (before, after) = set.differences(desired);
@@ -185,7 +185,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
         };
         let (action, key) = (self.action(), self.key(desired).to_string());
-        tell(Line { action, key, before: Some(before), after, note, text: None });
+        emit(Line { action, key, before: Some(before), after, note, text: None });
     }
 }
 

@@ -43,7 +43,7 @@ impl fmt::Display for Fingerprint {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The server with this certificate, whoever signed it.
+    /// The server with this certificate, by whatever authority it is signed.
     Pinned(Fingerprint),
     /// Servers whose certificate a root of the system has signed.
     System,

@@ -43,7 +43,7 @@ impl TokenError {
     }
 }
 
-/// A token. Neither `Debug` nor `Display` tells its secret.
+/// A token. Neither `Debug` nor `Display` shows its secret.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token {
     user: String,

@@ -213,8 +213,8 @@ mod tests {
     fn only_the_same_other_value_twice_is_settled() {
         let key = forward();
         let value = |text: &str| Value::of(&key, text);
-        let judged = |first: &str, second: &str, doubtful: bool| {
-            judge(&key, &value("7"), &value(first), value(second), doubtful)
+        let judged = |first: &str, second: &str, may_be_others: bool| {
+            judge(&key, &value("7"), &value(first), value(second), may_be_others)
         };
         assert_eq!(judged("8", "8", false), Outcome::Settled { held: value("8") });
         assert_eq!(judged("8", "9", false), Outcome::Applied { now: Some(value("9")) });

@@ -126,7 +126,7 @@ fn spreads(general: &SysctlPath, other: &SysctlPath) -> bool {
     }
     match (general.link_and_name(), general.family()) {
         // Quirk `default-propagates` (Linux 6.18): `echo 1 > conf/default/rp_filter` also reaches the
-        // links whose own rp_filter nobody has set yet; IPv6 has no such rule.
+        // links whose own rp_filter was never set; IPv6 has no such rule.
         (Some(("default", same)), Some("ipv4")) => same == knob && other_link != "all",
         (Some(("all", same)), Some("ipv6")) => same == knob && SPREAD_BY_IPV6.contains(&same),
         _ => false,

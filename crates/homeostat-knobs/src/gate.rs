@@ -27,7 +27,7 @@ impl Gate {
 
     /// Comes back when it is open, with these keys to look at.
     pub(crate) async fn opened(&self, held: &[Key]) -> Hint<Key> {
-        // Nobody opens a gate whose other end is gone.
+        // A gate whose other end is gone is never opened.
         if self.is_open.clone().wait_for(|is_open| *is_open).await.is_err() {
             std::future::pending::<()>().await;
         }

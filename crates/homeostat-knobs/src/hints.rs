@@ -1,7 +1,7 @@
 //! Notices about knobs, by inotify: partial, and only ever a reason to look.
 //!
 //! Quirk `coupled-changes-are-silent` (Linux 6.18): `inotifywait -m /proc/sys/net/ipv4/conf/lo/forwarding`
-//! tells of writes to that file through the same mount, but nothing of `echo 1 >
+//! reports writes to that file through the same mount, but nothing of `echo 1 >
 //! /proc/sys/net/ipv4/ip_forward`, which changes it too. Files that do not exist yet (knobs of a
 //! link to come) cannot be watched at all: procfs announces nothing new.
 

@@ -94,12 +94,12 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
 }
 
 impl KnobFile {
-    /// Whether anybody may read it.
+    /// Whether any user may read it.
     pub(crate) fn is_readable(&self) -> bool {
         self.mode.intersects(Mode::RUSR | Mode::RGRP | Mode::ROTH)
     }
 
-    /// Whether anybody may write it.
+    /// Whether any user may write it.
     pub(crate) fn is_writable(&self) -> bool {
         self.mode.intersects(Mode::WUSR | Mode::WGRP | Mode::WOTH)
     }
@@ -118,7 +118,7 @@ impl KnobFile {
         // A regular file of a test's tree is cut; the kernel ignores the flag.
         let taken = self.open(OFlags::WRONLY | OFlags::TRUNC)?.write(line.as_bytes())?;
         // Quirk `scalar-takes-the-first` (Linux 6.18): of `1 9 9` a scalar takes two bytes and says
-        // so. It is not asked again for the rest; reading back tells what became of it.
+        // so. It is not asked again for the rest; reading back shows what became of it.
         if taken == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }

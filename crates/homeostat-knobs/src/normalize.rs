@@ -68,7 +68,7 @@ impl Form {
     /// Whether what is there is as declared, both in normal form. Only what is declared counts.
     pub(crate) fn agrees(self, wanted: &str, seen: &str) -> bool {
         match self {
-            // The period is the kernel's own as long as nobody declares one.
+            // The period is the kernel's own as long as none is declared.
             Form::Quota if !wanted.contains(' ') => seen.split(' ').next() == Some(wanted),
             Form::Lines => lines_agree(wanted, seen),
             _ => wanted == seen,
@@ -92,7 +92,7 @@ fn number(token: &str) -> Option<String> {
     Some(if value == 0 { "0".to_owned() } else { format!("{sign}{value}") })
 }
 
-/// A number without a sign, as the kernel reads it: the prefix tells the base.
+/// A number without a sign, as the kernel reads it: the prefix is that of the base.
 pub(crate) fn unsigned(digits: &str) -> Option<u64> {
     let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
     let (digits, base) = match (hex, digits.strip_prefix('0')) {

@@ -250,13 +250,13 @@ impl homeostat_core::Step<DesiredState> for Step {
         true
     }
 
-    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let json = |value: &Value| serde_json::Value::from(value.as_str());
         let (before, after) = match self {
             Step::Set { slot, before, .. } => (before, Some(json(&desired.at(*slot).1.value))),
             Step::Release { before, .. } => (before, self.restores().as_ref().map(json)),
         };
-        tell(Line {
+        emit(Line {
             action: homeostat_core::Step::action(self),
             key: self.key_in(desired).to_string(),
             before: Some(json(before)),
@@ -352,7 +352,7 @@ mod tests {
         let others = ["net/ipv4/conf/all/forwarding", "net/ipv4/conf/lo/forwarding"];
         assert_eq!(disturbed(set), others);
         let idle = Step::Release { key, before, restore: None };
-        assert!(disturbed(idle).is_empty(), "who writes nothing disturbs nobody");
+        assert!(disturbed(idle).is_empty(), "a step that writes nothing disturbs no other knob");
     }
 
     #[test]
@@ -362,10 +362,10 @@ mod tests {
         let changes = ChangeList::from_iter([update(&desired, "net.ipv4.ip_forward", "0")]);
         let draft = draft(&desired, &Moment::default(), changes);
         assert!(draft.steps.is_empty());
-        let told: Vec<_> =
+        let reasons: Vec<_> =
             draft.findings.iter().map(|(key, found)| format!("{key} {}", found.reason())).collect();
         assert_eq!(
-            told,
+            reasons,
             [
                 "sysctl net.ipv4.conf.all.forwarding fights with `sysctl net.ipv4.ip_forward`, \
                  which undoes it",

@@ -18,7 +18,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Looks inside once more, right before: what nobody has agreed to lose must not be lost.
+    /// Looks inside once more, right before: only what was agreed to may be lost.
     fn delete(&self, key: &Key, before: &Namespace, agreed: &[Taken]) -> Result<(), Failure> {
         let netns = match Netns::named(key.name()) {
             Err(Error::NoSuchName { .. }) => return Ok(()),
@@ -46,7 +46,7 @@ impl homeostat_core::Writer<Namespaces> for Writer {
                 Step::Clear { key } => cleared(key),
                 Step::Delete { key, before, takes } => self.delete(key, before, takes),
             };
-            // The second look tells which namespace it is, so there is no answer of our own.
+            // The second look shows which namespace it is, so there is no answer of our own.
             let outcome = match done {
                 Ok(()) => Outcome::Applied { now: None },
                 Err(failure) => Outcome::Failed(failure),

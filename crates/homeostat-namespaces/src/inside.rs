@@ -18,7 +18,7 @@ use crate::source::Namespaces;
 /// More than this is not worth the memory.
 const ENOUGH: usize = 20;
 
-/// Everything inside of the namespace `key` that would be lost to somebody else.
+/// Everything inside of the namespace `key` that another owner would lose.
 pub(crate) fn foreign(
     netns: &Netns,
     source: &Namespaces,

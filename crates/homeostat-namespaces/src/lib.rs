@@ -1,7 +1,7 @@
-//! The namespaces source: named network namespaces, made when declared, removed when nobody else is inside.
+//! The namespaces source: named network namespaces, made when declared, removed when nothing foreign is inside.
 //!
 //! A namespace can hold no mark of ours, so the ledger says which ones we made, each with its cookie
-//! and the boot it lived in: one that somebody deleted and made again under the same name is not ours.
+//! and the boot it lived in: one that was deleted and made again under the same name is not ours.
 //! What is *inside* a namespace is the business of other sources; this one only looks there before it
 //! removes the name.
 //!

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
 
-/// A namespace. All are alike as far as a desired state goes; which one it is, only its identity tells.
+/// A namespace. All are alike as far as a desired state goes; only the identity says which one it is.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Namespace {
     /// Which one was seen; a desired state is for any.

@@ -28,7 +28,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What is at a name; an error if that cannot be told.
+    /// What is at a name; an error if that cannot be known.
     fn look(
         &self,
         key: &Key,
@@ -78,13 +78,13 @@ impl homeostat_core::Reader<Namespaces> for Reader {
     }
 }
 
-/// Whether we were about to make it, and nobody knows how far that came. Removals need no such sign: they leave no
+/// Whether we were about to make it, and it is not known how far that came. Removals need no such sign: they leave no
 /// file, whenever they are interrupted.
 fn is_interrupted(record: &Record<Namespace>) -> bool {
     record.stage == Stage::Intent || record.identity.is_none()
 }
 
-/// An error of the namespace as the contract tells it.
+/// An error of the namespace as the contract has it.
 pub(crate) fn failure(error: &Error) -> Failure {
     Failure { help: error.help(), ..Failure::from_error(error, Retry::Soon) }
 }

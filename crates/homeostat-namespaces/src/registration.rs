@@ -33,7 +33,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     if declared.is_empty() && records.is_empty() {
         return Ok(None);
     }
-    // What the document still speaks of stays, also if it would not be made any more.
+    // What the document still names stays, also if it would not be made any more.
     let mut kept = named(document, false)?;
     kept.retain(|key| records.contains_key(key));
     let mark = Mark::new(Protocol(binding.caller.mark.0), &binding.caller.owner);

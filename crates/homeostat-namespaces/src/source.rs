@@ -20,8 +20,8 @@ pub struct Namespaces {
     tables: BTreeMap<Key, BTreeSet<OwnTable>>,
 }
 
-/// A table of nftables without our mark that is ours all the same: it was taken over, and the kernel lets
-/// nobody mark it.
+/// A table of nftables without our mark that is ours all the same: it was taken over, and the kernel does
+/// not let it be marked.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OwnTable {
     /// Its family and name, as `nft` writes them: `table inet filter`.

@@ -73,14 +73,14 @@ impl homeostat_core::Step<DesiredState> for Step {
         true
     }
 
-    fn explain(&self, desired: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let note = match self {
             Step::Create { ground: Ground::Free, .. } => None,
             Step::Create { ground: Ground::Leftover, .. } => Some("over an interrupted attempt"),
             Step::Clear { .. } => Some("what an interrupted attempt left"),
             Step::Delete { .. } => Some("with all that is ours inside"),
         };
-        tell(Line {
+        emit(Line {
             action: self.action(),
             key: self.key(desired).to_string(),
             before: None,

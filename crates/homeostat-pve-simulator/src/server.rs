@@ -54,12 +54,6 @@ impl Simulator {
         self.cluster.fingerprint().to_owned()
     }
 
-    /// Its certificate, in DER.
-    #[must_use]
-    pub fn certificate(&self) -> &[u8] {
-        &self.cluster.identity.certificate
-    }
-
     /// The certificate of the authority, in PEM.
     #[must_use]
     pub fn authority(&self) -> &str {

@@ -12,8 +12,6 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) acceptor: TlsAcceptor,
-    /// The certificate of the server, in DER.
-    pub(crate) certificate: Vec<u8>,
     pub(crate) fingerprint: String,
     /// The certificate of the authority, in PEM.
     pub(crate) authority: String,
@@ -25,15 +23,16 @@ const NAMES: [&str; 2] = ["localhost", "127.0.0.1"];
 /// Creates an authority, and a certificate that it signs for the local machine.
 pub(crate) fn identity() -> io::Result<Identity> {
     let (certificate, key, authority) = certify().map_err(io::Error::other)?;
+    let fingerprint = fingerprint(&certificate);
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?
         .with_no_client_auth()
-        .with_single_cert(vec![certificate.clone()], key.into())
+        .with_single_cert(vec![certificate], key.into())
         .map_err(io::Error::other)?;
-    let (acceptor, fingerprint) = (TlsAcceptor::from(Arc::new(config)), fingerprint(&certificate));
-    Ok(Identity { acceptor, certificate: certificate.to_vec(), fingerprint, authority })
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    Ok(Identity { acceptor, fingerprint, authority })
 }
 
 type Certified = (CertificateDer<'static>, PrivatePkcs8KeyDer<'static>, String);

@@ -1,5 +1,5 @@
 //! Required documents exist, relative links in Markdown lead to files, and decisions are numbered without gaps and
-//! tell status, context, decision and consequences.
+//! state status, context, decision and consequences.
 
 use super::workspace::{File, Problem, Workspace};
 

@@ -1,13 +1,12 @@
 //! `homeostat run` over a list of routes, in the calling thread's namespace.
 
 use std::fmt::Write as _;
-use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use tempfile::TempDir;
 
 use super::super::wire::Ip;
-use crate::{program, program::Running};
+use crate::program::{self, Running, text};
 
 const DOCUMENT: &str = "[[routes]]\nfrom-file = \"all.routes\"\n";
 
@@ -52,8 +51,4 @@ fn routes(size: usize) -> Result<String> {
         writeln!(list, "{dst}/{len} via {gateway}")?;
     }
     Ok(list)
-}
-
-fn text(path: &Path) -> Result<&str> {
-    path.to_str().context("an odd directory")
 }

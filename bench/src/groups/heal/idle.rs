@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
 use super::super::network::TestNetwork;
 use super::daemon::Daemon;
@@ -109,7 +109,7 @@ fn count_calls(window: Duration) -> Result<f64> {
     with_fixture(ROUTES, |fixture| {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("calls");
-        let place = path.to_str().context("an odd directory")?;
+        let place = program::text(&path)?;
         let seconds = window.as_secs().to_string();
         let pid = fixture.daemon.running.pid().to_string();
         let timeout = ["--signal=INT", &seconds];

@@ -1,7 +1,8 @@
-//! From nothing to everything: the first message until all is verified.
+//! From nothing to everything: the first message until all is verified, and what the result takes in memory.
 
 use anyhow::{Result, ensure};
 use homeostat_engine::{Explain as _, Focus};
+use homeostat_nft::Nft;
 
 use super::super::fixture::Fixture;
 use super::load::{self, File, Load, source};
@@ -68,4 +69,23 @@ fn theirs(run: &mut Run, load: Load) -> Result<()> {
     let file = File::of(load)?;
     run.time(load.count(), || file.load())?;
     expect(load)
+}
+
+/// Desired state and source after a pass; the peak is that of compiling and loading.
+pub(super) fn memory_group() -> Group {
+    Group::new("nft: memory", Unit::Bytes)
+        .with("1k rules, 100k elements", |run| hold(run, load::ELEMENTS), &[])
+        .with("10k rules", |run| hold(run, load::RULES), &[])
+        .with("1k rules, 1M elements", |run| hold(run, load::MANY), &[])
+}
+
+fn hold(run: &mut Run, load: Load) -> Result<()> {
+    let load = load.at(run);
+    let _namespace = fresh()?;
+    run.weigh(load.count(), || -> Result<Fixture<Nft>> {
+        let mut fixture = Fixture::with_hints(source(), load.desired()?)?;
+        ensure!(fixture.pass(Focus::All)?.is_converged(), "not converged");
+        fixture.synced()
+    })
+    .map(drop)
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use homeostat_nft::{Compiler, DesiredState, Key, Mark, Nft, Ruleset};
 use tempfile::TempDir;
 
@@ -103,7 +103,7 @@ impl File {
         let path = directory.path().join("bench.nft");
         let clear = format!("add table ip {TABLE}\ndelete table ip {TABLE}\n");
         std::fs::write(&path, clear + &load.text()?)?;
-        let path = path.to_str().context("an odd directory")?.to_owned();
+        let path = program::text(&path)?.to_owned();
         Ok(File { path, _directory: directory })
     }
 

@@ -2,15 +2,14 @@
 
 use std::fmt::Write as _;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use homeostat_engine::{Focus, Summary};
 
 use super::super::bird::Bird;
 use super::super::library;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
-use super::fixture::{Fixture, desired, expect};
-use super::prepared::fresh;
-use crate::{Budget, Group, Run, Unit};
+use super::fixture::{Fixture, desired, expect, fresh};
+use crate::{Budget, Group, Run, Unit, program};
 
 pub(super) fn groups() -> Vec<Group> {
     let large = [
@@ -77,7 +76,7 @@ fn batch(run: &mut Run, load: Load) -> Result<()> {
     let path = directory.path().join("routes");
     std::fs::write(&path, lines)?;
     let version = if ip == Ip::V4 { "-4" } else { "-6" };
-    let path = path.to_str().context("an odd directory")?;
+    let path = program::text(&path)?;
     run.time(size, || network.ip(&[version, "-batch", path]))?;
     network.expect(ip, size)
 }

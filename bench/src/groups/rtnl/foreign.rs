@@ -10,11 +10,9 @@ use homeostat_netlink::{
 };
 
 use super::super::network::TestNetwork;
-use super::super::wire::{
-    FOREIGN, Ip, RouteMessages, Verb, dump_request, read_raw, send_all, send_raw,
-};
-use super::fixture::{Fixture, expect, key};
-use super::prepared::{FEW, Prepared, Setup, Whose, with_prepared};
+use super::super::wire::{FOREIGN, Ip, RouteMessages, Verb, send_all, send_raw};
+use super::converged;
+use super::fixture::{FEW, Fixture, Prepared, Setup, Whose, expect, key, with_prepared};
 use crate::{Budget, Group, Run, Unit, clock};
 
 pub(super) fn groups() -> Vec<Group> {
@@ -35,8 +33,12 @@ pub(super) fn groups() -> Vec<Group> {
             ),
         // A full pass over a few routes of ours reads all the others.
         Group::new("rtnl: converged pass beside 1M foreign routes", Unit::Seconds)
-            .with("raw dump", raw, &[])
-            .with("homeostat", pass, &[Budget::Within(1.5, "raw dump")]),
+            .with("raw dump", |run| converged::raw(run, Whose::Foreign), &[])
+            .with(
+                "homeostat",
+                |run| converged::ours(run, Whose::Foreign),
+                &[Budget::Within(1.5, "raw dump")],
+            ),
     ]
 }
 
@@ -49,7 +51,7 @@ const ROUTES_PER_INTERVAL: usize = 50;
 const CHECK: Duration = Duration::from_millis(100);
 
 fn setup(run: &Run) -> Setup {
-    Setup { whose: Whose::Foreign, size: run.size(1_000_000, 5000) }
+    Setup::full_table(run, Whose::Foreign)
 }
 
 /// CPU seconds per second.
@@ -151,21 +153,5 @@ fn receive_all(run: &mut Run) -> Result<()> {
         ensure!(count > 0, "no event was received");
         run.record(work.listening);
         Ok(())
-    })
-}
-
-fn raw(run: &mut Run) -> Result<()> {
-    let setup = setup(run);
-    with_prepared(setup, |prepared| {
-        let (socket, request) = (prepared.network.socket()?, dump_request(Ip::V4)?);
-        run.time(setup.size, || read_raw(&socket, &request)).map(drop)
-    })
-}
-
-fn pass(run: &mut Run) -> Result<()> {
-    let setup = setup(run);
-    with_prepared(setup, |prepared| {
-        let report = run.time_and_weigh(setup.size, || prepared.fixture.pass(Focus::All))?;
-        expect(&report, Summary::default())
     })
 }

@@ -6,8 +6,7 @@ use homeostat_rtnl::DesiredState;
 
 use super::super::network::TestNetwork;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
-use super::fixture::{Fixture, expect};
-use super::prepared::clear;
+use super::fixture::{Fixture, clear, expect};
 use crate::{Group, Run, Unit};
 
 /// A full Internet table. The floor sends the same messages, encoded before.

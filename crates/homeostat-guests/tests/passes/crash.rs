@@ -89,7 +89,7 @@ const START_AND_STOP: Scenario = Scenario {
     tasks: [(101, "vzstart", "start", true), (102, "qmstop", "stop", false)],
 };
 
-/// A shutdown, which becomes a stop where nobody listens, and the start of a machine.
+/// A shutdown, which becomes a stop if the guest ignores it, and the start of a machine.
 const SHUTDOWN_AND_START: Scenario = Scenario {
     world: || cluster(container().running(), machine()),
     desired: || both((Run::Stopped, GRACEFUL), (Run::Running, GRACEFUL)),
@@ -160,7 +160,7 @@ async fn a_crash_around_a_request_to_the_resource_manager_is_no_worse() {
     REQUESTS.crash_everywhere().await;
 }
 
-/// Quirk `no-such-task-for-a-moment`: whoever comes back right after its crash asks too early.
+/// Quirk `no-such-task-for-a-moment`: a process that comes back right after its crash asks too early.
 #[tokio::test]
 async fn a_task_that_is_not_known_yet_after_a_crash_is_not_lost() {
     let shy = Scenario {

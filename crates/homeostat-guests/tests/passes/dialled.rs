@@ -42,7 +42,7 @@ async fn a_client_is_led_to_its_endpoint_and_keeps_its_connections() {
     let client = client(cluster.fingerprint()).through(move |to| {
         counted.fetch_add(1, Ordering::Relaxed);
         let stream = (to.to_string() == InMemory::endpoint()).then(|| dialled.dial());
-        async move { stream.ok_or_else(|| io::Error::other("nobody asked for that")) }
+        async move { stream.ok_or_else(|| io::Error::other("no connection was expected")) }
     });
     look(&client).await.unwrap();
     let before = dials.load(Ordering::Relaxed);

@@ -69,18 +69,18 @@ async fn a_target_that_flaps_is_converged_in_the_end() {
     wanted.options = options(&[("cores", "2")]).options;
     let desired = desired([(101, wanted)]);
     let mut process = ground.process();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     for _ in 0..10 {
         // A pass that cannot look at all fails as a whole.
         if let Ok(report) = process.try_pass(&desired).await {
-            told.push(story(&report));
+            reported.push(story(&report));
             process.operations.tasks_finished().await;
         }
     }
     ground.simulator.with(|world| {
-        assert!(world.guests[&101].running, "{told:#?}");
-        assert_eq!(world.guests[&101].config["cores"], "2", "{told:#?}");
-        assert_eq!(world.count(101, "vzstart"), 1, "{told:#?}");
+        assert!(world.guests[&101].running, "{reported:#?}");
+        assert_eq!(world.guests[&101].config["cores"], "2", "{reported:#?}");
+        assert_eq!(world.count(101, "vzstart"), 1, "{reported:#?}");
     });
 }
 
@@ -102,8 +102,8 @@ async fn a_start_before_which_a_look_was_lost_has_failed_and_was_not_sent() {
         ground.simulator.with(|world| world.fail(Fault::on(path, Harm::DropResponse)));
         let desired = desired([(101, runs(Run::Running))]);
         let mut process = ground.process();
-        let told = story(&process.pass(&desired).await);
-        assert!(told.contains("Failed") && !told.contains("Unknown"), "{path}: {told}");
+        let reported = story(&process.pass(&desired).await);
+        assert!(reported.contains("Failed") && !reported.contains("Unknown"), "{path}: {reported}");
         assert_eq!(ground.writes(), 0, "{path}");
         ground.simulator.with(World::mend);
         process.converge(&desired).await;

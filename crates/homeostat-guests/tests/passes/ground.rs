@@ -6,13 +6,12 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, End, Fact, Intent, JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Config, DispatchGuard, Entry, Explain as _, Focus, Hint, Journal, Kind as Told, Ledger,
-    LedgerKey, LedgerPage, Limits, Observer, OnRelease, Operations, Ownership, PassInput, Report,
-    Source as _, SqliteLedger, pass,
+    Alone, Config, DispatchGuard, Entry, Explain as _, Focus, Hint, Journal, Kind as EntryKind,
+    Ledger, LedgerKey, LedgerPage, Limits, Observer, OnRelease, Operations, Ownership, PassInput,
+    Report, Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Key, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
-    Writer,
+    Client, DesiredState, Guests, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted, Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
@@ -36,12 +35,12 @@ pub(crate) struct Process {
     observer: Observer<Guests>,
     writer: Writer,
     book: LedgerPage<Guests>,
-    pub(crate) operations: Operations<Key>,
-    config: Config<Key>,
+    pub(crate) operations: Operations<Vmid>,
+    config: Config<Vmid>,
 }
 
-pub(crate) fn key(vmid: u32) -> Key {
-    Key(Vmid(vmid))
+pub(crate) fn key(vmid: u32) -> Vmid {
+    Vmid(vmid)
 }
 
 /// A container on node `pve1` of which nothing is declared.
@@ -147,7 +146,7 @@ impl Ground {
         }
     }
 
-    /// Whether nobody holds the journal.
+    /// Whether no process holds the journal.
     pub(crate) fn is_free(&self) -> bool {
         let clock: Clock = Arc::new(|| Millis(0));
         !matches!(Journal::open(self.state.path(), clock), Err(JournalError::Busy { .. }))
@@ -240,7 +239,7 @@ impl Process {
     pub(crate) async fn pass_over(
         &mut self,
         desired: &Arc<DesiredState>,
-        focus: Focus<Key>,
+        focus: Focus<Vmid>,
     ) -> Result<Report<Guests>, homeostat_engine::Error> {
         let order = PassInput {
             source: &self.source,
@@ -268,7 +267,7 @@ impl Process {
     }
 
     /// The keys that the next hint names. Nothing may be missing for it: the wait has an end.
-    pub(crate) async fn hinted(&mut self) -> Vec<Key> {
+    pub(crate) async fn hinted(&mut self) -> Vec<Vmid> {
         let hint = tokio::time::timeout(Duration::from_mins(1), self.observer.hint()).await;
         match hint.unwrap().unwrap() {
             Hint::Keys(keys) => keys,
@@ -280,36 +279,36 @@ impl Process {
         &self,
         vmid: u32,
     ) -> Result<homeostat_guests::Located, homeostat_core::Failure> {
-        self.writer.source().locate(Vmid(vmid)).await
+        self.writer.source.locate(Vmid(vmid)).await
     }
 
     pub(crate) fn on_release(&mut self, policy: OnRelease) {
         self.config.on_release = policy;
     }
 
-    pub(crate) fn adopt(&mut self, key: Key) {
+    pub(crate) fn adopt(&mut self, key: Vmid) {
         self.config.adopt.insert(key);
     }
 }
 
-pub(crate) fn entries(what: &dyn homeostat_engine::Explain, kind: Told) -> Vec<Entry> {
-    let mut told = Vec::new();
-    what.explain(kind, &mut |entry| told.push(entry));
-    told
+pub(crate) fn entries(what: &dyn homeostat_engine::Explain, kind: EntryKind) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    what.explain(kind, &mut |entry| entries.push(entry));
+    entries
 }
 
-/// Everything that a report tells, as text.
+/// Everything that a report contains, as text.
 pub(crate) fn story(report: &Report<Guests>) -> String {
     let kinds = [
-        Told::Applied,
-        Told::Failed,
-        Told::Pending,
-        Told::Conflict,
-        Told::Settled,
-        Told::Matched,
-        Told::Unknown,
-        Told::Held,
+        EntryKind::Applied,
+        EntryKind::Failed,
+        EntryKind::Pending,
+        EntryKind::Conflict,
+        EntryKind::Settled,
+        EntryKind::Matched,
+        EntryKind::Unknown,
+        EntryKind::Held,
     ];
-    let told = kinds.into_iter().flat_map(|kind| entries(report, kind));
-    told.map(|entry| format!("{entry:?}")).collect::<Vec<_>>().join("\n")
+    let entries = kinds.into_iter().flat_map(|kind| entries(report, kind));
+    entries.map(|entry| format!("{entry:?}")).collect::<Vec<_>>().join("\n")
 }

@@ -34,20 +34,20 @@ async fn is_named(daemon: &mut Process) {
     while !daemon.hinted().await.contains(&key(102)) {}
 }
 
-/// Passes until something is so: even a healthy node may be late on a busy machine. Tells what was told, and how
+/// Passes until something is so: even a healthy node may be late on a busy machine. Returns what was reported, and how
 /// many passes it took.
 async fn pass_until(
     daemon: &mut Process,
     desired: &Arc<DesiredState>,
     so: impl Fn() -> bool,
 ) -> (String, usize) {
-    let (mut told, mut passes) = (String::new(), 0);
+    let (mut reported, mut passes) = (String::new(), 0);
     while !so() {
-        told += &story(&daemon.pass(desired).await);
+        reported += &story(&daemon.pass(desired).await);
         daemon.operations.tasks_finished().await;
         passes += 1;
     }
-    (told, passes)
+    (reported, passes)
 }
 
 /// Passes until all is as declared. Who waits this shortly for answers may miss some of them on a busy machine, and a
@@ -60,7 +60,7 @@ async fn converge(daemon: &mut Process, desired: &Arc<DesiredState>) {
 
 /// Passes until one goes without the silent node.
 async fn misses_pve2(daemon: &mut Process, desired: &Arc<DesiredState>) {
-    let misses = |told: String| told.contains("node pve2 does not answer");
+    let misses = |reported: String| reported.contains("node pve2 does not answer");
     while !daemon.try_pass(desired).await.is_ok_and(|report| misses(story(&report))) {}
 }
 
@@ -75,8 +75,8 @@ async fn a_node_that_hangs_keeps_no_other_guest_from_its_start() {
     hang(&ground, "/nodes/pve2/");
     let desired = desired([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(LONG);
-    let (told, _) = soon(pass_until(&mut daemon, &desired, || is_running(&ground, 101))).await;
-    assert!(told.contains("node pve2 does not answer: it has not answered yet"), "{told}");
+    let (reported, _) = soon(pass_until(&mut daemon, &desired, || is_running(&ground, 101))).await;
+    assert!(reported.contains("node pve2 does not answer: it has not answered yet"), "{reported}");
     assert!(!is_running(&ground, 102));
     // It is not asked a second time while the first question is open.
     let asked = |world: &mut World| {
@@ -101,8 +101,8 @@ async fn a_node_that_hangs_with_its_configurations_keeps_no_other_guest_from_its
     let desired = desired(many.chain([(101, wanted("pve1"))]));
     let mut daemon = ground.daemon(LONG);
     let is_set = || ground.simulator.with(|world| world.guests[&101].config.contains_key("cores"));
-    let (told, passes) = soon(pass_until(&mut daemon, &desired, is_set)).await;
-    assert!(told.contains("node pve2 does not answer any more"), "{told}");
+    let (reported, passes) = soon(pass_until(&mut daemon, &desired, is_set)).await;
+    assert!(reported.contains("node pve2 does not answer any more"), "{reported}");
     let asked = ground.simulator.with(|world| world.harmed.len());
     assert!((1..=16 * passes).contains(&asked), "{asked} of 60: the others were not tried");
 }

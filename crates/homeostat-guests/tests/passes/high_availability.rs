@@ -30,7 +30,7 @@ fn stops(kind: Kind, stop: Stop) -> Arc<DesiredState> {
     desired([(101, Wanted { kind, stop, ..runs(Run::Stopped) })])
 }
 
-/// One request, no task of another kind, and an end that is told as a success.
+/// One request, no task of another kind, and an end that is reported as a success.
 fn is_requested_once(ground: &Ground, kind: &str) {
     let kinds = ground
         .simulator

@@ -1,4 +1,4 @@
-//! Notices: whoever changes a guest is noticed without a full look, and a notice is never the truth.
+//! Hints: a change of a guest by any other client is found without a full look, and a hint is never the truth.
 
 use std::time::Duration;
 
@@ -77,13 +77,13 @@ async fn is_quiet(ground: &Ground, daemon: &mut Process, questions: usize) {
         world.calls.iter().filter(|call| call.path == "/cluster/resources").count()
     };
     let before = ground.simulator.with(count);
-    let heard = async {
+    let received = async {
         while ground.simulator.with(count) < before + questions {
             let hint = tokio::time::timeout(Duration::from_millis(50), daemon.hinted()).await;
             assert!(hint.is_err(), "{hint:?}");
         }
     };
-    tokio::time::timeout(Duration::from_mins(1), heard).await.unwrap();
+    tokio::time::timeout(Duration::from_mins(1), received).await.unwrap();
 }
 
 #[tokio::test]
@@ -101,7 +101,7 @@ async fn a_question_that_fails_is_no_failure_and_is_asked_again() {
 #[tokio::test]
 async fn quirk_resources_are_old_and_their_news_are_a_reason_to_look_only() {
     let ground = ground();
-    // The target tells for ever that the guest is stopped.
+    // The target reports for ever that the guest is stopped.
     ground.simulator.with(|world| world.stale = Duration::from_hours(1));
     let mut daemon = ground.daemon(Duration::from_secs(5));
     let stopped = desired([(101, runs(Run::Stopped))]);
@@ -110,7 +110,7 @@ async fn quirk_resources_are_old_and_their_news_are_a_reason_to_look_only() {
     let running = desired([(101, runs(Run::Running))]);
     daemon.converge(&running).await;
     is_quiet(&ground, &mut daemon, 2).await;
-    // Should it be told as news all the same, a look shows that it is none.
+    // If a hint names it all the same, a look shows that nothing has changed.
     let writes = ground.writes();
     let report = daemon.pass_over(&running, Focus::Keys([key(101)].into())).await.unwrap();
     assert!(report.is_converged(), "{}", story(&report));

@@ -30,11 +30,11 @@ const SHORT: Size =
 const FULL: Size =
     Size { guests: 500, minutes: 60, troubled: 24, limits: Limits { total: 16, per_node: 2 } };
 
-/// Once nothing goes wrong any more, all is well before this time is over. It tells late from never, and no
+/// Once nothing goes wrong any more, all is well before this time is over. It separates late from never, and no
 /// more: virtual time runs on, through many looks, while the journal waits for a disk that is real.
 const BEFORE_LONG: Duration = Duration::from_hours(24);
 
-/// Lives through it, and tells the most tasks at once, on a node and in all.
+/// Lives through it, and returns the most tasks at once, on a node and in all.
 async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
     let stage = Stage::new(seed, (size.guests, size.limits));
     let mut trouble = Trouble::new(&stage, (seed, size.troubled));

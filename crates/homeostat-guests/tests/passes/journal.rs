@@ -1,4 +1,4 @@
-//! What the journal tells of a guest.
+//! What the journal records of a guest.
 
 use homeostat_engine::journal::{End, Fact, Record, follow};
 

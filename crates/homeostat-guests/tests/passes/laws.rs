@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_engine::Ownership;
-use homeostat_guests::{Client, DesiredState, Guests, Key, Timeouts, Token, Trust};
+use homeostat_guests::{Client, DesiredState, Guests, Timeouts, Token, Trust, Vmid};
 use homeostat_pve_simulator::{Fault as Failing, Guest, Harm, Kind, Simulator, World};
 use homeostat_testkit::laws::{
     self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
@@ -82,16 +82,16 @@ impl Harness for Cluster {
         Arc::new(move || simulator.with(|world| world.writes().len() as u64))
     }
 
-    fn disturb(&mut self, how: Disturbance<'_, Key>) -> Ability {
+    fn disturb(&mut self, how: Disturbance<'_, Vmid>) -> Ability {
         match how {
-            Disturbance::Alter(key) => self.set(key.0.0, "7"),
+            Disturbance::Alter(key) => self.set(key.0, "7"),
             Disturbance::Stranger => self.set(105, "5"),
             // Guests are not made here, and belong to whoever configures them first.
             Disturbance::Remove(_) | Disturbance::Occupy(_) => Ability::Unable,
         }
     }
 
-    fn inject(&mut self, fault: Fault<'_, Key>) -> Ability {
+    fn inject(&mut self, fault: Fault<'_, Vmid>) -> Ability {
         let refuse = || Harm::Refuse(500, "it cannot be".to_owned());
         let failing = match fault {
             Fault::Blind => Failing::on("/nodes", refuse()),

@@ -75,9 +75,9 @@ async fn a_guest_that_the_resource_manager_does_not_keep_any_more_is_started_wit
     process.pass(&desired).await;
     ground.simulator.with(|world| world.guests.get_mut(&101).unwrap().is_ha = false);
     process.converge(&desired).await;
-    let told = journal_of(&ground, 101);
-    let [_, _, first, second @ ..] = &*told else { panic!("{told:?}") };
-    assert!(first.contains("does not keep the guest any more"), "{told:?}");
+    let recorded = journal_of(&ground, 101);
+    let [_, _, first, second @ ..] = &*recorded else { panic!("{recorded:?}") };
+    assert!(first.contains("does not keep the guest any more"), "{recorded:?}");
     assert_eq!(second, ["start", "dispatched", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }

@@ -125,7 +125,7 @@ async fn a_change_by_somebody_else_in_between_is_seen_by_the_digest() {
 }
 
 /// Desired states an option of a running guest that can only change while it does not run: the change is written once,
-/// told as long as it waits, and in effect after a restart, which is somebody else's to do.
+/// reported as long as it waits, and in effect after a restart, which the operator does.
 async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
     let kind = if guest.kind == Simulated::Lxc { Kind::Lxc } else { Kind::Qemu };
     let before = guest.config.get(option).cloned();
@@ -139,8 +139,8 @@ async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
     let waits = format!("a restart of the guest, for `{option}` to take effect");
     for _ in 0..2 {
         let report = process.pass(&desired).await;
-        let told = story(&report);
-        assert!(told.contains(&waits), "{option} = {value:?}: {told}");
+        let reported = story(&report);
+        assert!(reported.contains(&waits), "{option} = {value:?}: {reported}");
         assert!(!report.is_converged());
     }
     assert_eq!(ground.writes(), writes, "it is not written again, and the guest is not restarted");
@@ -186,8 +186,11 @@ async fn a_held_lock_is_told_and_tried_again() {
     let mut process = ground.process();
     let desired = desired([(101, options(&[("cores", "2")]))]);
     let report = process.pass(&desired).await;
-    let told = story(&report);
-    assert!(told.contains("CT is locked (backup)") && told.contains("retry: Soon"), "{told}");
+    let reported = story(&report);
+    assert!(
+        reported.contains("CT is locked (backup)") && reported.contains("retry: Soon"),
+        "{reported}"
+    );
     lock(None);
     process.converge(&desired).await;
 }

@@ -39,7 +39,7 @@ async fn a_guest_that_got_the_number_of_ours_is_not_touched() {
     let report = process.pass(&desired([(101, wanted.clone())])).await;
     assert!(story(&report).contains("LostMark"), "{}", story(&report));
     assert_eq!(ground.writes(), writes);
-    // It stays so, until somebody says that this one is meant.
+    // It stays so, until the operator says that this one is meant.
     assert!(!process.pass(&desired([(101, wanted.clone())])).await.is_converged());
     process.adopt(key(101));
     process.converge(&desired([(101, wanted)])).await;
@@ -59,8 +59,8 @@ async fn given_again(other: fn(&mut World)) {
     });
     let stop = Wanted { run: Some(Run::Stopped), stop: Stop::Immediate, ..keep };
     let report = ground.process().pass(&desired([(101, stop)])).await;
-    let told = story(&report);
-    assert!(told.contains("not the guest that was planned for"), "{told}");
+    let reported = story(&report);
+    assert!(reported.contains("not the guest that was planned for"), "{reported}");
     assert_eq!(ground.writes(), writes, "nothing was sent to the other guest");
     assert!(ground.simulator.with(|world| world.guests[&101].running));
 }
@@ -228,8 +228,8 @@ async fn an_unmarked_guest_is_known_by_its_digest_and_else_by_its_name() {
         });
         let stop = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
         let report = ground.process().pass(&desired([(101, stop)])).await;
-        let told = story(&report);
-        assert!(told.contains("not the guest that was planned for"), "{told}");
+        let reported = story(&report);
+        assert!(reported.contains("not the guest that was planned for"), "{reported}");
         assert!(ground.simulator.with(|world| world.guests[&101].running));
         assert_eq!(ground.writes(), 0);
     }

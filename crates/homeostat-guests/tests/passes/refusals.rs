@@ -20,8 +20,11 @@ async fn is_refused(status: u16, words: &str, retry: &str) {
     });
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains(words) && told.contains(&format!("retry: {retry}")), "{words}: {told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(
+        reported.contains(words) && reported.contains(&format!("retry: {retry}")),
+        "{words}: {reported}"
+    );
     process.operations.tasks_finished().await;
     process.converge(&desired).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1, "{words}");
@@ -71,8 +74,11 @@ async fn an_unknown_outcome_is_looked_up_before_anything_is_sent_again() {
     });
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains("Too many redirections") && !told.contains("retry"), "{told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(
+        reported.contains("Too many redirections") && !reported.contains("retry"),
+        "{reported}"
+    );
     assert!(!ground.simulator.with(|world| world.guests[&101].running), "its task takes time");
     tokio::join!(process.converge(&desired), ground.hurry_when_asked("/tasks/UPID"));
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
@@ -95,7 +101,7 @@ async fn words_that_do_not_fit_what_is_seen_are_not_believed() {
 async fn quirk_already_running_is_an_error_of_the_target_and_success_for_us() {
     let ground = ground();
     ground.simulator.with(|world| {
-        // Somebody starts it between our last look and our request.
+        // Another client starts it between our last look and our request.
         let starts = Harm::ChangeBefore(|world| world.guests.get_mut(&101).unwrap().running = true);
         world.fail(Fault::on("/status/start", starts).times(1));
     });
@@ -148,8 +154,8 @@ async fn a_digest_that_has_moved_makes_the_pass_look_again_and_keeps_what_somebo
     });
     let mut process = ground.process();
     let desired = desired([(101, options(&[("cores", "2")]))]);
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains("detected modified configuration"), "{told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(reported.contains("detected modified configuration"), "{reported}");
     process.converge(&desired).await;
     let tags = ground.simulator.with(|world| world.guests[&101].config["tags"].clone());
     assert!(tags.contains("theirs"), "{tags}");

@@ -1,4 +1,4 @@
-//! Guests that leave the document: the journal tells of it as of any other write.
+//! Guests that leave the document: the journal records it like any other write.
 
 use homeostat_engine::Explain as _;
 use homeostat_engine::journal::{Fact, follow};
@@ -7,7 +7,7 @@ use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 use crate::ground::{Ground, desired, options};
 use crate::journal::journal_of;
 
-/// A guest that carries our mark, and what the journal has told of that.
+/// A guest that carries our mark, and what the journal has recorded of that.
 async fn claimed() -> Ground {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
     ground.process().converge(&desired([(101, options(&[("cores", "2")]))])).await;
@@ -41,9 +41,9 @@ async fn the_journal_tells_that_a_release_was_refused_and_then_done() {
     let mut process = ground.process();
     assert!(!process.pass(&desired([])).await.is_converged());
     process.converge(&desired([])).await;
-    let told = journal_of(&ground, 101);
-    let [_, _, first, failed, second, done] = &*told else { panic!("{told:?}") };
-    assert!(failed.starts_with("failed: ") && failed.contains(words), "{told:?}");
+    let recorded = journal_of(&ground, 101);
+    let [_, _, first, failed, second, done] = &*recorded else { panic!("{recorded:?}") };
+    assert!(failed.starts_with("failed: ") && failed.contains(words), "{recorded:?}");
     assert_eq!([&**first, second, done], ["release", "release", "succeeded"]);
 }
 

@@ -96,7 +96,7 @@ async fn a_task_that_ends_with_warnings_has_ended_well() {
     assert_eq!(
         ground.ends(),
         ["succeeded"],
-        "what the guest became is one thing, what is told another"
+        "the state of the guest is one thing, what is reported another"
     );
 }
 
@@ -143,7 +143,7 @@ async fn a_lost_request_is_not_taken_for_a_task_of_somebody_else() {
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
     process.pass(&desired).await;
-    // Somebody else begins the same thing, and fails.
+    // Another client begins the same thing, and fails.
     ground.simulator.with(|world| {
         let end = End::Error("startup for container '101' failed".to_owned());
         world.script(101, Script { takes: Duration::ZERO, end });
@@ -164,7 +164,7 @@ async fn quirk_consoles_are_tasks() {
         ground.simulator.with(|world| world.occupy(101, console, Duration::from_hours(1)));
         let wanted = Wanted { stop: Stop::Immediate, ..runs(Run::Stopped) };
         ground.process().converge(&desired([(101, wanted)])).await;
-        assert!(!is_running(&ground), "{console}: whoever looks on keeps nobody from stopping it");
+        assert!(!is_running(&ground), "{console}: an open console does not prevent a stop");
     }
 }
 

@@ -1,4 +1,4 @@
-//! Whom we talk to, and that nobody else learns the token.
+//! Which server we talk to, and that no other one learns the token.
 
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -11,7 +11,7 @@ use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, Simulator, 
 
 use crate::ground::{Ground, desired, runs, story};
 
-/// The part of the token that nobody may see.
+/// The part of the token that must never be shown.
 fn secret() -> String {
     Simulator::token().split_once('=').unwrap().1.to_owned()
 }
@@ -52,17 +52,17 @@ async fn the_system_does_not_trust_an_authority_that_it_does_not_know() {
 async fn a_server_without_tls_learns_nothing() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = format!("https://{}", listener.local_addr().unwrap());
-    let heard = std::thread::spawn(move || {
+    let received = std::thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
-        let mut heard = vec![0; 4096];
-        let length = stream.read(&mut heard).unwrap();
+        let mut received = vec![0; 4096];
+        let length = stream.read(&mut received).unwrap();
         stream.write_all(b"HTTP/1.1 302 Found\r\nlocation: http://elsewhere/\r\n\r\n").unwrap();
-        heard.truncate(length);
-        heard
+        received.truncate(length);
+        received
     });
     let failure = failure(&endpoint, &Trust::System).await;
-    let heard = String::from_utf8_lossy(&heard.join().unwrap()).into_owned();
-    assert!(!heard.contains(&secret()), "the token was sent in the clear");
+    let received = String::from_utf8_lossy(&received.join().unwrap()).into_owned();
+    assert!(!received.contains(&secret()), "the token was sent in the clear");
     assert!(!format!("{failure:?}").contains(&secret()));
 }
 
@@ -120,8 +120,8 @@ async fn a_token_that_is_not_known_any_more_is_an_error_that_does_not_show_it() 
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process_by(&client);
     let error = process.try_pass(&desired).await.err().unwrap();
-    let told = format!("{error} {error:?}");
-    assert!(told.contains("401") && !told.contains(&secret()), "{told}");
+    let reported = format!("{error} {error:?}");
+    assert!(reported.contains("401") && !reported.contains(&secret()), "{reported}");
     // A file that others can read is not read, whatever it holds.
     fs::write(&path, "keeper@pve!homeostat=another-secret").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
@@ -156,8 +156,9 @@ async fn nothing_that_is_printed_has_the_token_in_it() {
         printed += &String::from_utf8_lossy(&fs::read(entry.unwrap().path()).unwrap());
     }
     assert!(!printed.contains(&secret()), "{printed}");
-    let heard = ground.simulator.with(|world| world.calls.first().unwrap().authorization.clone());
-    assert!(heard.unwrap().contains(&secret()), "the target itself is told");
+    let received =
+        ground.simulator.with(|world| world.calls.first().unwrap().authorization.clone());
+    assert!(received.unwrap().contains(&secret()), "the target itself receives the token");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! A target that begins the task of a request only seconds after the request has arrived: nobody can know until then
+//! A target that begins the task of a request only seconds after the request has arrived: it cannot be known until then
 //! that there will be one, and nothing is sent a second time.
 
 use std::time::Duration;

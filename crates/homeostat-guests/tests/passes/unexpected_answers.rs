@@ -22,9 +22,9 @@ async fn a_list_of_guests_that_is_none_makes_them_unknown_and_not_absent() {
     ground.simulator.with(|world| world.fail(nothing("/nodes/pve1/lxc").times(1)));
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains("makes no sense"), "{told}");
-    assert!(!told.contains("there is no such guest"), "{told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(reported.contains("makes no sense"), "{reported}");
+    assert!(!reported.contains("there is no such guest"), "{reported}");
     process.converge(&desired).await;
 }
 
@@ -42,8 +42,8 @@ async fn a_configuration_that_is_none_is_unread_and_nothing_is_written_into_it()
     ground.simulator.with(|world| world.fail(nothing("/101/config").times(1)));
     let desired = desired([(101, options(&[("cores", "2")]))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains("its configuration cannot be read"), "{told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(reported.contains("its configuration cannot be read"), "{reported}");
     assert_eq!(ground.writes(), 0);
     process.converge(&desired).await;
 }
@@ -54,8 +54,8 @@ async fn tasks_that_are_no_list_keep_a_guest_from_its_start() {
     ground.simulator.with(|world| world.fail(nothing("/pve1/tasks").times(1)));
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains("Failed") && told.contains("makes no sense"), "{told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(reported.contains("Failed") && reported.contains("makes no sense"), "{reported}");
     assert_eq!(ground.writes(), 0);
     process.converge(&desired).await;
     assert_eq!(ground.ends(), ["succeeded"], "what was not sent is not in the journal");

@@ -17,8 +17,8 @@ async fn a_lost_permission_looks_like_a_deletion_and_is_unknown() {
     let denied = Guest { denied: ["VM.Audit".to_owned()].into(), ..lxc() };
     let ground = Ground::new(World::default().with(101, denied));
     let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
-    let told = story(&report);
-    assert!(told.contains("Unknown") && told.contains("VM.Audit"), "{told}");
+    let reported = story(&report);
+    assert!(reported.contains("Unknown") && reported.contains("VM.Audit"), "{reported}");
     assert_eq!(ground.writes(), 0);
 }
 
@@ -26,8 +26,11 @@ async fn a_lost_permission_looks_like_a_deletion_and_is_unknown() {
 async fn a_guest_that_is_really_absent_is_refused_with_help_and_never_made() {
     let ground = Ground::new(World::default().with(102, lxc()));
     let report = ground.process().pass(&desired([(101, runs(Run::Running))])).await;
-    let told = story(&report);
-    assert!(told.contains("there is no such guest") && told.contains("never made"), "{told}");
+    let reported = story(&report);
+    assert!(
+        reported.contains("there is no such guest") && reported.contains("never made"),
+        "{reported}"
+    );
     assert_eq!(ground.writes(), 0);
 }
 
@@ -76,8 +79,8 @@ async fn a_guest_whose_configuration_cannot_be_read_keeps_its_run_state() {
     let desired = desired([(101, configured()), (102, configured())]);
     let mut process = ground.process();
     let report = process.pass(&desired).await;
-    let told = story(&report);
-    assert!(told.contains("its configuration cannot be read"), "{told}");
+    let reported = story(&report);
+    assert!(reported.contains("its configuration cannot be read"), "{reported}");
     process.operations.tasks_finished().await;
     process.pass(&desired).await;
     process.operations.tasks_finished().await;
@@ -138,9 +141,9 @@ async fn a_guest_elsewhere_or_of_another_kind_is_not_the_declared_one() {
     });
     let machine = Wanted { kind: Declared::Qemu, ..runs(Run::Running) };
     let report = ground.process().pass(&desired([(101, runs(Run::Running)), (102, machine)])).await;
-    let told = story(&report);
-    assert!(told.contains("declared on node pve1, and is on pve2"), "{told}");
-    assert!(told.contains("declared as qemu, and there is a lxc"), "{told}");
+    let reported = story(&report);
+    assert!(reported.contains("declared on node pve1, and is on pve2"), "{reported}");
+    assert!(reported.contains("declared as qemu, and there is a lxc"), "{reported}");
     assert_eq!(ground.writes(), 0);
     // Without a node it is kept wherever it is.
     let anywhere = Wanted { node: None, run: Some(Run::Running), ..wanted() };
@@ -152,7 +155,7 @@ async fn a_guest_that_moves_between_two_lists_is_unknown_and_not_absent() {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve2")));
     ground.simulator.with(|world| {
         world.nodes.insert("pve1".to_owned(), true);
-        // The list of the one node was told before it came, that of the other is told after it went.
+        // The one node listed its guests before it came, the other lists them after it went.
         let moves = Harm::ChangeBefore(|world| {
             world.guests.get_mut(&101).unwrap().node = "pve1".to_owned();
         });
@@ -163,7 +166,10 @@ async fn a_guest_that_moves_between_two_lists_is_unknown_and_not_absent() {
     let anywhere = Wanted { node: None, ..runs(Run::Running) };
     let desired = desired([(101, anywhere)]);
     let mut process = ground.process();
-    let told = story(&process.pass(&desired).await);
-    assert!(told.contains("Unknown") && !told.contains("there is no such guest"), "{told}");
+    let reported = story(&process.pass(&desired).await);
+    assert!(
+        reported.contains("Unknown") && !reported.contains("there is no such guest"),
+        "{reported}"
+    );
     process.converge(&desired).await;
 }

@@ -23,7 +23,7 @@ async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
     ground.simulator.with(|world| world.hidden_queries = 5);
     let desired = desired([(101, runs(Run::Running))]);
     ground.process().pass(&desired).await;
-    // As long as doubt lasts by default.
+    // As long as an operation is in doubt by default.
     let timeouts = Timeouts { late_task: Timeouts::default().late_task, ..TIMEOUTS };
     ground.process_within(timeouts).converge(&desired).await;
     assert_eq!(journal_of(&ground, 101), ["start", "dispatched", "succeeded"]);
@@ -34,7 +34,7 @@ async fn a_task_that_is_not_known_for_a_moment_after_a_restart_is_still_ours() {
 async fn a_task_that_is_never_known_again_is_unknown_unless_another_look_decides() {
     let failed = || End::Error("startup for container '101' failed".to_owned());
     let unknown = "unknown: the target does not know task";
-    for (end, told_end) in [(End::Ok, "succeeded"), (failed(), unknown)] {
+    for (end, recorded_end) in [(End::Ok, "succeeded"), (failed(), unknown)] {
         let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));
         ground.simulator.with(|world| {
             world.hidden_queries = u32::MAX;
@@ -43,9 +43,9 @@ async fn a_task_that_is_never_known_again_is_unknown_unless_another_look_decides
         let desired = desired([(101, runs(Run::Running))]);
         ground.process().pass(&desired).await;
         ground.process().pass(&desired).await;
-        let told = journal_of(&ground, 101);
-        let [_, _, end] = &*told else { panic!("{told:?}") };
-        assert!(end.starts_with(told_end), "{told:?}");
+        let recorded = journal_of(&ground, 101);
+        let [_, _, end] = &*recorded else { panic!("{recorded:?}") };
+        assert!(end.starts_with(recorded_end), "{recorded:?}");
     }
 }
 

@@ -39,7 +39,7 @@ fn stops() -> Wanted {
 async fn sent(ground: &Ground, verb: Verb) -> Result<Sent, String> {
     let source = Guests::new(&ground.client(), "default", Timeouts::default());
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-    let located = writer.source().locate(Vmid(101)).await.unwrap();
+    let located = writer.source.locate(Vmid(101)).await.unwrap();
     writer.send(&located, verb).await.map_err(|error| error.to_string())
 }
 
@@ -88,9 +88,9 @@ async fn the_journal_believes_no_refusal_by_its_words_alone() {
         let ground = ground(is_running);
         refuses(&ground, words);
         ground.process().pass(&desired([(101, wanted)])).await;
-        let told = journal_of(&ground, 101);
-        let [_, end] = &*told else { panic!("{told:?}") };
-        assert!(end.starts_with("failed: ") && end.contains(words), "{told:?}");
+        let recorded = journal_of(&ground, 101);
+        let [_, end] = &*recorded else { panic!("{recorded:?}") };
+        assert!(end.starts_with("failed: ") && end.contains(words), "{recorded:?}");
     }
 }
 
@@ -120,8 +120,12 @@ async fn the_journal_believes_no_end_of_a_task_by_its_words_alone() {
         let mut process = ground.process();
         process.pass(&desired([(101, wanted)])).await;
         process.operations.tasks_finished().await;
-        let told = journal_of(&ground, 101);
-        assert_eq!(told[1..], ["dispatched".to_owned(), format!("failed: {words}")], "{told:?}");
+        let recorded = journal_of(&ground, 101);
+        assert_eq!(
+            recorded[1..],
+            ["dispatched".to_owned(), format!("failed: {words}")],
+            "{recorded:?}"
+        );
     }
 }
 
@@ -147,6 +151,10 @@ async fn a_task_that_ended_while_nobody_was_there_is_not_believed_either() {
     ground.process().pass(&desired).await;
     ground.simulator.with(World::hurry);
     ground.process().converge(&desired).await;
-    let told = journal_of(&ground, 101);
-    assert_eq!(told[..3], ["start", "dispatched", &format!("failed: {ALREADY}")], "{told:?}");
+    let recorded = journal_of(&ground, 101);
+    assert_eq!(
+        recorded[..3],
+        ["start", "dispatched", &format!("failed: {ALREADY}")],
+        "{recorded:?}"
+    );
 }

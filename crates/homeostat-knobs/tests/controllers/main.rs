@@ -17,7 +17,7 @@ use std::fs;
 
 use homeostat_engine::Explain as _;
 
-use bench::{Bench, desired, told};
+use bench::{Bench, desired, report_lines};
 use group::Group;
 
 /// A group in which the controller has its files.
@@ -49,7 +49,7 @@ fn check(group: &Group, file: &str, (value, held): (&str, &str), other: &str) {
     let bench = Bench::of_the_kernel().restoring();
     let declared = group.desired(&[(file, value)]);
     let report = bench.pass(&declared);
-    assert!(report.is_converged(), "{file} {value}: {:#?}", told(&report));
+    assert!(report.is_converged(), "{file} {value}: {:#?}", report_lines(&report));
     assert_eq!(shown(group, file), held, "{file} {value}");
     bench.assert_quiet(&declared);
 
@@ -59,7 +59,7 @@ fn check(group: &Group, file: &str, (value, held): (&str, &str), other: &str) {
     assert_eq!(shown(group, file), held, "{file} after drift");
 
     let report = bench.pass(&desired(&[]));
-    assert!(report.is_converged(), "{file}: {:#?}", told(&report));
+    assert!(report.is_converged(), "{file}: {:#?}", report_lines(&report));
     assert_eq!(shown(group, file), original, "{file} after the release");
     bench.assert_quiet(&desired(&[]));
 }
@@ -103,7 +103,7 @@ fn a_quota_that_the_kernel_refuses_starves_no_other_limit() {
     // Less than a millisecond.
     let declared = group.desired(&[("cpu.max", "999"), ("pids.max", "9")]);
     let report = Bench::of_the_kernel().pass(&declared);
-    let failed = told(&report).into_iter().find(|line| line.starts_with("failed")).unwrap();
+    let failed = report_lines(&report).into_iter().find(|line| line.starts_with("failed")).unwrap();
     assert!(failed.contains("the kernel refused the value `999`"), "{failed}");
     assert_eq!(group.read("cpu.max"), "max 100000");
     assert_eq!(group.read("pids.max"), "9");
@@ -185,6 +185,6 @@ fn a_controller_that_is_off_for_a_group_is_an_error_of_that_limit_alone() {
     let declared = below.desired(&[("memory.max", "1G"), ("cgroup.freeze", "1")]);
     let report = Bench::of_the_kernel().pass(&declared);
     let refused = format!("failed cgroup {} memory.max: the kernel has no such knob", below.name);
-    assert!(told(&report).contains(&refused), "{:#?}", told(&report));
+    assert!(report_lines(&report).contains(&refused), "{:#?}", report_lines(&report));
     assert_eq!(below.read("cgroup.freeze"), "1");
 }

@@ -76,8 +76,8 @@ impl Bench {
     /// Expects that a pass has nothing to do (law 6).
     pub(crate) fn assert_quiet(&self, desired: &DesiredState) {
         let report = self.pass(desired);
-        assert!(report.is_converged(), "{:#?}", told(&report));
-        assert!(report.plan().steps.is_empty(), "{:#?}", told(&report));
+        assert!(report.is_converged(), "{:#?}", report_lines(&report));
+        assert!(report.plan().steps.is_empty(), "{:#?}", report_lines(&report));
     }
 }
 
@@ -102,8 +102,8 @@ pub(crate) fn desired(pairs: &[(&str, &str)]) -> DesiredState {
     builder.build().unwrap()
 }
 
-/// Everything that a plan or a report has to tell, one short line each.
-pub(crate) fn told(explain: &dyn Explain) -> Vec<String> {
+/// Everything in a plan or a report, one short line each.
+pub(crate) fn report_lines(explain: &dyn Explain) -> Vec<String> {
     let kinds = [
         Kind::Change,
         Kind::Applied,
@@ -176,7 +176,7 @@ pub(crate) fn kernel(path: &str) -> String {
     text.trim_end().to_owned()
 }
 
-/// What somebody else does to a knob.
+/// What another process does to a knob.
 pub(crate) fn meddle(path: &str, value: &str) {
     assert_own_network();
     fs::write(Path::new("/proc/sys/net").join(path), value).unwrap();

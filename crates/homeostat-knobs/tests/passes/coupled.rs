@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use homeostat_engine::{Explain as _, Focus, pass};
 use homeostat_knobs::Key;
 
-use crate::bench::{Bench, block_on, desired, fresh_network, kernel, meddle, told};
+use crate::bench::{Bench, block_on, desired, fresh_network, kernel, meddle, report_lines};
 
 #[test]
 fn ip_forward_rewrites_every_link_and_flips_accept_redirects() {
@@ -33,7 +33,7 @@ fn ip_forward_and_what_it_rewrites_converge_in_one_pass() {
     ]);
     meddle("ipv4/conf/all/accept_redirects", "1");
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "1");
     assert_eq!(kernel("ipv4/conf/v0/forwarding"), "0");
     assert_eq!(kernel("ipv4/conf/v1/forwarding"), "1");
@@ -55,7 +55,7 @@ fn a_focused_pass_also_mends_what_its_step_rewrites() {
     assert!(run(Focus::All).is_converged());
     meddle("ipv4/ip_forward", "0");
     let report = run(Focus::Keys(BTreeSet::from([forward])));
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "1");
     assert_eq!(kernel("ipv4/conf/lo/forwarding"), "0");
 }
@@ -69,7 +69,7 @@ fn desired_states_that_fight_are_reported_and_neither_is_written() {
     assert!(!report.is_converged());
     let (forward, all) = ("sysctl net.ipv4.ip_forward", "sysctl net.ipv4.conf.all.forwarding");
     assert_eq!(
-        told(&report),
+        report_lines(&report),
         [
             format!("conflict {all} with nobody: fights with `{forward}`, which undoes it"),
             format!("conflict {forward} with nobody: fights with `{all}`, which undoes it"),
@@ -99,7 +99,7 @@ fn default_and_a_link_that_it_would_reach_converge_in_one_pass() {
     let desired =
         desired(&[("net.ipv4.conf.default.rp_filter", "1"), ("net.ipv4.conf.lo.rp_filter", "0")]);
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/conf/default/rp_filter"), "1");
     assert_eq!(kernel("ipv4/conf/lo/rp_filter"), "0");
     bench.assert_quiet(&desired);
@@ -124,7 +124,7 @@ fn disable_ipv6_for_all_but_one_link_converges_in_one_pass() {
     let desired =
         desired(&[("net.ipv6.conf.all.disable_ipv6", "1"), ("net.ipv6.conf.lo.disable_ipv6", "0")]);
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv6/conf/all/disable_ipv6"), "1");
     assert_eq!(kernel("ipv6/conf/lo/disable_ipv6"), "0");
     bench.assert_quiet(&desired);
@@ -138,15 +138,23 @@ fn one_time_in_two_units_is_one_value() {
     let (ms, ticks) = ("net.ipv4.neigh.v0.retrans_time_ms", "net.ipv4.neigh.v0.retrans_time");
     let same = desired(&[(ms, "2000"), (ticks, "200")]);
     let report = bench.pass(&same);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/neigh/v0/retrans_time_ms"), "2000");
     bench.assert_quiet(&same);
     let report = bench.pass(&desired(&[(ms, "2000"), (ticks, "500")]));
-    assert!(!report.is_converged() && report.plan().steps.is_empty(), "{:#?}", told(&report));
+    assert!(
+        !report.is_converged() && report.plan().steps.is_empty(),
+        "{:#?}",
+        report_lines(&report)
+    );
     assert_eq!(kernel("ipv4/neigh/v0/retrans_time_ms"), "2000");
     // A rounded value is not settled while another declared knob may be behind it.
     let report = bench.pass(&desired(&[(ms, "10"), (ticks, "1")]));
-    assert!(!told(&report).iter().any(|line| line.starts_with("settled")), "{:#?}", told(&report));
+    assert!(
+        !report_lines(&report).iter().any(|line| line.starts_with("settled")),
+        "{:#?}",
+        report_lines(&report)
+    );
 }
 
 #[test]
@@ -156,8 +164,8 @@ fn a_desired_state_that_moves_to_another_name_of_the_value_is_not_undone_by_the_
     assert!(bench.pass(&desired(&[("net.ipv4.conf.all.forwarding", "1")])).is_converged());
     let moved = desired(&[("net.ipv4.ip_forward", "1")]);
     let report = bench.pass(&moved);
-    assert!(report.is_converged(), "{:#?}", told(&report));
-    assert_eq!(told(&report), ["- sysctl net.ipv4.conf.all.forwarding: 1 -> nothing"]);
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
+    assert_eq!(report_lines(&report), ["- sysctl net.ipv4.conf.all.forwarding: 1 -> nothing"]);
     assert_eq!(kernel("ipv4/ip_forward"), "1");
 }
 
@@ -168,7 +176,7 @@ fn restoring_a_general_knob_spares_the_declared_special_one() {
     let (forward, lo) = ("net.ipv4.ip_forward", "net.ipv4.conf.lo.forwarding");
     assert!(bench.pass(&desired(&[(forward, "1"), (lo, "1")])).is_converged());
     let report = bench.pass(&desired(&[(lo, "1")]));
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "0");
     assert_eq!(kernel("ipv4/conf/lo/forwarding"), "1");
 }
@@ -184,10 +192,10 @@ fn a_knob_that_is_not_there_keeps_no_other_from_settling() {
     let (general, special) =
         ("net.ipv4.neigh.default.retrans_time_ms", "net.ipv4.neigh.v0.retrans_time_ms");
     let report = bench.pass(&desired(&[(general, "1000"), (special, "1234")]));
-    let told = told(&report);
-    assert!(told.iter().any(|line| line.contains(general)), "{told:#?}");
+    let lines = report_lines(&report);
+    assert!(lines.iter().any(|line| line.contains(general)), "{lines:#?}");
     let settled = format!("settled sysctl {special}: {rounded} for 1234");
-    assert_eq!(told.contains(&settled), rounded != "1234", "{told:#?}");
+    assert_eq!(lines.contains(&settled), rounded != "1234", "{lines:#?}");
 }
 
 #[test]
@@ -199,7 +207,7 @@ fn restoring_a_general_knob_brings_the_originals_of_released_special_ones_back()
     let both = desired(&[("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.v0.forwarding", "1")]);
     assert!(bench.pass(&both).is_converged());
     let report = bench.pass(&desired(&[]));
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "0");
-    assert_eq!(kernel("ipv4/conf/v0/forwarding"), "1", "{:#?}", told(&report));
+    assert_eq!(kernel("ipv4/conf/v0/forwarding"), "1", "{:#?}", report_lines(&report));
 }

@@ -1,4 +1,4 @@
-//! What inotify tells of knobs, and what it does not.
+//! Which changes of knobs inotify reports, and which it does not.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn a_direct_write_is_a_hint_and_a_coupled_change_is_not() {
         assert_eq!(hint(&mut observer).await, Some(keys(&[LO])));
         meddle("ipv4/ip_forward", "1");
         meddle("ipv4/ip_forward", "0");
-        assert_eq!(hint(&mut observer).await, None, "it changed twice, and nobody told");
+        assert_eq!(hint(&mut observer).await, None, "it changed twice, without a hint");
     });
 }
 
@@ -132,7 +132,7 @@ fn without_a_runtime_there_is_an_error_and_no_panic() {
     let mut hint = std::pin::pin!(observer.hint());
     let mut context = std::task::Context::from_waker(std::task::Waker::noop());
     let std::task::Poll::Ready(Err(failure)) = hint.as_mut().poll(&mut context) else {
-        panic!("it waits for nobody");
+        panic!("it waits for nothing");
     };
     assert!(failure.error.contains("runtime"), "{failure}");
 }

@@ -5,7 +5,7 @@ use homeostat_knobs::{DesiredError, DesiredState, Key, Knobs, Roots};
 use homeostat_netns::Netns;
 use rustix::fs::{Gid, Uid};
 
-use crate::bench::{Bench, desired, fresh_network, kernel, meddle, told};
+use crate::bench::{Bench, desired, fresh_network, kernel, meddle, report_lines};
 
 #[test]
 fn base_zero_numbers_are_taken_by_value() {
@@ -17,7 +17,7 @@ fn base_zero_numbers_are_taken_by_value() {
         ("net.ipv4.tcp_retries2", "010"),
     ]);
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/ip_forward"), "1");
     assert_eq!(kernel("ipv4/conf/all/rp_filter"), "2");
     assert_eq!(kernel("ipv4/tcp_retries2"), "8");
@@ -43,16 +43,20 @@ fn a_scalar_takes_the_first_of_many_and_settles() {
     let bench = Bench::of_the_kernel();
     let desired = desired(&[("net.ipv4.conf.all.rp_filter", "1 9 9")]);
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     let settled = "settled sysctl net.ipv4.conf.all.rp_filter: 1 for 1 9 9";
-    assert!(told(&report).contains(&settled.to_owned()), "{:#?}", told(&report));
+    assert!(report_lines(&report).contains(&settled.to_owned()), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/conf/all/rp_filter"), "1");
     bench.assert_quiet(&desired);
-    assert_eq!(told(&bench.plan(&desired)), [settled]);
+    assert_eq!(report_lines(&bench.plan(&desired)), [settled]);
 
     meddle("ipv4/conf/all/rp_filter", "2");
     let plan = bench.plan(&desired);
-    assert_eq!(told(&plan), ["~ sysctl net.ipv4.conf.all.rp_filter: 2 -> 1 9 9"], "a third value");
+    assert_eq!(
+        report_lines(&plan),
+        ["~ sysctl net.ipv4.conf.all.rp_filter: 2 -> 1 9 9"],
+        "a third value"
+    );
 }
 
 #[test]
@@ -62,7 +66,7 @@ fn a_short_tuple_leaves_the_rest_and_settles() {
     meddle("ipv4/tcp_wmem", "4096 16384 4194304");
     let desired = desired(&[("net.ipv4.tcp_wmem", "8192 32768")]);
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/tcp_wmem"), "8192\t32768\t4194304");
     bench.assert_quiet(&desired);
 }
@@ -77,10 +81,15 @@ fn milliseconds_round_to_jiffies_and_settle() {
     let bench = Bench::of_the_kernel();
     let desired = desired(&[("net.ipv4.neigh.v0.retrans_time_ms", "7")]);
     let report = bench.pass(&desired);
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/neigh/v0/retrans_time_ms"), rounded);
     let settled = format!("settled sysctl net.ipv4.neigh.v0.retrans_time_ms: {rounded} for 7");
-    assert_eq!(told(&report).contains(&settled), rounded != "7", "{:#?}", told(&report));
+    assert_eq!(
+        report_lines(&report).contains(&settled),
+        rounded != "7",
+        "{:#?}",
+        report_lines(&report)
+    );
     bench.assert_quiet(&desired);
 }
 
@@ -105,7 +114,7 @@ fn stable_secret_unset_is_empty_and_a_secret_reads_back_in_full() {
     let desired = desired(&[("net.ipv6.conf.lo.stable_secret", "2001:db8::1")]);
     let after = "2001:0db8:0000:0000:0000:0000:0000:0001";
     let line = format!("~ sysctl net.ipv6.conf.lo.stable_secret:  -> {after}");
-    assert_eq!(told(&bench.plan(&desired)), [line]);
+    assert_eq!(report_lines(&bench.plan(&desired)), [line]);
     assert!(bench.pass(&desired).is_converged());
     assert_eq!(kernel("ipv6/conf/lo/stable_secret"), after);
     bench.assert_quiet(&desired);
@@ -128,7 +137,7 @@ fn read_only_knobs_are_refused_if_they_differ() {
     assert!(bench.pass(&desired(&[(key, "0")])).is_converged(), "it is so already");
     let report = bench.pass(&desired(&[(key, "1")]));
     let line = format!("failed sysctl {key}: the kernel lets nobody write it here");
-    assert_eq!(told(&report), [line]);
+    assert_eq!(report_lines(&report), [line]);
 }
 
 /// The one failure of a report.
@@ -143,7 +152,7 @@ fn failure(report: &dyn Explain) -> homeostat_engine::Failure {
             failures.push(failure);
         }
     });
-    assert_eq!(failures.len(), 1, "{:#?}", told(report));
+    assert_eq!(failures.len(), 1, "{:#?}", report_lines(report));
     failures.remove(0)
 }
 
@@ -208,7 +217,7 @@ fn every_knob_of_a_network_agrees_with_what_it_shows() {
         desired.knob(key.clone(), value.as_str()).unwrap()
     });
     let plan = bench.plan(&builder.build().unwrap());
-    assert!(plan.is_converged(), "{:#?}", told(&plan));
+    assert!(plan.is_converged(), "{:#?}", report_lines(&plan));
 }
 
 #[test]

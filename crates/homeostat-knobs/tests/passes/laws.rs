@@ -20,7 +20,7 @@ use tempfile::TempDir;
 
 use crate::bench::{block_on, desired};
 
-/// Knobs that hold `0` are as the kernel left them: nobody has put anything there.
+/// Knobs that hold `0` are as the kernel left them: nothing was written to them.
 const KNOBS: [&str; 5] = ["net/a", "net/b", "net/c", "net/d", "net/stranger"];
 
 struct Tree {
@@ -124,7 +124,7 @@ impl Harness for Tree {
         match how {
             Disturbance::Alter(key) => self.write(key, "7\n"),
             Disturbance::Stranger => self.write(&Key::sysctl("net.stranger").unwrap(), "5\n"),
-            // A sysctl goes only with its link, and belongs to whoever writes it.
+            // A sysctl goes only with its link, and belongs to the one that writes it.
             Disturbance::Remove(_) | Disturbance::Occupy(_) => Ability::Unable,
         }
     }

@@ -3,7 +3,7 @@
 use homeostat_engine::{Explain as _, Focus, apply};
 use homeostat_knobs::DesiredState;
 
-use crate::bench::{Bench, block_on, desired, fresh_network, kernel, meddle, told};
+use crate::bench::{Bench, block_on, desired, fresh_network, kernel, meddle, report_lines};
 
 #[test]
 fn a_knob_of_a_link_is_pending_until_the_link_appears() {
@@ -13,7 +13,7 @@ fn a_knob_of_a_link_is_pending_until_the_link_appears() {
     let report = bench.pass(&desired);
     assert!(!report.is_converged());
     let pending = "pending sysctl net.ipv4.conf.v0.rp_filter on link v0";
-    assert!(told(&report).contains(&pending.to_owned()), "{:#?}", told(&report));
+    assert!(report_lines(&report).contains(&pending.to_owned()), "{:#?}", report_lines(&report));
     assert_eq!(kernel("ipv4/tcp_retries2"), "9", "the rest goes on");
 
     network.ip("link add v0 type veth peer name v1");
@@ -22,7 +22,7 @@ fn a_knob_of_a_link_is_pending_until_the_link_appears() {
     bench.assert_quiet(&desired);
 
     network.ip("link del v0");
-    assert_eq!(told(&bench.pass(&desired)), [pending]);
+    assert_eq!(report_lines(&bench.pass(&desired)), [pending]);
 }
 
 #[test]
@@ -33,7 +33,7 @@ fn a_link_with_a_dot_in_its_name_is_reached() {
     let builder = DesiredState::builder().link_sysctl("v0.200", "ipv4/rp_filter", "1").unwrap();
     let desired = builder.build().unwrap();
     let report = bench.pass(&desired);
-    assert_eq!(told(&report), ["~ sysctl net/ipv4/conf/v0.200/rp_filter: 0 -> 1"]);
+    assert_eq!(report_lines(&report), ["~ sysctl net/ipv4/conf/v0.200/rp_filter: 0 -> 1"]);
     assert_eq!(kernel("ipv4/conf/v0.200/rp_filter"), "1");
 }
 
@@ -49,7 +49,7 @@ fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
     let report = block_on(async {
         apply(&order, &mut observer, &bench.writer(), &mut book, plan).await.unwrap()
     });
-    assert_eq!(told(&report), ["pending sysctl net.ipv4.conf.v0.rp_filter on link v0"]);
+    assert_eq!(report_lines(&report), ["pending sysctl net.ipv4.conf.v0.rp_filter on link v0"]);
     assert!(book.holdings().records.is_empty(), "nothing was written, nothing is ours");
 }
 

@@ -3,7 +3,7 @@
 use homeostat_engine::{Explain as _, Original};
 use homeostat_knobs::Key;
 
-use crate::bench::{Bench, desired, fresh_network, kernel, meddle, told};
+use crate::bench::{Bench, desired, fresh_network, kernel, meddle, report_lines};
 
 const RETRIES: &str = "net.ipv4.tcp_retries2";
 
@@ -26,7 +26,7 @@ fn the_original_is_captured_once_and_kept_across_restarts() {
         assert_eq!(original(&bench), "15");
     }
     let report = bench.pass(&desired(&[]));
-    assert_eq!(told(&report), [format!("- sysctl {RETRIES}: 11 -> 15")]);
+    assert_eq!(report_lines(&report), [format!("- sysctl {RETRIES}: 11 -> 15")]);
     assert_eq!(kernel("ipv4/tcp_retries2"), "15");
     assert!(bench.book().holdings().records.is_empty());
     bench.assert_quiet(&desired(&[]));
@@ -50,7 +50,7 @@ fn a_release_leaves_the_value_unless_it_was_asked_to_restore() {
     let bench = Bench::of_the_kernel();
     bench.pass(&desired(&[(RETRIES, "9")]));
     let report = bench.pass(&desired(&[]));
-    assert_eq!(told(&report), [format!("- sysctl {RETRIES}: 9 -> nothing")]);
+    assert_eq!(report_lines(&report), [format!("- sysctl {RETRIES}: 9 -> nothing")]);
     assert_eq!(kernel("ipv4/tcp_retries2"), "9");
     bench.assert_quiet(&desired(&[]));
 }
@@ -62,8 +62,8 @@ fn a_release_restores_only_what_still_is_ours() {
     bench.pass(&desired(&[(RETRIES, "9")]));
     meddle("ipv4/tcp_retries2", "12");
     let report = bench.pass(&desired(&[]));
-    assert_eq!(told(&report), [format!("- sysctl {RETRIES}: 12 -> nothing")]);
-    assert_eq!(kernel("ipv4/tcp_retries2"), "12", "somebody else's by now");
+    assert_eq!(report_lines(&report), [format!("- sysctl {RETRIES}: 12 -> nothing")]);
+    assert_eq!(kernel("ipv4/tcp_retries2"), "12", "another owner's by now");
 }
 
 #[test]
@@ -95,8 +95,8 @@ fn a_secret_that_cannot_be_unset_is_released_and_stays() {
     let key = "net.ipv6.conf.lo.stable_secret";
     assert!(bench.pass(&desired(&[(key, "2001:db8::1")])).is_converged());
     let report = bench.pass(&desired(&[]));
-    assert!(report.is_converged(), "{:#?}", told(&report));
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
     let before = "2001:0db8:0000:0000:0000:0000:0000:0001";
-    assert_eq!(told(&report), [format!("- sysctl {key}: {before} -> nothing")]);
+    assert_eq!(report_lines(&report), [format!("- sysctl {key}: {before} -> nothing")]);
     bench.assert_quiet(&desired(&[]));
 }

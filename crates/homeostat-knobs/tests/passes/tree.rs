@@ -8,7 +8,7 @@ use homeostat_knobs::{DesiredState, Knobs, Roots};
 use rustix::fs::{XattrFlags, setxattr};
 use tempfile::TempDir;
 
-use crate::bench::{Bench, desired, told};
+use crate::bench::{Bench, desired, report_lines};
 
 /// Files of a fake `/proc/sys` and a fake hierarchy of groups, with what they hold.
 struct Fake {
@@ -92,7 +92,7 @@ fn a_quota_is_restored_with_its_period() {
     fake.write("cgroup/web/cpu.max", "50000 100000\n");
     bench.assert_quiet(&limits("web", &[("cpu.max", "50000")]));
     let report = bench.pass(&desired(&[]));
-    assert_eq!(told(&report), ["- cgroup web cpu.max: 50000 -> max 100000"]);
+    assert_eq!(report_lines(&report), ["- cgroup web cpu.max: 50000 -> max 100000"]);
     assert_eq!(fake.read("cgroup/web/cpu.max"), "max 100000");
 }
 
@@ -102,8 +102,8 @@ fn a_quota_that_was_as_declared_needs_no_restoring() {
     let bench = fake.bench().restoring();
     bench.assert_quiet(&limits("web", &[("cpu.max", "max")]));
     let report = bench.pass(&desired(&[]));
-    assert!(report.is_converged(), "{:#?}", told(&report));
-    assert_eq!(told(&report), ["- cgroup web cpu.max: max 50000 -> nothing"]);
+    assert!(report.is_converged(), "{:#?}", report_lines(&report));
+    assert_eq!(report_lines(&report), ["- cgroup web cpu.max: max 50000 -> nothing"]);
     bench.assert_quiet(&desired(&[]));
 }
 
@@ -112,7 +112,7 @@ fn a_group_that_does_not_exist_is_waited_for_and_never_made() {
     let fake = Fake::new(&[]);
     let (bench, desired) = (fake.bench(), limits("machine/web", &[("memory.max", "1G")]));
     let pending = "pending cgroup machine/web memory.max on cgroup machine/web";
-    assert_eq!(told(&bench.pass(&desired)), [pending]);
+    assert_eq!(report_lines(&bench.pass(&desired)), [pending]);
     assert!(!fake.root.path().join("cgroup/machine").exists());
     fake.write("cgroup/machine/web/memory.max", "max\n");
     assert!(bench.pass(&desired).is_converged());
@@ -123,7 +123,7 @@ fn a_group_that_does_not_exist_is_waited_for_and_never_made() {
 fn a_limit_whose_controller_is_off_is_refused() {
     let fake = Fake::new(&[("cgroup/web/cgroup.freeze", "0\n")]);
     let plan = fake.bench().plan(&limits("web", &[("memory.max", "1G")]));
-    assert_eq!(told(&plan), ["failed cgroup web memory.max: the kernel has no such knob"]);
+    assert_eq!(report_lines(&plan), ["failed cgroup web memory.max: the kernel has no such knob"]);
 }
 
 #[test]
@@ -134,11 +134,14 @@ fn a_group_that_systemd_manages_is_a_conflict_and_adoptable() {
     let bench = fake.bench();
     let plain = limits(group, &[("memory.max", "1G")]);
     let conflict = format!("conflict {key} with systemd (web.service): belongs to somebody else");
-    assert_eq!(told(&bench.pass(&plain)), [conflict]);
+    assert_eq!(report_lines(&bench.pass(&plain)), [conflict]);
     assert_eq!(fake.read("cgroup/machine.slice/web.service/memory.max"), "max");
 
     let matched = limits(group, &[("memory.max", "max")]);
-    assert_eq!(told(&bench.pass(&matched)), [format!("matched {key} of systemd (web.service)")]);
+    assert_eq!(
+        report_lines(&bench.pass(&matched)),
+        [format!("matched {key} of systemd (web.service)")]
+    );
     assert!(bench.book().holdings().records.is_empty(), "matched is not claimed");
 
     let adopting = DesiredState::builder().cgroup(group, "memory.max", "1G").unwrap().adopting();
@@ -168,7 +171,7 @@ fn modes_tell_what_can_be_managed() {
     }
     let bench = fake.bench();
     assert_eq!(
-        told(&bench.plan(&desired(&[("net.only_write", "1"), ("net.only_read", "2")]))),
+        report_lines(&bench.plan(&desired(&[("net.only_write", "1"), ("net.only_read", "2")]))),
         [
             "failed sysctl net.only_read: the kernel lets nobody write it here",
             "failed sysctl net.only_write: it can be written, but not read, so nobody can tell \
@@ -189,7 +192,7 @@ fn what_is_no_file_is_no_knob_and_links_lead_nowhere() {
         ("net.dir.outside", "1"),
     ]));
     assert_eq!(
-        told(&report),
+        report_lines(&report),
         [
             "failed sysctl net.ipv4: it is a directory, not a knob",
             "failed sysctl net.link: it is a symbolic link, not a knob",
@@ -207,7 +210,7 @@ fn a_step_that_a_later_one_undoes_is_reported_although_nobody_knew_of_the_coupli
     let report = fake.bench().pass(&desired(&[("net.one", "1"), ("net.two", "2")]));
     let failed = "failed sysctl net.one: the write was accepted, but the target holds \"2\" in \
                   place of \"1\"";
-    assert!(told(&report).contains(&failed.to_owned()), "{:#?}", told(&report));
+    assert!(report_lines(&report).contains(&failed.to_owned()), "{:#?}", report_lines(&report));
 }
 
 #[test]
@@ -217,7 +220,7 @@ fn host_wide_knobs_are_refused_where_the_scope_is_a_network() {
     let bench = Bench::new(Knobs { host_wide_refusal: Some(why), ..fake.source() });
     let report = bench.pass(&desired(&[("vm.swappiness", "60"), ("net.ipv4.ip_forward", "1")]));
     let refused = "failed sysctl vm.swappiness: it belongs to the whole host: this is a sandbox";
-    assert_eq!(told(&report), ["~ sysctl net.ipv4.ip_forward: 0 -> 1", refused]);
+    assert_eq!(report_lines(&report), ["~ sysctl net.ipv4.ip_forward: 0 -> 1", refused]);
     assert!(fake.bench().pass(&desired(&[("vm.swappiness", "10")])).is_converged());
 }
 
@@ -237,7 +240,10 @@ fn without_a_hierarchy_limits_are_refused() {
     let roots = Roots { sysctl: fake.root.path().join("sys"), cgroup: None, systemd: false };
     let bench = Bench::new(Knobs::new(roots, None));
     let plan = bench.plan(&limits("web", &[("memory.max", "1G")]));
-    assert_eq!(told(&plan), ["failed cgroup web memory.max: there is no cgroup v2 hierarchy"]);
+    assert_eq!(
+        report_lines(&plan),
+        ["failed cgroup web memory.max: there is no cgroup v2 hierarchy"]
+    );
 }
 
 #[test]
@@ -246,6 +252,6 @@ fn what_cannot_be_read_is_unknown_and_never_written() {
     let path = fake.root.path().join("sys/net/ipv4/ip_forward");
     fs::write(&path, b"\xff").unwrap();
     let report = fake.bench().pass(&desired(&[("net.ipv4.ip_forward", "1")]));
-    assert_eq!(told(&report), ["unknown sysctl net.ipv4.ip_forward: it holds no text"]);
+    assert_eq!(report_lines(&report), ["unknown sysctl net.ipv4.ip_forward: it holds no text"]);
     assert_eq!(fs::read(&path).unwrap(), b"\xff");
 }

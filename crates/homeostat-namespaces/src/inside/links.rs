@@ -14,7 +14,7 @@ use crate::mark::Mark;
 /// What the kernel puts into every namespace while the module of a tunnel is loaded, with its kind.
 ///
 /// Quirk `fallback-tunnels` (Linux 6.18): with the module `ip_gre` loaded, `unshare -n ip link` shows
-/// `gre0`, `gretap0` and `erspan0`, which nobody made and nobody can delete.
+/// `gre0`, `gretap0` and `erspan0`, which no user made and no user can delete.
 const FALLBACKS: [(&str, &str); 9] = [
     ("tunl0", "ipip"),
     ("gre0", "gre"),
@@ -36,7 +36,7 @@ struct Link {
 }
 
 impl Links {
-    /// Those that somebody else put there.
+    /// Those that another owner put there.
     pub(super) fn foreign(&self) -> Vec<Taken> {
         let links = self.0.values();
         links.filter_map(|link| taken(format!("link {}", link.name), link.owner.clone())).collect()

@@ -15,7 +15,7 @@ use crate::mark::{Mark, Protocol};
 
 type Finding = Result<Option<Taken>, Malformed>;
 
-/// Everything of these kinds that somebody else put there.
+/// Everything of these kinds that another owner put there.
 pub(super) fn foreign(
     connection: &mut Connection,
     links: &Links,

@@ -2,6 +2,9 @@
 //! that are known to have been taken over.
 
 use homeostat_core::{Owner, Taken};
+use homeostat_netlink::uapi::{
+    NFNL_SUBSYS_NFTABLES, NFT_MSG_GETTABLE, NFTA_TABLE_HANDLE, NFTA_TABLE_NAME, NFTA_TABLE_USERDATA,
+};
 use homeostat_netlink::{Connection, Errno, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
@@ -9,11 +12,7 @@ use super::{ENOUGH, dump, taken};
 use crate::key::Key;
 use crate::source::{Namespaces, OwnTable};
 
-/// `NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE`.
-const GET_TABLE: u16 = 0x0a01;
-const NFTA_TABLE_NAME: u16 = 1;
-const NFTA_TABLE_HANDLE: u16 = 4;
-const NFTA_TABLE_USERDATA: u16 = 6;
+const GET_TABLE: u16 = NFNL_SUBSYS_NFTABLES << 8 | NFT_MSG_GETTABLE;
 /// The type of a comment among a table's user data, as `nft` writes it.
 const COMMENT: u8 = 0;
 

@@ -1,4 +1,4 @@
-//! Processes that live in a namespace. An own one counts as nobody: it only looks.
+//! Processes that live in a namespace. Our own process does not count: it only looks.
 
 use std::borrow::Cow;
 use std::fs;
@@ -12,7 +12,7 @@ use homeostat_netns::Netns;
 use crate::observe::failure;
 
 /// Finds them by what `/proc` says of each thread. One that cannot be read has ended, or is out of
-/// reach of whoever made the namespace.
+/// reach of the user that made the namespace.
 pub(super) fn inside(netns: &Netns) -> Result<Vec<Taken>, Failure> {
     let place = netns.run(|| fs::read_link("/proc/thread-self/ns/net"));
     let place = place.map_err(|error| failure(&error))?.map_err(|error| unseen(&error))?;
@@ -23,7 +23,7 @@ pub(super) fn inside(netns: &Netns) -> Result<Vec<Taken>, Failure> {
     Ok(others.filter(|pid| is_inside(*pid, &place)).map(process).collect())
 }
 
-/// Whom nobody can see may be inside.
+/// Processes that cannot be seen may be inside.
 fn unseen(error: &io::Error) -> Failure {
     Failure::new(format!("cannot tell which processes are inside: {error}"), Retry::Soon)
 }

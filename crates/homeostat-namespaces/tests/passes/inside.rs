@@ -5,7 +5,7 @@ use homeostat_namespaces::DesiredState;
 use homeostat_netlink::{Batch, Connection, Family, Options, Socket, uapi};
 use homeostat_netns::{Name, Netns};
 
-use crate::world::{World, told};
+use crate::world::{World, report_lines};
 
 /// A namespace of ours with something in it that keeps it, and what is said of that.
 #[track_caller]
@@ -17,7 +17,7 @@ fn is_kept(prepare: &[&str], expected: &str) {
     }
     let report = world.pass("");
     assert_eq!(
-        told(&report, Kind::Held),
+        report_lines(&report, Kind::Held),
         [format!(
             "namespace blue: it would take {expected}; remove that first, or use --allow-cascades"
         )]
@@ -35,7 +35,7 @@ fn goes(prepare: &[&str]) {
         world.ip(&format!("-n blue {line}"));
     }
     mark_address();
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
     assert!(world.names().is_empty());
 }
 
@@ -154,7 +154,7 @@ fn a_table_of_nftables_keeps_it() {
     let world = World::new();
     world.pass("blue");
     make_table("homeostat:another");
-    let held = told(&world.pass(""), Kind::Held);
+    let held = report_lines(&world.pass(""), Kind::Held);
     assert!(held[0].contains("`table inet filter` along, which belongs to some"), "{held:?}");
 }
 
@@ -163,7 +163,7 @@ fn a_table_of_nftables_with_our_mark_goes_with_it() {
     let world = World::new();
     world.pass("blue");
     make_table("the firewall homeostat:default");
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn an_operator_can_let_it_go_with_what_is_inside() {
     world.pass("blue");
     world.ip("-n blue link add wan type bridge");
     let report = world.pass_for(DesiredState::default(), Cascades::Allow);
-    assert_eq!(told(&report, Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&report, Kind::Applied), ["- namespace blue"]);
     assert!(world.names().is_empty());
 }
 
@@ -189,11 +189,11 @@ fn a_process_inside_keeps_it_as_long_as_it_lives() {
     let world = World::new();
     world.pass("blue");
     let guest = world.guest("blue");
-    let held = told(&world.pass(""), Kind::Held);
+    let held = report_lines(&world.pass(""), Kind::Held);
     let process = format!("namespace blue: it would take `process {} (", guest.pid());
     assert!(held[0].starts_with(&process) && held[0].contains("to user 0;"), "{held:?}");
     drop(guest);
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
 /// The other end of a pair carries the group, and the owner's name in the middle of its alias: whoever
@@ -204,9 +204,9 @@ fn the_other_end_of_a_pair_of_ours_goes_with_it() {
     world.pass("blue red");
     world.ip("-n red link add x0 type veth peer name eth0 netns blue");
     world.ip("-n blue link set eth0 group 76 alias homeostat:default_other_end_of_x0");
-    assert_eq!(told(&world.pass("red"), Kind::Held).len(), 1, "that is another owner");
+    assert_eq!(report_lines(&world.pass("red"), Kind::Held).len(), 1, "that is another owner");
     set_alias("blue", "eth0", "homeostat:default other end of x0");
-    assert_eq!(told(&world.pass("red"), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass("red"), Kind::Applied), ["- namespace blue"]);
     assert_eq!(world.names(), ["red"]);
 }
 

@@ -79,7 +79,7 @@ impl Harness for Names {
     }
 
     fn snapshot(&self) -> BTreeMap<String, String> {
-        // Strangers have theirs up, and every target must tell the same: so no inode.
+        // Strangers have theirs up, and every target must show the same: so no inode.
         let lo = |name: &String| self.world.ip(&format!("-n {name} -o link show lo"));
         let names = self.world.names().into_iter();
         names.map(|name| (format!("namespace {name}"), lo(&name))).collect()

@@ -5,17 +5,17 @@ use std::fs;
 use homeostat_engine::{Cascades, Edit, Explain as _, Kind};
 use homeostat_namespaces::DesiredState;
 
-use crate::world::{World, place, told};
+use crate::world::{World, place, report_lines};
 
 #[test]
 fn a_declared_namespace_is_made_once_with_lo_down_and_goes_when_undeclared() {
     let world = World::new();
     let report = world.pass("blue");
-    assert_eq!(told(&report, Kind::Applied), ["+ namespace blue"]);
+    assert_eq!(report_lines(&report, Kind::Applied), ["+ namespace blue"]);
     assert!(report.is_converged());
     assert!(world.ip("-n blue -o link show lo").contains("<LOOPBACK>"));
-    assert!(told(&world.pass("blue"), Kind::Applied).is_empty());
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert!(report_lines(&world.pass("blue"), Kind::Applied).is_empty());
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
     assert!(world.names().is_empty());
 }
 
@@ -24,9 +24,9 @@ fn a_foreign_namespace_of_a_declared_name_is_matched_and_never_deleted() {
     let world = World::new();
     world.ip("netns add blue");
     let report = world.pass("blue");
-    assert_eq!(told(&report, Kind::Matched), ["namespace blue"]);
-    assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
-    assert!(told(&world.pass(""), Kind::Applied).is_empty());
+    assert_eq!(report_lines(&report, Kind::Matched), ["namespace blue"]);
+    assert!(report.is_converged() && report_lines(&report, Kind::Applied).is_empty());
+    assert!(report_lines(&world.pass(""), Kind::Applied).is_empty());
     assert_eq!(world.names(), ["blue"]);
 }
 
@@ -35,8 +35,8 @@ fn what_somebody_deleted_is_made_again_and_is_ours_again() {
     let world = World::new();
     world.pass("blue");
     world.ip("netns delete blue");
-    assert_eq!(told(&world.pass("blue"), Kind::Applied), ["+ namespace blue"]);
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass("blue"), Kind::Applied), ["+ namespace blue"]);
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
 #[test]
@@ -48,9 +48,9 @@ fn what_somebody_deleted_and_made_again_is_not_ours() {
         world.ip(&format!("netns add {name}"));
     }
     let report = world.pass("blue");
-    assert_eq!(told(&report, Kind::Matched), ["namespace blue"]);
-    assert!(told(&report, Kind::Applied).is_empty());
-    assert!(told(&world.pass(""), Kind::Applied).is_empty());
+    assert_eq!(report_lines(&report, Kind::Matched), ["namespace blue"]);
+    assert!(report_lines(&report, Kind::Applied).is_empty());
+    assert!(report_lines(&world.pass(""), Kind::Applied).is_empty());
     assert_eq!(world.names(), ["blue", "red"]);
     assert!(
         world.ledger.page(&place()).unwrap().records.is_empty(),
@@ -64,11 +64,11 @@ fn what_is_only_kept_stays_and_is_not_made_again() {
     world.pass("blue");
     let kept = || DesiredState::default().keeping(["namespace blue".parse().unwrap()]);
     let report = world.pass_for(kept(), Cascades::Hold);
-    assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
+    assert!(report.is_converged() && report_lines(&report, Kind::Applied).is_empty());
     assert_eq!(world.names(), ["blue"]);
     world.ip("netns delete blue");
     let report = world.pass_for(kept(), Cascades::Hold);
-    assert!(report.is_converged() && told(&report, Kind::Applied).is_empty());
+    assert!(report.is_converged() && report_lines(&report, Kind::Applied).is_empty());
     assert!(world.names().is_empty());
 }
 
@@ -86,12 +86,12 @@ fn crashed() -> World {
 fn is_made_good(world: &World, applied: &[&str]) {
     let report = world.pass("blue");
     assert!(report.is_converged());
-    assert_eq!(told(&report, Kind::Applied), applied);
+    assert_eq!(report_lines(&report, Kind::Applied), applied);
     assert_eq!(world.names(), ["blue"]);
     let recorded = world.ledger.page(&place()).unwrap();
-    assert!(told(&world.pass("blue"), Kind::Applied).is_empty());
+    assert!(report_lines(&world.pass("blue"), Kind::Applied).is_empty());
     assert_eq!(world.ledger.page(&place()).unwrap(), recorded);
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn after_a_crash_between_creation_and_outcome_it_is_ours() {
 fn what_a_crash_left_is_removed_when_nobody_declares_it_any_more() {
     let world = crashed();
     world.ip("netns add blue");
-    assert_eq!(told(&world.pass(""), Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
     assert!(world.names().is_empty());
 }
 
@@ -128,7 +128,7 @@ fn the_file_that_a_crash_left_is_removed_when_nobody_declares_it_any_more() {
     fs::create_dir("/run/netns").unwrap();
     fs::write("/run/netns/blue", "").unwrap();
     let report = world.pass("");
-    assert_eq!(told(&report, Kind::Applied), ["- namespace blue"]);
+    assert_eq!(report_lines(&report, Kind::Applied), ["- namespace blue"]);
     assert!(report.is_converged());
     assert!(!fs::exists("/run/netns/blue").unwrap());
     assert!(world.ledger.page(&place()).unwrap().records.is_empty());
@@ -141,8 +141,8 @@ fn a_file_with_content_is_not_ours_even_where_we_were_about_to_make_a_namespace(
     fs::write("/run/netns/blue", "notes").unwrap();
     for names in ["blue", ""] {
         let report = world.pass(names);
-        assert_eq!(told(&report, Kind::Unknown).len(), 1);
-        assert!(told(&report, Kind::Applied).is_empty());
+        assert_eq!(report_lines(&report, Kind::Unknown).len(), 1);
+        assert!(report_lines(&report, Kind::Applied).is_empty());
     }
     assert_eq!(fs::read_to_string("/run/netns/blue").unwrap(), "notes");
 }
@@ -153,8 +153,8 @@ fn a_leftover_of_somebody_else_is_unknown_and_stays() {
     fs::create_dir("/run/netns").unwrap();
     fs::write("/run/netns/blue", "").unwrap();
     let report = world.pass("blue");
-    let unknown = told(&report, Kind::Unknown);
+    let unknown = report_lines(&report, Kind::Unknown);
     assert!(unknown[0].contains("remove the leftover with `ip netns delete blue`"), "{unknown:?}");
-    assert!(told(&report, Kind::Applied).is_empty());
+    assert!(report_lines(&report, Kind::Applied).is_empty());
     assert!(fs::exists("/run/netns/blue").unwrap());
 }

@@ -121,8 +121,8 @@ fn key(name: &str) -> Key {
     format!("namespace {name}").parse().unwrap()
 }
 
-/// What a report tells of one kind, a line each.
-pub(crate) fn told(report: &dyn Explain, kind: Kind) -> Vec<String> {
+/// What a report contains of one kind, a line each.
+pub(crate) fn report_lines(report: &dyn Explain, kind: Kind) -> Vec<String> {
     let mut lines = Vec::new();
     report.explain(kind, &mut |entry| {
         lines.push(match entry {

@@ -1,19 +1,19 @@
-//! What must never have been, told from outside: by the cluster's own tasks and by what was asked of it.
+//! What must never happen, as seen from outside: by the cluster's own tasks and by the requests that it received.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use homeostat_guests::{Key, Run};
+use homeostat_guests::{Run, Vmid};
 use homeostat_pve_simulator::{Simulator, Task, World};
 use tokio::time::Instant;
 
 use super::stage::{HA_DELAY, Stage, UNDECLARED};
 use super::trouble::Disturbance;
 
-/// Whoever looks before it writes has seen what was so for this long, however slow the answers are.
+/// A client that looks before it writes has seen what was so for this long, however slow the answers are.
 const SEEN: Duration = Duration::from_mins(1);
 
-/// So many tasks of a guest in a minute are nobody's timeouts.
+/// So many tasks of a guest in a minute are not due to timeouts.
 const STORM: usize = 30;
 
 pub(crate) struct Judge<'a> {
@@ -28,7 +28,7 @@ pub(crate) struct Judge<'a> {
 enum Moment {
     /// A task has done its work.
     Done(bool),
-    /// Somebody disturbs it.
+    /// Another client disturbs it.
     Disturbed(bool),
     /// A task of ours begins that is to do this.
     Begun(bool),
@@ -103,7 +103,7 @@ impl<'a> Judge<'a> {
         moments.into_iter().map(|((at, _), moment)| (at, moment)).collect()
     }
 
-    /// Tasks that began while somebody else had been at work on the guest for long.
+    /// Tasks that began while another client had been at work on the guest for long.
     fn run_into(&self) -> Vec<String> {
         let theirs = self.world.tasks().iter().filter(|task| !is_ours(task));
         let met = theirs.flat_map(|theirs| {
@@ -118,7 +118,7 @@ impl<'a> Judge<'a> {
         met.collect()
     }
 
-    /// Writes to guests that nobody declared.
+    /// Writes to guests that are not declared.
     fn uninvited(&self) -> Vec<String> {
         let number = |path: &str| path.split('/').find_map(|part| part.parse::<u32>().ok());
         let writes = self.world.writes().into_iter();
@@ -164,8 +164,8 @@ fn most(tasks: Vec<(Instant, Instant)>) -> usize {
 /// Every declared guest is as declared, and the others are as they were.
 pub(crate) fn assert_is_kept(stage: &Stage, seed: u64) {
     stage.cluster.with(|world| {
-        for (Key(vmid), wanted) in stage.desired.iter() {
-            let guest = &world.guests[&vmid.0];
+        for (Vmid(vmid), wanted) in stage.desired.iter() {
+            let guest = &world.guests[vmid];
             let story = format!("seed {seed}, guest {vmid}: {guest:?}");
             assert_eq!(guest.running, wanted.run == Some(Run::Running), "{story}");
             assert!(guest.pending.is_empty(), "{story}");

@@ -11,7 +11,7 @@ use homeostat_engine::{
     LoopDeps, Operations, Ownership, Pace, Source as _, SqliteLedger,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Key, Kind, Run, Stop, Timeouts, Token, Trust, Wanted,
+    Client, DesiredState, Guests, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
 };
 use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, OnShutdown, Simulator, World};
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ pub(crate) struct Stage {
     pub(crate) state: TempDir,
     pub(crate) desired: Arc<DesiredState>,
     pub(crate) limits: Limits,
-    /// Whether nobody can reach the cluster.
+    /// Whether no client can reach the cluster.
     pub(crate) is_cut_off: Arc<AtomicBool>,
     /// How long an answer is waited for.
     pub(crate) answer: Duration,
@@ -74,7 +74,7 @@ impl Stage {
         Guests::new(&client, "default", timeouts)
     }
 
-    fn bound(&self, operations: &Operations<Key>) -> Bound<Guests> {
+    fn bound(&self, operations: &Operations<Vmid>) -> Bound<Guests> {
         let [owner, source, scope, identity] =
             ["default", Guests::NAME, "host", "cluster"].map(str::to_owned);
         Bound {
@@ -128,18 +128,18 @@ fn wanted(vmid: u32) -> Wanted {
 fn world(desired: &DesiredState) -> World {
     let mut world = World::default();
     world.ha_delay = HA_DELAY;
-    for (Key(vmid), wanted) in desired.iter() {
+    for (Vmid(vmid), wanted) in desired.iter() {
         let kind = if wanted.kind == Kind::Lxc { Made::Lxc } else { Made::Qemu };
         let guest = Guest {
-            is_ha: vmid.0.is_multiple_of(11),
-            on_shutdown: if vmid.0.is_multiple_of(5) {
+            is_ha: vmid.is_multiple_of(11),
+            on_shutdown: if vmid.is_multiple_of(5) {
                 OnShutdown::Ignores
             } else {
                 OnShutdown::Stops
             },
-            ..Guest::new(kind, node(vmid.0))
+            ..Guest::new(kind, node(*vmid))
         };
-        world.put(vmid.0, guest);
+        world.put(*vmid, guest);
     }
     for vmid in UNDECLARED..UNDECLARED + 2 * NODES {
         let guest = Guest::new(Made::Lxc, node(vmid));
@@ -150,7 +150,7 @@ fn world(desired: &DesiredState) -> World {
 
 /// One life of the process.
 pub(crate) struct Process {
-    pub(crate) operations: Operations<Key>,
+    pub(crate) operations: Operations<Vmid>,
     pub(crate) handle: Handle<Guests>,
     running: JoinHandle<()>,
 }
@@ -178,7 +178,7 @@ impl Process {
         self.handle.wait_for(|status| status.is_converged).await.unwrap();
     }
 
-    /// Nothing of it goes on: no loop, nobody who waits for a task, no journal.
+    /// Nothing of it goes on: no loop, no wait for a task, no journal.
     pub(crate) async fn kill(self) {
         let Process { operations, handle, running } = self;
         running.abort();
@@ -195,7 +195,7 @@ async fn journal(stage: &Stage) -> Journal {
             opened => return opened.unwrap(),
         }
     }
-    panic!("somebody holds the journal");
+    panic!("another process holds the journal");
 }
 
 /// Lets virtual time pass, with everything that happens in it.

@@ -3,13 +3,13 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use homeostat_guests::{Key, Run, Vmid};
+use homeostat_guests::{Run, Vmid};
 use homeostat_pve_simulator::{End, Fault, Harm, Script, World};
 use tokio::time::Instant;
 
 use super::stage::{FIRST, Stage, node};
 
-/// Somebody stopped a guest that shall run, or started one that shall not.
+/// Another client stopped a guest that shall run, or started one that shall not.
 pub(crate) struct Disturbance {
     pub(crate) at: Instant,
     pub(crate) vmid: u32,
@@ -128,11 +128,11 @@ impl<'a> Trouble<'a> {
 
     /// A guest stops, or is started by hand, and what is done about it may go wrong, too.
     fn disturb(&mut self, vmid: u32) {
-        let wanted = self.stage.desired.wanted(&Key(Vmid(vmid))).and_then(|wanted| wanted.run);
+        let wanted = self.stage.desired.wanted(&Vmid(vmid)).and_then(|wanted| wanted.run);
         let runs = wanted != Some(Run::Running);
         let was = self.guest(vmid, |guest| {
             if guest.is_ha && guest.running != runs {
-                // Whoever does that asks the resource manager, too.
+                // A client that does that asks the resource manager, too.
                 guest.managed = Some(if runs { "started" } else { "stopped" }.to_owned());
             }
             std::mem::replace(&mut guest.running, runs)
@@ -178,7 +178,7 @@ impl<'a> Trouble<'a> {
     fn relocate(&mut self, vmid: u32) {
         let to = node(self.roll(10));
         let is_pinned =
-            self.stage.desired.wanted(&Key(Vmid(vmid))).is_none_or(|wanted| wanted.node.is_some());
+            self.stage.desired.wanted(&Vmid(vmid)).is_none_or(|wanted| wanted.node.is_some());
         self.world(|world| {
             let mut tasks = world.tasks().iter();
             let is_busy = tasks.any(|task| task.upid.vmid == vmid && task.is_running());
