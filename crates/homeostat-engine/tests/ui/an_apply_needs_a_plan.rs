@@ -3,12 +3,12 @@
 use homeostat_engine::{LedgerPage, Observer, PassInput, Source, apply};
 
 async fn apply_nothing<S: Source>(
-    order: &PassInput<'_, S>,
+    input: &PassInput<'_, S>,
     observer: &mut Observer<S>,
     writer: &S::Writer,
     ledger_page: &mut LedgerPage<S>,
 ) {
-    let _ = apply(order, observer, writer, ledger_page).await;
+    let _ = apply(input, observer, writer, ledger_page).await;
 }
 
 fn main() {}
