@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// What tells an object from all others.
+/// The identity of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) kind: Kind,
