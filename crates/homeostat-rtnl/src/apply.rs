@@ -199,8 +199,8 @@ fn judge(goal: Goal, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Objec
         (
             Goal::Delete | Goal::Recreate,
             Errno::SRCH | Errno::ADDRNOTAVAIL | Errno::NODEV | Errno::NOENT,
-        ) => Outcome::Applied { now: None },
-        (Goal::Ensure, Errno::EXIST) => Outcome::Applied { now: None },
+        )
+        | (Goal::Ensure, Errno::EXIST) => Outcome::Applied { now: None },
         // Something that no event announced has the key: the next full observation says what.
         (Goal::Create, Errno::EXIST) if extent == Extent::Few => {
             Outcome::Unknown { why: "something that was not seen is in its place".to_owned() }
