@@ -100,16 +100,11 @@ pub(crate) enum Task {
     /// has this step and `cargo xtask test` does not: run it when Cargo.lock has changed.
     Deny,
 
-    /// Check architecture map, words, layers, links and decisions
+    /// Check architecture map, layers, links and decisions
     ///
-    /// Checks what compilers do not: the architecture map names what exists, names are the vocabulary's,
-    /// dependencies between crates keep their direction, decisions are numbered, links lead somewhere.
-    /// Shows all problems together.
-    Tidy {
-        /// Check nothing, but print the lines of code of each crate and of the largest files
-        #[arg(long)]
-        report: bool,
-    },
+    /// Checks what compilers do not: the architecture map names what exists, dependencies between crates keep
+    /// their direction, decisions are numbered, links lead somewhere. Shows all problems together.
+    Tidy,
 }
 
 #[cfg(test)]
@@ -134,8 +129,7 @@ mod tests {
     fn each_task_is_read_with_its_arguments() {
         check("setup", Task::Setup);
         check("deny", Task::Deny);
-        check("tidy", Task::Tidy { report: false });
-        check("tidy --report", Task::Tidy { report: true });
+        check("tidy", Task::Tidy);
         let soak = |times, filters| Task::Soak {
             times: NonZero::new(times).unwrap(),
             filters: words(filters),

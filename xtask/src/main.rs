@@ -40,7 +40,6 @@ fn start(task: Task) -> Result<()> {
         Task::Vm(order) => vm::vm(&order),
         Task::Bench { arguments } => bench::bench(arguments),
         Task::Deny => deny::deny(),
-        Task::Tidy { report: false } => tidy::tidy(),
-        Task::Tidy { report: true } => tidy::report(),
+        Task::Tidy => tidy::tidy(),
     }
 }

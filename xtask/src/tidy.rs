@@ -7,8 +7,6 @@ mod crates;
 mod documents;
 mod lex;
 mod rust_files;
-mod size;
-mod vocabulary;
 mod workspace;
 
 use anyhow::{Result, bail};
@@ -20,8 +18,7 @@ use workspace::{Problem, Workspace};
 type Check = fn(&Workspace) -> Vec<Problem>;
 
 /// All rules: a new one is one module and one line.
-const CHECKS: &[Check] =
-    &[architecture::check, crates::check, documents::check, rust_files::check, vocabulary::check];
+const CHECKS: &[Check] = &[architecture::check, crates::check, documents::check, rust_files::check];
 
 /// Checks the workspace and shows all problems together.
 pub(crate) fn tidy() -> Result<()> {
@@ -33,12 +30,6 @@ pub(crate) fn tidy() -> Result<()> {
     if !problems.is_empty() {
         bail!("the tree is not tidy: {} problem(s)", problems.len());
     }
-    Ok(())
-}
-
-/// Prints how large crates and files are.
-pub(crate) fn report() -> Result<()> {
-    console::data(&size::report(&Workspace::read()?));
     Ok(())
 }
 
@@ -54,10 +45,8 @@ mod tests {
 
     #[test]
     fn the_problems_of_all_checks_come_together_sorted_by_place() {
-        let workspace = Workspace::of(&[
-            ("crates/x/src/b.rs", "fn get_it() {}\n"),
-            ("docs/a.md", "[x](no.md)"),
-        ]);
+        let workspace =
+            Workspace::of(&[("crates/x/src/b.rs", "fn f() {}\n"), ("docs/a.md", "[x](no.md)")]);
         let found: Vec<String> = problems(&workspace).iter().map(ToString::to_string).collect();
         assert!(found.is_sorted(), "{found:?}");
         for place in ["README.md: ", "crates/x/src/b.rs:1: ", "docs/a.md:1: "] {

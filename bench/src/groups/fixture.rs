@@ -70,10 +70,10 @@ impl<S: Source> Fixture<S> {
     pub(super) fn await_hint(&mut self, key: &S::Key) -> Result<()> {
         loop {
             match self.hint(TIMEOUT)?.with_context(|| format!("no hint for {key}"))? {
-                Hint::Keys(keys) | Hint::By { keys, .. } if keys.contains(key) => return Ok(()),
+                Hint::Keys(keys) if keys.contains_key(key) => return Ok(()),
                 Hint::Lost => bail!("hints were lost, that for {key} among them"),
                 // The echo of an earlier write of ours.
-                Hint::Keys(_) | Hint::By { .. } => {}
+                Hint::Keys(_) => {}
             }
         }
     }

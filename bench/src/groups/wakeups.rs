@@ -188,7 +188,7 @@ impl Watch<usize> for Hints {
             let over = |_| Failure::new("over", Retry::Never);
             self.begin.wait_for(|begin| *begin).await.map_err(over)?;
             match self.left.pop() {
-                Some(key) => Ok(Hint::Keys(vec![key])),
+                Some(key) => Ok(Hint::keys([key])),
                 None => std::future::pending().await,
             }
         })

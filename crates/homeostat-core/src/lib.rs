@@ -69,7 +69,7 @@ pub use ownership::{
 pub use plan::{Draft, Plan, Step, Taken};
 pub use report::{Report, Tally};
 pub use schedule::{Batch, Schedule, Strictness};
-pub use seen::{Focus, Hint, Owner, See, Seen, most_keys};
+pub use seen::{Focus, Hint, HintedKeys, Owner, See, Seen, most_keys};
 pub use series::{Covers, PassReport, PassSeries, SharedReport};
 pub use source::{
     Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, Tasks, View, Work, Writer,

@@ -1,10 +1,12 @@
 //! What a reader reports of the target: objects, their owners, and hints.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
+use educe::Educe;
 use serde::{Serialize, Serializer};
 
 /// Which keys a pass looks at.
@@ -99,18 +101,65 @@ pub enum Seen<K, O> {
 /// Where a reader hands over what it sees, one object at a time, so that nothing has to be kept.
 pub type See<'a, K, O> = dyn FnMut(Seen<K, O>) + Send + 'a;
 
+/// Keys that may have changed, each with who changed it ("protocol bird"), where the target says so.
+#[derive(Clone, Debug, PartialEq, Eq, Educe)]
+#[educe(Default)]
+pub struct HintedKeys<K>(BTreeMap<K, Option<Arc<str>>>);
+
+impl<K: Ord> HintedKeys<K> {
+    /// Adds a key. A known name is kept: a later notice about the same key may not say it.
+    pub fn add(&mut self, key: K, by: Option<Arc<str>>) {
+        let known = self.0.entry(key).or_default();
+        *known = by.or(known.take());
+    }
+
+    /// Removes the keys that a pass looks at, and returns them.
+    #[must_use]
+    pub fn take(&mut self, focus: &Focus<K>) -> Self {
+        HintedKeys(self.0.extract_if(.., |key, _| focus.covers(key)).collect())
+    }
+
+    /// Removes all keys.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl<K> Deref for HintedKeys<K> {
+    type Target = BTreeMap<K, Option<Arc<str>>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl<K: Ord> FromIterator<K> for HintedKeys<K> {
+    fn from_iter<I: IntoIterator<Item = K>>(keys: I) -> Self {
+        HintedKeys(keys.into_iter().map(|key| (key, None)).collect())
+    }
+}
+
+impl<K> IntoIterator for HintedKeys<K> {
+    type Item = (K, Option<Arc<str>>);
+    type IntoIter = btree_map::IntoIter<K, Option<Arc<str>>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.0.into_iter()
+    }
+}
+
 /// A lossy notice from the target; it carries keys, never state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Hint<K> {
     /// These keys, and what depends on them, may have changed.
-    Keys(Vec<K>),
-    /// The same, from a target that also says who did it.
-    By {
-        /// Who, for people ("protocol bird").
-        who: Arc<str>,
-        /// The keys.
-        keys: Vec<K>,
-    },
+    Keys(HintedKeys<K>),
     /// Notices were lost: look at everything again.
     Lost,
+}
+
+impl<K: Ord> Hint<K> {
+    /// A notice about keys from a target that does not say who changed them.
+    pub fn keys(keys: impl IntoIterator<Item = K>) -> Self {
+        Hint::Keys(keys.into_iter().collect())
+    }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use ipnet::IpNet;
 use serde_json::{Value as Json, json};
 
 use crate::checker::Checker;
@@ -163,6 +164,27 @@ impl Text for IpAddr {
     }
 }
 
+/// Host bits are kept as written.
+impl Text for IpNet {
+    const WHAT: &'static str = "an address with a prefix length, such as \"192.0.2.1/24\"";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let Some((ip, len)) = text.split_once('/') else {
+            let host = IpNet::from(IpAddr::from_text(text)?);
+            let message = format!("`{text}` has no prefix length");
+            return Err(ValueError::new(message).help(format!("write `{host}`")));
+        };
+        let host = IpNet::from(IpAddr::from_text(ip)?);
+        // `/08` is eight for some readers and no number for others.
+        let is_plain = len == "0" || !len.starts_with('0');
+        text.parse().ok().filter(|_| is_plain).ok_or_else(|| {
+            let family = if host.addr().is_ipv4() { "IPv4" } else { "IPv6" };
+            let message = format!("`/{len}` is not a prefix length of {family}");
+            ValueError::new(message).help(format!("it must be from /0 to /{}", host.prefix_len()))
+        })
+    }
+}
+
 impl Shape for PathBuf {
     fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
         let text = String::read(node, checker)?;
@@ -212,6 +234,33 @@ pub fn check<T>(result: Result<T, ValueError>, node: &Node, checker: &mut Checke
         Err(error) => {
             checker.report(Diagnostic::new(node.span, error.message).maybe_help(error.help));
             None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn prefixes_are_read_strictly() {
+        for text in ["10.0.0.1/24", "0.0.0.0/0", "fd00::1/64", "::/0", "::ffff:1.2.3.4/128"] {
+            assert_eq!(IpNet::from_text(text).unwrap().to_string(), text);
+        }
+        for text in [
+            "",
+            "10.0.0.1",
+            "10.0.0.1/",
+            "10.0.0.1/33",
+            "10.0.0.1/-1",
+            "10.0.0.1/+8",
+            "10.0.0.1/08",
+            "::/129",
+            "10.0.0/8",
+            "/8",
+            "default",
+        ] {
+            assert!(IpNet::from_text(text).is_err(), "{text}");
         }
     }
 }

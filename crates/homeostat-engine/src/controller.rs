@@ -58,15 +58,14 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
 use homeostat_core::{
-    Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, Hint, Key, Kind,
-    LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport, Source,
+    Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, Hint, HintedKeys, Key,
+    Kind, LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport, Source,
     Step as _, TaskEnd, TaskResult, WaitsOn,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
 
 use self::detached::{DetachedLanes, FinishedLane, FinishedTask};
-use self::drift::HintedKeys;
 use self::event::{EventKind, Events};
 use self::handle::{Command, Forget, Handle, Inbox, OnStop, PassAnswer};
 use self::open::{OpenKeys, OpenReasons};
@@ -179,7 +178,7 @@ impl<S: Source> Loop<S> {
             scheduler: Scheduler::new(&pace),
             watchdog,
             session: None,
-            hinted: HintedKeys::new(),
+            hinted: HintedKeys::default(),
             has_lost_reader: false,
             publisher: Publisher::new(S::NAME, scope, events, status),
             holds_removals: false,
@@ -204,7 +203,7 @@ impl<S: Source> Loop<S> {
     pub async fn run(self) {
         let Loop { mut controller, mut inbox } = self;
         controller.reserve_lanes();
-        controller.wake(Wakeup::Command(Reason::Start), None);
+        controller.wake(Wakeup::Command(Reason::Start));
         loop {
             // Ten desired states that came during a pass are one wakeup, not ten.
             while let Some(command) = inbox.ready() {
@@ -268,12 +267,11 @@ impl<S: Source> Controller<S> {
         deadlines.into_iter().flatten().min().map(|time| self.watchdog.at(time))
     }
 
-    /// `who` gave cause for the wakeup, where the target says so.
-    fn wake(&mut self, wakeup: Wakeup<S::Key>, who: Option<&Arc<str>>) {
+    fn wake(&mut self, wakeup: Wakeup<S::Key>) {
         if self.publisher.has_listeners() {
             let (reasons, keys) = (Reasons::from(wakeup.reason()), wakeup.keys());
             let keys = keys.iter().map(ToString::to_string).collect();
-            self.publisher.emit(EventKind::Woken { reasons, keys, by: who.cloned() });
+            self.publisher.emit(EventKind::Woken { reasons, keys, by: None });
         }
         self.scheduler.wake(wakeup, self.now());
     }
@@ -290,12 +288,11 @@ impl<S: Source> Controller<S> {
 
     fn on_hint(&mut self, hint: Result<Hint<S::Key>, Failure>) {
         match hint {
-            Ok(Hint::Keys(keys)) => self.on_hinted_keys(keys, None),
-            Ok(Hint::By { who, keys }) => self.on_hinted_keys(keys, Some(&who)),
+            Ok(Hint::Keys(keys)) => self.on_hinted_keys(keys),
             Ok(Hint::Lost) => {
                 self.publisher.status.send_modify(|status| status.counts.lost += 1);
                 self.publisher.emit(EventKind::Lost);
-                self.wake(Wakeup::Paced(Reason::Resync), None);
+                self.wake(Wakeup::Paced(Reason::Resync));
             }
             Err(failure) => {
                 self.publisher.emit(EventKind::Failed { failure });
@@ -304,13 +301,20 @@ impl<S: Source> Controller<S> {
         }
     }
 
-    fn on_hinted_keys(&mut self, keys: Vec<S::Key>, who: Option<&Arc<str>>) {
-        for key in &keys {
-            let known = self.hinted.entry(key.clone()).or_default();
-            // A later event about the key may not name the process that an earlier one named.
-            *known = who.cloned().or(known.take());
+    fn on_hinted_keys(&mut self, keys: HintedKeys<S::Key>) {
+        self.scheduler.wake(Wakeup::Hint(keys.keys().cloned().collect()), self.now());
+        if self.publisher.has_listeners() {
+            let mut by_name = BTreeMap::<_, Vec<String>>::new();
+            for (key, by) in keys.iter() {
+                by_name.entry(by.clone()).or_default().push(key.to_string());
+            }
+            for (by, keys) in by_name {
+                self.publisher.emit(EventKind::Woken { reasons: Reason::Hint.into(), keys, by });
+            }
         }
-        self.wake(Wakeup::Hint(keys), who);
+        for (key, by) in keys {
+            self.hinted.add(key, by);
+        }
     }
 
     /// The subscription is opened again, and a full pass follows.
@@ -404,7 +408,7 @@ impl<S: Source> Controller<S> {
         let Session { observer, writer, ledger_page } = &mut session;
         let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
         self.publisher.emit(EventKind::Planned { summary: plan.summary() });
-        let hinted = self.hinted.extract_if(.., |key, _| input.focus.covers(key)).collect();
+        let hinted = self.hinted.take(&input.focus);
         self.count_drift(&plan, &input.focus, &hinted);
         let holds_removals = config.guards.holds_removals(&plan, &input.focus);
         let now = self.now();
@@ -678,7 +682,7 @@ impl<S: Source> Controller<S> {
         let pending =
             result.open.iter().filter(|(key, open)| open.kind == Kind::Pending && is_due(key));
         self.config.dispatch.requeue_finished(pending.map(|(key, _)| key));
-        let result = self.made(session, result, &HintedKeys::new());
+        let result = self.made(session, result, &HintedKeys::default());
         broken.map_or(Ok(result), Err)
     }
 
@@ -689,7 +693,7 @@ impl<S: Source> Controller<S> {
         // Commands need not wait for that retry.
         self.config.dispatch.free_reserved(&failed);
         if !keys.is_empty() {
-            self.wake(Wakeup::Hint(keys.into_iter().collect()), None);
+            self.wake(Wakeup::Hint(keys.into_iter().collect()));
         }
     }
 
@@ -829,7 +833,7 @@ impl<S: Source> Controller<S> {
             Forget::Changed => Wakeup::Paced(Reason::Desired),
             Forget::All => Wakeup::Command(Reason::Desired),
         };
-        self.wake(wakeup, None);
+        self.wake(wakeup);
     }
 
     /// Changes over to the newest desired state, if it is not in force yet. The loop is not converged until its pass.
@@ -870,7 +874,7 @@ impl<S: Source> Controller<S> {
         self.reserve_lanes();
         self.watchdog.health().resumed(self.now());
         self.publisher.emit(EventKind::Resumed);
-        self.wake(Wakeup::Command(Reason::Operator), None);
+        self.wake(Wakeup::Command(Reason::Operator));
     }
 
     /// A full pass that a person asked for: it waits for nothing, not even for a pause to end.

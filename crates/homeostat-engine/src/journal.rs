@@ -156,7 +156,6 @@ impl Journal {
             batch: Batch::default(),
             waiting: Vec::new(),
             is_flushing: false,
-            flushes: 0,
         };
         let shared = Shared {
             queue: Mutex::new(queue),
@@ -214,12 +213,6 @@ impl Journal {
         self.shared.queue().steps.names()
     }
 
-    /// How many writes its records took; those that were appended together share one.
-    #[must_use]
-    pub fn flushes(&self) -> u64 {
-        self.shared.queue().flushes
-    }
-
     /// Queues a record; the future resolves once it is durable. The first caller starts the flush; records queued
     /// meanwhile join the next one.
     async fn append(&self, id: Option<StepId>, fact: Fact) -> Result<StepId, JournalError> {
@@ -271,7 +264,6 @@ struct Queue {
     batch: Batch,
     waiting: Vec<oneshot::Sender<Written>>,
     is_flushing: bool,
-    flushes: u64,
 }
 
 impl Shared {
@@ -337,7 +329,6 @@ impl Queue {
     /// The next batch. Nothing, if no caller waits for one: then the next caller starts a flush.
     fn take(&mut self) -> Option<(Batch, Vec<oneshot::Sender<Written>>)> {
         self.is_flushing = !self.waiting.is_empty();
-        self.flushes += u64::from(self.is_flushing);
         self.is_flushing
             .then(|| (std::mem::take(&mut self.batch), std::mem::take(&mut self.waiting)))
     }

@@ -159,7 +159,7 @@ impl homeostat_core::Reader<Guests> for Reader {
                 changed = watch.changed(&source.client) => changed,
             };
             if !keys.is_empty() {
-                return Ok(Hint::Keys(keys.into_iter().collect()));
+                return Ok(Hint::keys(keys));
             }
         }
     }

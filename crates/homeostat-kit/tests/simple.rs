@@ -116,7 +116,7 @@ struct Once(Option<String>);
 
 impl Watch<String> for Once {
     fn next(&mut self) -> Later<'_, Result<Hint<String>, Failure>> {
-        let hint = self.0.take().map_or(Hint::Lost, |key| Hint::Keys(vec![key]));
+        let hint = self.0.take().map_or(Hint::Lost, |key| Hint::keys([key]));
         Box::pin(std::future::ready(Ok(hint)))
     }
 }
@@ -167,7 +167,7 @@ async fn the_subscription_stands_before_the_first_list() {
     scene.pass(desired(&[("a", 1)]), Focus::All).await;
     scene.pass(desired(&[("a", 1)]), Focus::All).await;
     assert_eq!(api.calls(), ["watch", "list", "list"]);
-    assert_eq!(scene.observer.hint().await, Ok(Hint::Keys(vec!["a".to_owned()])));
+    assert_eq!(scene.observer.hint().await, Ok(Hint::keys(["a".to_owned()])));
     assert_eq!(scene.observer.hint().await, Ok(Hint::Lost));
 }
 

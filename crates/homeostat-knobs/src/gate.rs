@@ -31,7 +31,7 @@ impl Gate {
         if self.is_open.clone().wait_for(|is_open| *is_open).await.is_err() {
             std::future::pending::<()>().await;
         }
-        Hint::Keys(held.to_vec())
+        Hint::keys(held.iter().cloned())
     }
 }
 

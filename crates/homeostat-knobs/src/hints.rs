@@ -118,7 +118,7 @@ fn read(queue: &OwnedFd, watched: &mut HashMap<Watch, Key>) -> io::Result<Option
         };
         keys.extend(key);
     }
-    Ok((!keys.is_empty()).then(|| Hint::Keys(keys.into_iter().collect())))
+    Ok((!keys.is_empty()).then(|| Hint::keys(keys)))
 }
 
 #[cfg(test)]

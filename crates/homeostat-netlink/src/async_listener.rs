@@ -1,37 +1,48 @@
 //! A [`Listener`] on a tokio runtime.
 
+use std::os::fd::{AsRawFd as _, RawFd};
+
 use tokio::io::unix::AsyncFd;
 
 use crate::{Error, Event, Group, Listener, Result, sys};
 
+/// A listener that needs a runtime only once somebody waits for its events.
 #[derive(Debug)]
 pub struct AsyncListener {
-    listener: AsyncFd<Listener>,
+    /// Made by the first call that waits. It goes before the socket is closed: fields are dropped in this order.
+    readiness: Option<AsyncFd<RawFd>>,
+    listener: Listener,
 }
 
 impl AsyncListener {
-    /// Registers the listener with the runtime that this is called in.
-    pub fn new(listener: Listener) -> Result<Self> {
-        let listener = sys::watch(listener).map_err(|source| Error::Open { source })?;
-        Ok(Self { listener })
+    #[must_use]
+    pub fn new(listener: Listener) -> Self {
+        Self { readiness: None, listener }
     }
 
     /// Subscribes to one more group. Earlier events of it are not delivered.
     pub fn join(&self, group: Group) -> Result<()> {
-        self.listener.get_ref().join(group)
+        self.listener.join(group)
     }
 
     /// Calls `each` with the events of one datagram, without waiting; false if there is none.
     pub fn receive_now(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool> {
-        self.listener.get_mut().receive(each)
+        self.listener.receive(each)
     }
 
-    /// Waits for a datagram and calls `each` with its events. Cancel-safe.
+    /// Waits for a datagram and calls `each` with its events. Cancel-safe. The first call registers the socket with
+    /// the runtime that it is made in.
     pub async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<()> {
+        let readiness = match &mut self.readiness {
+            Some(readiness) => readiness,
+            none => none.insert(
+                sys::watch(self.listener.as_raw_fd()).map_err(|source| Error::Open { source })?,
+            ),
+        };
         loop {
             let mut ready =
-                self.listener.readable_mut().await.map_err(|source| Error::Receive { source })?;
-            if ready.get_inner_mut().receive(&mut |event| each(event))? {
+                readiness.readable().await.map_err(|source| Error::Receive { source })?;
+            if self.listener.receive(&mut |event| each(event))? {
                 return Ok(());
             }
             ready.clear_ready();

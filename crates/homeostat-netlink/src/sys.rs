@@ -38,14 +38,12 @@ fn set<T>(socket: BorrowedFd<'_>, level: c_int, option: c_int, value: &T) -> io:
     if status < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Registers a listener with the runtime that this is called in.
+/// Registers a listener's socket with the runtime that this is called in. The listener must live longer.
 #[cfg(feature = "tokio")]
-pub(crate) fn watch(
-    listener: crate::Listener,
-) -> io::Result<tokio::io::unix::AsyncFd<crate::Listener>> {
-    // SAFETY: a listener owns its open descriptor, never replaces it, and closes it only when it is dropped.
+pub(crate) fn watch(socket: c_int) -> io::Result<tokio::io::unix::AsyncFd<c_int>> {
+    // SAFETY: `AsyncListener` drops this before the listener, which never replaces its open descriptor.
     let watched = unsafe {
-        tokio::io::unix::AsyncFd::register_with_interest(listener, tokio::io::Interest::READABLE)
+        tokio::io::unix::AsyncFd::register_with_interest(socket, tokio::io::Interest::READABLE)
     };
     watched.map_err(Into::into)
 }

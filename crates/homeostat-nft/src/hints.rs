@@ -1,12 +1,12 @@
 //! Hints from notifications of the kernel: which of our tables was changed, and by whom. Our own commits
 //! give no hints. Links that a text means by number are watched as well.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::Hint;
+use homeostat_core::{Hint, HintedKeys};
 use homeostat_netlink::uapi::*;
-use homeostat_netlink::{AsyncListener, Connection, Event, Group, Listener, Message};
+use homeostat_netlink::{AsyncListener, Connection, Event, Group, Message};
 
 use crate::desired::DesiredState;
 use crate::dump::TABLE_NAME;
@@ -19,36 +19,32 @@ use crate::wire::{be32, name, nft_message};
 
 /// The subscriptions of a reader, and what they have brought.
 pub(crate) struct Notifications {
-    subscription: Subscription,
+    /// None where no hint is asked for: then the kernel does not build notifications of large commits.
+    subscription: Option<AsyncListener>,
     pub(crate) commits: Commits,
     /// Open while the desired state names links.
     pub(crate) links: Option<LinkNotifications>,
-}
-
-/// A subscription. It needs a runtime only once a hint is waited for.
-enum Subscription {
-    Sync(Listener),
-    Async(AsyncListener),
-    Closed,
 }
 
 impl Notifications {
     pub(crate) fn open(source: &Nft) -> Result<Self, Error> {
         let listener =
             source.listen(homeostat_netlink::Family::Netfilter, Group(NFNLGRP_NFTABLES))?;
-        Ok(Notifications { subscription: Subscription::Sync(listener), ..Self::closed(source) })
+        let subscription = Some(AsyncListener::new(listener));
+        Ok(Notifications { subscription, ..Self::closed(source) })
     }
 
-    /// Without a subscription to commits: then the kernel does not build notifications of large ones.
+    /// Without a subscription to commits.
     pub(crate) fn closed(source: &Nft) -> Self {
         let commits = Commits {
             own_ports: source.own_ports.clone(),
             watched: BTreeSet::new(),
             changed: BTreeSet::new(),
             shadow: Shadow::default(),
-            queued: VecDeque::new(),
+            dirty: HintedKeys::default(),
+            is_lost: false,
         };
-        Notifications { subscription: Subscription::Closed, commits, links: None }
+        Notifications { subscription: None, commits, links: None }
     }
 
     /// Gives hints about these tables, too.
@@ -57,13 +53,15 @@ impl Notifications {
     }
 
     pub(crate) fn is_open(&self) -> bool {
-        !matches!(self.subscription, Subscription::Closed)
+        self.subscription.is_some()
     }
 
     /// Takes what has arrived, without waiting, and so much of it at most: another program may commit without a pause.
     pub(crate) fn catch_up(&mut self) {
         const MOST: usize = 4096;
-        let Notifications { subscription, commits, .. } = self;
+        let Notifications { subscription: Some(subscription), commits, .. } = self else {
+            return self.commits.shadow.discard();
+        };
         let mut commit = |event: Event<'_>| commits.take(&event);
         let mut received = (0..MOST).map(|_| subscription.receive_now(&mut commit));
         let end = received.find(|received| !matches!(received, Ok(true)));
@@ -76,7 +74,7 @@ impl Notifications {
     /// The next hint. Cancel-safe.
     pub(crate) async fn hint(&mut self) -> Result<Hint<Key>, Error> {
         loop {
-            if let Some(hint) = self.commits.queued.pop_front() {
+            if let Some(hint) = self.commits.hint() {
                 return Ok(hint);
             }
             self.receive().await?;
@@ -86,10 +84,11 @@ impl Notifications {
     /// Waits for one datagram.
     async fn receive(&mut self) -> Result<(), Error> {
         let Notifications { subscription, commits, links } = self;
+        let subscription = subscription.as_mut().ok_or(homeostat_netlink::Error::Dead)?;
         let mut commit = |event: Event<'_>| commits.take(&event);
         let received = subscription.receive(&mut commit);
         let Some(LinkNotifications { subscription, watch, .. }) = links else {
-            return received.await;
+            return Ok(received.await?);
         };
         let mut is_news = false;
         let mut link = |event: Event<'_>| is_news |= watch.take(&event);
@@ -99,32 +98,11 @@ impl Notifications {
             received = subscription.receive(&mut link) => received?,
         }
         if is_news {
-            commits.queued.push_back(Hint::Keys(watch.desired.keys()));
+            for key in watch.desired.keys() {
+                commits.dirty.add(key, None);
+            }
         }
         Ok(())
-    }
-}
-
-impl Subscription {
-    /// Takes one datagram; false if there is none.
-    fn receive_now(&mut self, each: &mut dyn FnMut(Event<'_>)) -> Result<bool, Error> {
-        Ok(match self {
-            Subscription::Sync(listener) => listener.receive(each)?,
-            Subscription::Async(listener) => listener.receive_now(each)?,
-            Subscription::Closed => return Err(homeostat_netlink::Error::Dead.into()),
-        })
-    }
-
-    async fn receive(&mut self, each: &mut (dyn FnMut(Event<'_>) + Send)) -> Result<(), Error> {
-        if let Subscription::Sync(_) = self
-            && let Subscription::Sync(listener) = std::mem::replace(self, Subscription::Closed)
-        {
-            *self = Subscription::Async(AsyncListener::new(listener)?);
-        }
-        let Subscription::Async(listener) = self else {
-            return Err(homeostat_netlink::Error::Dead.into());
-        };
-        Ok(listener.receive(each).await?)
     }
 }
 
@@ -137,23 +115,29 @@ pub(crate) struct Commits {
     changed: BTreeSet<Key>,
     /// Our tables as the commits left them.
     pub(crate) shadow: Shadow,
-    /// Hints that were not taken yet.
-    queued: VecDeque<Hint<Key>>,
+    /// What no hint has handed out yet.
+    dirty: HintedKeys<Key>,
+    is_lost: bool,
 }
 
 impl Commits {
+    /// What needs a look, handed out once.
+    fn hint(&mut self) -> Option<Hint<Key>> {
+        let keys = std::mem::take(&mut self.dirty);
+        if std::mem::take(&mut self.is_lost) {
+            return Some(Hint::Lost);
+        }
+        (!keys.is_empty()).then_some(Hint::Keys(keys))
+    }
+
     fn take(&mut self, event: &Event<'_>) {
         self.shadow.apply(event);
         match event {
             Event::Lost => {
                 self.changed.clear();
-                self.queued.push_back(Hint::Lost);
+                self.is_lost = true;
             }
-            Event::Message(message) if nft_message(message) == NFT_MSG_NEWGEN => {
-                let hint = self.end(message);
-                self.queued.extend(hint);
-                bound(&mut self.queued);
-            }
+            Event::Message(message) if nft_message(message) == NFT_MSG_NEWGEN => self.end(message),
             Event::Message(message) => self.note_change(message),
         }
     }
@@ -167,24 +151,15 @@ impl Commits {
         }
     }
 
-    fn end(&mut self, message: &Message<'_>) -> Option<Hint<Key>> {
-        let keys: Vec<Key> = std::mem::take(&mut self.changed).into_iter().collect();
-        if keys.is_empty() || self.own_ports.contain(message.port) {
-            return None;
+    fn end(&mut self, message: &Message<'_>) {
+        let changed = std::mem::take(&mut self.changed);
+        if changed.is_empty() || self.own_ports.contain(message.port) {
+            return;
         }
-        Some(match who(message) {
-            Some(who) => Hint::By { who, keys },
-            None => Hint::Keys(keys),
-        })
-    }
-}
-
-/// Bounds the memory of hints that are not taken: too many of them become one loss.
-fn bound(queued: &mut VecDeque<Hint<Key>>) {
-    const MOST: usize = 10_000;
-    if queued.len() > MOST {
-        queued.clear();
-        queued.push_back(Hint::Lost);
+        let by = who(message);
+        for key in changed {
+            self.dirty.add(key, by.clone());
+        }
     }
 }
 
@@ -198,7 +173,7 @@ fn who(message: &Message<'_>) -> Option<Arc<str>> {
 
 /// The subscription to links, and which of them matter.
 pub(crate) struct LinkNotifications {
-    subscription: Subscription,
+    subscription: AsyncListener,
     watch: LinkWatch,
     connection: Connection,
 }
@@ -218,7 +193,7 @@ impl LinkNotifications {
         let connection = source.connect(homeostat_netlink::Family::Route)?;
         let watch =
             LinkWatch { desired: Arc::clone(desired), known: Vec::new(), has_changed: true };
-        Ok(LinkNotifications { subscription: Subscription::Sync(listener), watch, connection })
+        Ok(LinkNotifications { subscription: AsyncListener::new(listener), watch, connection })
     }
 
     /// Whether a look at a few tables must look at links, too.
@@ -267,21 +242,5 @@ impl LinkWatch {
             RTM_DELLINK => is_known,
             _ => false,
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_storm_of_hints_ends_in_one_look_at_everything() {
-        let mut queued = VecDeque::new();
-        for nth in 1..=25_000_u32 {
-            queued.push_back(Hint::Keys(Vec::new()));
-            bound(&mut queued);
-            assert!(queued.len() <= 10_000, "{nth}");
-        }
-        assert!(matches!(queued.front(), Some(Hint::Lost)));
     }
 }

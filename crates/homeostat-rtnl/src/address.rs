@@ -13,6 +13,7 @@ use homeostat_netlink::uapi::{
     IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR,
 };
 use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
@@ -20,7 +21,7 @@ use crate::key::Key;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::{Moment, ObservedAddress};
-use crate::net::{Family, Net, bits};
+use crate::net::{Family, Net};
 use crate::number::{Protocol, Scope};
 use crate::object::{Object, agrees};
 use crate::observe::{Observation, collect, foreign};
@@ -137,7 +138,12 @@ impl AddressKey {
     /// An address of a link. None, if the address has not so many bits.
     #[must_use]
     pub fn new(link: LinkName, ip: IpAddr, prefix_len: u8) -> Option<Self> {
-        (prefix_len <= bits(ip)).then_some(AddressKey { link, ip, prefix_len, peer: None })
+        IpNet::new(ip, prefix_len).is_ok().then_some(AddressKey {
+            link,
+            ip,
+            prefix_len,
+            peer: None,
+        })
     }
 
     /// The other end of a link between two. None, if it is of another family.

@@ -15,10 +15,9 @@
 //! Quirk `a-link-that-is-down-says-little` (Linux 6.18): `ip link set br0 alias mine` sends nothing while
 //! `br0` is down. The next full observation finds it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use homeostat_core::{Agreement, Desired as _, Hint, most_keys};
+use homeostat_core::{Agreement, Desired as _, Hint, HintedKeys, most_keys};
 use homeostat_netlink::uapi::{
     NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
     RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
@@ -51,8 +50,7 @@ pub(crate) struct DirtyKeys {
     /// What is known of routes; none before the first full observation, and after events were lost.
     pub(crate) shadow: Option<Shadow>,
     pub(crate) source: Rtnl,
-    /// What needs a look, with who gave cause for it.
-    keys: BTreeMap<Key, Option<Arc<str>>>,
+    keys: HintedKeys<Key>,
     culprit: Culprit,
     is_lost: bool,
 }
@@ -65,7 +63,7 @@ impl DirtyKeys {
             desired: Arc::default(),
             shadow: None,
             source: source.clone(),
-            keys: BTreeMap::new(),
+            keys: HintedKeys::default(),
             culprit: Culprit::default(),
             is_lost: false,
         }
@@ -94,27 +92,18 @@ impl DirtyKeys {
         self.links_are_current = true;
     }
 
-    /// The keys to look at, handed out once: one hint for each culprit.
+    /// The keys to look at, handed out once.
     pub(crate) fn hint(&mut self) -> Option<Hint<Key>> {
+        let keys = std::mem::take(&mut self.keys);
         if std::mem::take(&mut self.is_lost) {
-            self.keys.clear();
             return Some(Hint::Lost);
         }
-        let who = self.keys.first_key_value()?.1.clone();
-        let of_one = self.keys.extract_if(.., |_, other| *other == who);
-        let keys = of_one.map(|(key, _)| key).collect();
-        Some(match who {
-            Some(who) => Hint::By { who, keys },
-            None => Hint::Keys(keys),
-        })
+        (!keys.is_empty()).then_some(Hint::Keys(keys))
     }
 
     /// Adds a key, with the culprit of the current event.
     fn name(&mut self, key: Key) {
-        let who = self.culprit.name();
-        let named = self.keys.entry(key).or_default();
-        // A name is kept: a later event about the same key may name no process.
-        *named = who.or(named.take());
+        self.keys.add(key, self.culprit.name());
     }
 
     /// False, if only a full observation can say what changed.

@@ -1,20 +1,18 @@
 //! Families of addresses, and IP networks with their host bits masked.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::str::FromStr;
 
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{AF_INET, AF_INET6};
 use crate::number::ParseError;
 
-/// A network: an address whose host bits are zero, and how many bits of it count.
+/// A network: its address has no host bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Net {
-    addr: IpAddr,
-    len: u8,
-}
+pub struct Net(IpNet);
 
 const NO_NETWORK: &str = "no network such as 192.0.2.0/24 or 2001:db8::/32";
 
@@ -22,53 +20,43 @@ impl Net {
     /// The network that an address is in. Host bits are masked: the kernel refuses them for IPv4
     /// and drops them for IPv6.
     pub fn new(addr: IpAddr, len: u8) -> Result<Self, ParseError> {
-        let net = (len <= bits(addr)).then(|| Self::masked(addr, len));
+        let net = IpNet::new(addr, len).map(Net::from).ok();
         ParseError::unless(net, &format!("{addr}/{len}"), NO_NETWORK)
     }
 
+    /// The same; a length that the family does not have means the address alone.
     pub(crate) fn masked(addr: IpAddr, len: u8) -> Self {
-        let len = len.min(bits(addr));
-        let shift = u32::from(bits(addr) - len);
-        let addr = match addr {
-            IpAddr::V4(addr) => {
-                let mask = u32::MAX.checked_shl(shift).unwrap_or(0);
-                Ipv4Addr::from_bits(addr.to_bits() & mask).into()
-            }
-            IpAddr::V6(addr) => {
-                let mask = u128::MAX.checked_shl(shift).unwrap_or(0);
-                Ipv6Addr::from_bits(addr.to_bits() & mask).into()
-            }
-        };
-        Net { addr, len }
+        IpNet::new(addr, len).unwrap_or_else(|_| addr.into()).into()
     }
 
     /// The first address of the network.
     #[must_use]
     pub fn addr(&self) -> IpAddr {
-        self.addr
+        self.0.addr()
     }
 
     /// How many bits count.
     #[must_use]
     pub fn prefix_len(&self) -> u8 {
-        self.len
+        self.0.prefix_len()
     }
 
     /// Whether an address is in the network.
     #[must_use]
     pub fn contains(&self, addr: IpAddr) -> bool {
-        addr.is_ipv4() == self.addr.is_ipv4() && Self::masked(addr, self.len) == *self
+        self.0.contains(&addr)
     }
 }
 
-/// How many bits an address of this family has.
-pub(crate) fn bits(addr: IpAddr) -> u8 {
-    if addr.is_ipv4() { 32 } else { 128 }
+impl From<IpNet> for Net {
+    fn from(net: IpNet) -> Self {
+        Net(net.trunc())
+    }
 }
 
 impl fmt::Display for Net {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.addr, self.len)
+        self.0.fmt(f)
     }
 }
 
@@ -76,10 +64,7 @@ impl FromStr for Net {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let parts = text.split_once('/');
-        let parts = parts.and_then(|(addr, len)| addr.parse().ok().zip(len.parse().ok()));
-        let (addr, len) = ParseError::unless(parts, text, NO_NETWORK)?;
-        Self::new(addr, len)
+        ParseError::unless(text.parse().map(|net: IpNet| net.into()).ok(), text, NO_NETWORK)
     }
 }
 

@@ -43,18 +43,11 @@ const GROUPS: [Group; 8] = [
 /// is read with the next one.
 const MOST_AT_ONCE: usize = 1 << 20;
 
-/// A subscription. It is registered with a runtime when the first hint is asked for.
 pub(crate) struct Subscription {
     pub(crate) dirty: DirtyKeys,
-    state: State,
+    listener: AsyncListener,
     echo_filter: Arc<EchoFilter>,
     has_neighbours: bool,
-}
-
-enum State {
-    Subscribed(Listener),
-    Waiting(AsyncListener),
-    Closed,
 }
 
 impl Subscription {
@@ -63,8 +56,8 @@ impl Subscription {
         let echo_filter =
             EchoFilter::of(&listener, source.protocol).map_err(|error| failure(&error))?;
         source.own_writes.set_filter(&echo_filter);
-        let (dirty, state) = (DirtyKeys::new(source), State::Subscribed(listener));
-        Ok(Subscription { dirty, state, echo_filter, has_neighbours: false })
+        let (dirty, listener) = (DirtyKeys::new(source), AsyncListener::new(listener));
+        Ok(Subscription { dirty, listener, echo_filter, has_neighbours: false })
     }
 
     /// Joins the group of neighbours once some are declared: they come and go with every packet.
@@ -77,13 +70,8 @@ impl Subscription {
         if self.has_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_))) {
             return Ok(());
         }
-        let joined = match &self.state {
-            State::Subscribed(listener) => listener.join(Group(RTNLGRP_NEIGH)),
-            State::Waiting(listener) => listener.join(Group(RTNLGRP_NEIGH)),
-            State::Closed => Err(Error::Dead),
-        };
         self.has_neighbours = true;
-        joined.map_err(|error| failure(&error))
+        self.listener.join(Group(RTNLGRP_NEIGH)).map_err(|error| failure(&error))
     }
 
     /// Receives our own echoes again before an observation. If some were dropped, only a full one is complete.
@@ -96,15 +84,9 @@ impl Subscription {
 
     /// Reads the queue without waiting. Keys that events name are kept for the next hint.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
-        let Subscription { dirty, state, .. } = self;
+        let Subscription { dirty, listener, .. } = self;
         for _ in 0..MOST_AT_ONCE {
-            let mut each = |event: Event<'_>| dirty.take(event);
-            let was_there = match state {
-                State::Subscribed(listener) => listener.receive(&mut each)?,
-                State::Waiting(listener) => listener.receive_now(&mut each)?,
-                State::Closed => return Err(Error::Dead),
-            };
-            if !was_there {
+            if !listener.receive_now(&mut |event| dirty.take(event))? {
                 dirty.source.own_writes.forget_deleted();
                 break;
             }
@@ -119,20 +101,9 @@ impl Subscription {
             if let Some(hint) = self.dirty.hint() {
                 return Ok(hint);
             }
-            self.wait().await.map_err(|error| failure(&error))?;
-        }
-    }
-
-    async fn wait(&mut self) -> Result<(), Error> {
-        if let State::Subscribed(_) = self.state
-            && let State::Subscribed(listener) = std::mem::replace(&mut self.state, State::Closed)
-        {
-            self.state = State::Waiting(AsyncListener::new(listener)?);
-        }
-        let Subscription { dirty, state, .. } = self;
-        match state {
-            State::Waiting(listener) => listener.receive(&mut |event| dirty.take(event)).await,
-            State::Subscribed(_) | State::Closed => Err(Error::Dead),
+            let Subscription { dirty, listener, .. } = self;
+            let received = listener.receive(&mut |event| dirty.take(event)).await;
+            received.map_err(|error| failure(&error))?;
         }
     }
 }

@@ -4,12 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use homeostat_document::{Number, Period, Text, ValueError, word_values};
+use ipnet::IpNet;
 
 use crate::address::Lifetime;
 use crate::link::LinkName;
 use crate::link::kinds::bridge::Centis;
 use crate::neighbour::Mac;
-use crate::net::{Family, Net, bits};
+use crate::net::{Family, Net};
 use crate::route::{ROUTE_KINDS, RouteKind};
 
 /// A metric.
@@ -24,13 +25,6 @@ pub(crate) const WEIGHT: Number<u16> = Number { what: "a weight", least: 1, most
 pub(crate) const NEXTHOP_ID: Number<u32> =
     Number { what: "a nexthop id", least: 1, most: u32::MAX };
 
-/// An address with the length of its network part. Host bits are kept as written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Prefix {
-    pub(crate) ip: IpAddr,
-    pub(crate) len: u8,
-}
-
 /// A destination or a source: a prefix, a lone address (all its bits count), or `default`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
@@ -38,43 +32,6 @@ pub(crate) struct Destination {
     pub(crate) net: Net,
     /// Whether it was written as the word `default`.
     pub(crate) is_default_word: bool,
-}
-
-impl Prefix {
-    /// A prefix, if the length fits the family.
-    pub(crate) fn new(ip: IpAddr, len: u8) -> Option<Self> {
-        (len <= bits(ip)).then_some(Self { ip, len })
-    }
-
-    /// The prefix that holds this one address.
-    pub(crate) fn host(ip: IpAddr) -> Self {
-        Self { ip, len: bits(ip) }
-    }
-
-    /// The network that it is in.
-    pub(crate) fn net(self) -> Net {
-        Net::masked(self.ip, self.len)
-    }
-}
-
-impl Text for Prefix {
-    const WHAT: &'static str = "an address with a prefix length, such as \"192.0.2.1/24\"";
-
-    fn from_text(text: &str) -> Result<Self, ValueError> {
-        let Some((ip, len)) = text.split_once('/') else {
-            let ip = IpAddr::from_text(text)?;
-            let message = format!("`{text}` has no prefix length");
-            return Err(ValueError::new(message).help(format!("write `{ip}/{}`", bits(ip))));
-        };
-        let ip = IpAddr::from_text(ip)?;
-        let plain = !len.is_empty() && len.bytes().all(|byte| byte.is_ascii_digit());
-        let plain = plain && (len == "0" || !len.starts_with('0'));
-        let number = len.parse().ok().filter(|_| plain);
-        number.and_then(|len| Self::new(ip, len)).ok_or_else(|| {
-            let message = format!("`/{len}` is not a prefix length of {}", Family::of(ip));
-            ValueError::new(message).help(format!("it must be from /0 to /{}", bits(ip)))
-        })
-    }
 }
 
 impl Text for Destination {
@@ -86,11 +43,11 @@ impl Text for Destination {
             return Ok(Self { net, is_default_word: true });
         }
         let prefix = if text.contains('/') {
-            Prefix::from_text(text)?
+            IpNet::from_text(text)?
         } else {
-            Prefix::host(IpAddr::from_text(text)?)
+            IpAddr::from_text(text)?.into()
         };
-        Ok(Self { net: prefix.net(), is_default_word: false })
+        Ok(Self { net: prefix.into(), is_default_word: false })
     }
 }
 
@@ -197,29 +154,6 @@ fn duration(text: &str) -> Result<Duration, ValueError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn prefixes_are_read_strictly() {
-        for text in ["10.0.0.1/24", "0.0.0.0/0", "fd00::1/64", "::/0", "::ffff:1.2.3.4/128"] {
-            let Prefix { ip, len } = Prefix::from_text(text).unwrap();
-            assert_eq!(format!("{ip}/{len}"), text);
-        }
-        for text in [
-            "",
-            "10.0.0.1",
-            "10.0.0.1/",
-            "10.0.0.1/33",
-            "10.0.0.1/-1",
-            "10.0.0.1/+8",
-            "10.0.0.1/08",
-            "::/129",
-            "10.0.0/8",
-            "/8",
-            "default",
-        ] {
-            assert!(Prefix::from_text(text).is_err(), "{text}");
-        }
-    }
 
     #[test]
     fn interface_names_are_those_that_the_kernel_takes() {

@@ -3,8 +3,7 @@
 //! [`laws::check`] runs the laws of the contract over a source and names the one that is broken. [`memory`] is a
 //! source over a target in memory with faults on demand. [`ledger`] wraps a ledger to count its writes, or to abort
 //! the process at one of them. [`namespace`] gives a kernel test a network namespace, [`unreachable_kernel`]
-//! takes the kernel away from open sockets, and [`without_hints`] removes the hints of a source. [`script`] writes executable scripts that
-//! replace other programs.
+//! takes the kernel away from open sockets. [`script`] writes executable scripts that replace other programs.
 
 pub mod laws;
 pub mod ledger;
@@ -12,4 +11,3 @@ pub mod memory;
 pub mod namespace;
 pub mod script;
 pub mod unreachable_kernel;
-pub mod without_hints;

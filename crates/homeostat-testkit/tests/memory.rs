@@ -150,11 +150,7 @@ async fn hints_are_lost_doubled_or_wrong_as_told() {
         target.faults(|faults| faults.hints = HintFault::None);
         target.add("end", "1", Mark::Foreign);
         for key in expected {
-            assert_eq!(
-                observer.hint().await.unwrap(),
-                Hint::Keys(vec![key.to_owned()]),
-                "{fault:?}"
-            );
+            assert_eq!(observer.hint().await.unwrap(), Hint::keys([key.to_owned()]), "{fault:?}");
         }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! Checks search only one of the two, so that a word in a string or comment does not count as its use.
 
+use ra_ap_rustc_lexer::{FrontmatterAllowed, TokenKind, tokenize};
+
 /// One line. Both parts keep their columns; the rest is blank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
-    /// Without comments and without the insides of strings.
+    /// Without comments, strings and characters.
     pub(crate) code: String,
     /// Only comments, doc comments included.
     pub(crate) comment: String,
@@ -13,28 +15,19 @@ pub(crate) struct Line {
     pub(crate) is_test: bool,
 }
 
-/// The lines that are not tests, with their index.
-pub(crate) fn production(lines: &[Line]) -> impl Iterator<Item = (usize, &Line)> {
-    lines.iter().enumerate().filter(|(_, line)| !line.is_test)
-}
-
 pub(crate) fn split(text: &str) -> Vec<Line> {
     let (mut code, mut comments) = (String::new(), String::new());
     let mut rest = text;
-    while let Some(first) = rest.chars().next() {
-        let (length, part) = next_part(&code, rest, first);
-        let (taken, after) = rest.split_at(length);
+    for token in tokenize(text, FrontmatterAllowed::No) {
+        let (taken, after) = rest.split_at(token.len as usize);
         let blank = taken.replace(|letter| letter != '\n', " ");
-        match part {
-            Part::Code => code.push_str(taken),
-            Part::Comment => code.push_str(&blank),
-            Part::Quoted => {
-                code.push(first);
-                code.push_str(blank.get(1..blank.len() - 1).unwrap_or_default());
-                code.push(first);
-            }
-        }
-        comments.push_str(if part == Part::Comment { taken } else { &blank });
+        let (in_code, in_comments) = match token.kind {
+            TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => (&*blank, taken),
+            TokenKind::Literal { .. } if taken.contains(['"', '\'']) => (&*blank, &*blank),
+            _ => (taken, &*blank),
+        };
+        code.push_str(in_code);
+        comments.push_str(in_comments);
         rest = after;
     }
     let mut is_test = false;
@@ -61,64 +54,6 @@ pub(crate) fn after_word<'t>(text: &'t str, word: &str) -> Option<&'t str> {
 
 fn is_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
-    Code,
-    Comment,
-    /// A string or a character, with its quotes.
-    Quoted,
-}
-
-/// The kind of what `rest` begins with, and its length. `before` is the code before it.
-fn next_part(before: &str, rest: &str, first: char) -> (usize, Part) {
-    let second = rest.chars().nth(1);
-    match (first, second) {
-        ('/', Some('/')) => (rest.find('\n').unwrap_or(rest.len()), Part::Comment),
-        ('/', Some('*')) => (block_comment(rest), Part::Comment),
-        ('"', _) => (string(before, rest), Part::Quoted),
-        // Otherwise it is a lifetime.
-        ('\'', _) if second == Some('\\') || rest.chars().nth(2) == Some('\'') => {
-            (quoted(rest, '\''), Part::Quoted)
-        }
-        _ => (first.len_utf8(), Part::Code),
-    }
-}
-
-fn block_comment(rest: &str) -> usize {
-    let mut depth = 0;
-    for (at, _) in rest.match_indices('/') {
-        depth += usize::from(rest[at..].starts_with("/*"));
-        if rest[..at].ends_with('*') {
-            depth -= 1;
-            if depth == 0 {
-                return at + 1;
-            }
-        }
-    }
-    rest.len()
-}
-
-/// A raw string has no escapes, and ends at a quote with as many `#` as it began with.
-fn string(before: &str, rest: &str) -> usize {
-    let opening = before.trim_end_matches('#');
-    let prefix = opening.strip_suffix('r').map(|stem| stem.trim_end_matches(['b', 'c']));
-    if prefix.is_none_or(|prefix| prefix.ends_with(is_name)) {
-        return quoted(rest, '"');
-    }
-    let hashes = &before[opening.len()..];
-    rest[1..].find(&format!("\"{hashes}")).map_or(rest.len(), |at| at + 2)
-}
-
-fn quoted(rest: &str, quote: char) -> usize {
-    let mut is_escaped = false;
-    let end = rest.char_indices().skip(1).find(|(_, letter)| {
-        let closes = *letter == quote && !is_escaped;
-        is_escaped = *letter == '\\' && !is_escaped;
-        closes
-    });
-    end.map_or(rest.len(), |(at, quote)| at + quote.len_utf8())
 }
 
 #[cfg(test)]
@@ -148,15 +83,15 @@ mod tests {
     }
 
     #[test]
-    fn strings_are_emptied_and_hide_comment_marks() {
-        check(r#"a("// no \" x"); b"#, r#"a(" "); b"#, "");
-        check("a(r#\"x \" // no\"#); b(br\"y\")", "a(r#\" \"#); b(br\" \")", "");
-        check("var\"x\"", "var\" \"", "");
+    fn strings_are_no_code_and_hide_comment_marks() {
+        check(r#"a("// no \" x"); b"#, "a( ); b", "");
+        check("a(r#\"x \" // no\"#); b(br\"y\")", "a( ); b( )", "");
+        check("a(1, 'b', c)", "a(1, , c)", "");
     }
 
     #[test]
-    fn a_char_literal_is_emptied_and_a_lifetime_is_code() {
-        check(r#"a('"', '\'', '\u{41}', 'x'); // b"#, "a(' ', ' ', ' ', ' ');", "// b");
+    fn a_character_is_no_code_and_a_lifetime_is() {
+        check(r#"a('"', '\'', '\u{41}', 'x'); // b"#, "a( , , , );", "// b");
         check("fn f<'a>(x: &'a str) {} // b", "fn f<'a>(x: &'a str) {}", "// b");
     }
 
@@ -170,10 +105,9 @@ mod tests {
     #[test]
     fn the_test_module_is_found_and_code_behind_it_is_not_hidden() {
         let text = "fn a() {}\n#[cfg(test)]\nmod tests {\n    fn b() {}\n}\nfn c() {}\n";
-        let shipped: Vec<usize> = production(&split(text)).map(|(index, _)| index).collect();
-        assert_eq!(shipped, [0, 5]);
-        let text = "#[cfg(test)]\nmod tests;\nfn c() {}\n";
-        assert_eq!(production(&split(text)).count(), 1);
+        let are_tests = |text| split(text).iter().map(|line| line.is_test).collect::<Vec<_>>();
+        assert_eq!(are_tests(text), [false, true, true, true, true, false]);
+        assert_eq!(are_tests("#[cfg(test)]\nmod tests;\nfn c() {}\n"), [true, true, false]);
     }
 
     #[test]

@@ -3,12 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{Action, Cause, Focus, Key, Plan, Source, Step as _};
+use homeostat_core::{Action, Cause, Focus, HintedKeys, Key, Plan, Source, Step as _};
 
 use super::open::OpenKey;
-
-/// The keys that hints named since the last pass over them, with who changed them, where the target says so.
-pub(super) type HintedKeys<K> = BTreeMap<K, Option<Arc<str>>>;
 
 /// Who changed a key: as hints said before this pass, or before the first pass that left the key open.
 pub(super) fn culprit<K: Key>(

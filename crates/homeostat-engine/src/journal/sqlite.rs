@@ -1,7 +1,7 @@
 //! The journal of a state directory: one `SQLite` file, written by one process and read by any.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _};
+use std::io;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -205,22 +205,11 @@ fn open_error(path: &Path, error: OpenError) -> JournalError {
             };
             failed(path, error)
         }
-        OpenError::Damaged(_) if is_of_an_earlier_version(path) => {
-            let reason = "an earlier version wrote it, in a format that is not read any more";
-            damaged(path, reason.to_owned())
-        }
         OpenError::Damaged(reason) => damaged(path, reason),
         OpenError::Newer(found) => {
             JournalError::Newer { path: path.to_owned(), found, known: FORMAT.version }
         }
     }
-}
-
-/// Until format 1 a journal was lines of a checksum and JSON.
-fn is_of_an_earlier_version(path: &Path) -> bool {
-    let mut start = [0; 20];
-    let read = File::open(path).and_then(|mut file| file.read_exact(&mut start));
-    read.is_ok() && start.ends_with(br#" {"journal":"#)
 }
 
 /// `SQLite` distinguishes a full disk from other failures, but not in the words of the system.

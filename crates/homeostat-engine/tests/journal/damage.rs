@@ -3,11 +3,11 @@
 use std::fs;
 use std::path::Path;
 
-use homeostat_engine::journal::{Journal, JournalError, Record, follow};
+use homeostat_engine::journal::{JournalError, Record, follow};
 use rusqlite::{Connection, params};
 use tempfile::TempDir;
 
-use crate::{FAST, busy, in_flight, intent, open, try_open};
+use crate::{FAST, busy, intent, open, try_open};
 
 fn file(directory: &Path) -> std::path::PathBuf {
     directory.join("journal")
@@ -157,17 +157,4 @@ async fn a_file_that_is_no_journal_is_neither_written_nor_read_as_an_empty_one()
         is_damaged(directory.path(), "is damaged: ");
         assert!(follow(directory.path()).more().is_err(), "{bytes:?}");
     }
-}
-
-#[tokio::test]
-async fn a_journal_of_an_earlier_version_is_an_error_with_a_way_out() {
-    let directory = TempDir::new_in(FAST).unwrap();
-    let old = "4ba62a63 {\"journal\":1,\"epoch\":1}\n";
-    fs::write(file(directory.path()), old).unwrap();
-    is_damaged(directory.path(), "an earlier version wrote it");
-    let error = follow(directory.path()).more().unwrap_err();
-    assert!(error.to_string().contains("an earlier version wrote it"), "{error}");
-    fs::rename(file(directory.path()), directory.path().join("old")).unwrap();
-    let journal: Journal = open(directory.path());
-    assert_eq!(in_flight(&journal), [""; 0]);
 }

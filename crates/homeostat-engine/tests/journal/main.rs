@@ -18,7 +18,8 @@ mod reading;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures_util::FutureExt as _;
@@ -210,13 +211,17 @@ async fn only_its_owner_reads_a_journal() {
 
 /// A store that is not a file: every answer takes a while.
 #[derive(Clone, Default)]
-struct SlowStore(Arc<std::sync::Mutex<Vec<Entry>>>);
+struct SlowStore {
+    entries: Arc<Mutex<Vec<Entry>>>,
+    writes: Arc<AtomicUsize>,
+}
 
 impl Store for SlowStore {
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>> {
         Box::pin(async {
+            self.writes.fetch_add(1, Ordering::Relaxed);
             tokio::task::yield_now().await;
-            let mut entries = self.0.lock().unwrap();
+            let mut entries = self.entries.lock().unwrap();
             entries.extend_from_slice(&batch.put);
             entries.retain(|entry| !batch.delete.contains(&entry.number));
             Ok(())
@@ -236,7 +241,7 @@ async fn another_store_can_keep_the_records_and_may_answer_late() {
     let before = (in_flight(&journal), journal.known("k"));
     assert_eq!(before.0, ["1-2 start guest 2: UPID:b"]);
     drop(journal);
-    let entries = store.0.lock().unwrap().clone();
+    let entries = store.entries.lock().unwrap().clone();
     let journal = Journal::new(store, &entries, clock()).unwrap();
     assert_eq!((in_flight(&journal), journal.known("k")), before);
 }

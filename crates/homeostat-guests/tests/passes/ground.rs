@@ -270,8 +270,8 @@ impl Process {
     pub(crate) async fn hinted(&mut self) -> Vec<Vmid> {
         let hint = tokio::time::timeout(Duration::from_mins(1), self.observer.hint()).await;
         match hint.unwrap().unwrap() {
-            Hint::Keys(keys) => keys,
-            other => panic!("{other:?}"),
+            Hint::Keys(keys) => keys.keys().copied().collect(),
+            Hint::Lost => panic!("hints were lost"),
         }
     }
 

@@ -191,7 +191,7 @@ impl<A: Api> Reader<Adapted<A>> for ApiReader<A> {
         let watch = self.watching().await?;
         tokio::select! {
             biased;
-            keys = follow_ups.due() => Ok(Hint::Keys(keys)),
+            keys = follow_ups.due() => Ok(Hint::keys(keys)),
             hint = watch.next() => hint,
         }
     }

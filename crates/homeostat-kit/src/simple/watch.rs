@@ -56,14 +56,14 @@ impl<N> Numbered<N> {
     }
 }
 
-impl<K: Send + 'static, N: Notices<K>> Watch<K> for Numbered<N> {
+impl<K: Ord + Send + 'static, N: Notices<K>> Watch<K> for Numbered<N> {
     fn next(&mut self) -> Later<'_, Result<Hint<K>, Failure>> {
         Box::pin(async move {
             loop {
                 let notice = self.notices.next().await?;
                 match (self.follows(notice.number), notice.key) {
                     (false, _) => return Ok(Hint::Lost),
-                    (true, Some(key)) => return Ok(Hint::Keys(vec![key])),
+                    (true, Some(key)) => return Ok(Hint::keys([key])),
                     (true, None) => {}
                 }
             }
@@ -94,8 +94,8 @@ mod tests {
         let mut received = Vec::new();
         while let Ok(hint) = watch.next().await {
             received.push(match hint {
-                Hint::Keys(keys) => keys.first().copied(),
-                _ => None,
+                Hint::Keys(keys) => keys.keys().next().copied(),
+                Hint::Lost => None,
             });
         }
         assert_eq!(received, expected);

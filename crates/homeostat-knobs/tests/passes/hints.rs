@@ -22,7 +22,7 @@ async fn hint(observer: &mut Observer<Knobs>) -> Option<Hint<Key>> {
 }
 
 fn keys(texts: &[&str]) -> Hint<Key> {
-    Hint::Keys(texts.iter().map(|text| Key::sysctl(text).unwrap()).collect())
+    Hint::keys(texts.iter().map(|text| Key::sysctl(text).unwrap()))
 }
 
 const FORWARD: &str = "net.ipv4.ip_forward";

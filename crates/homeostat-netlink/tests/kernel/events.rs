@@ -238,7 +238,7 @@ fn a_task_waits_for_events_without_a_thread_of_its_own() {
     let mut connection = Connection::open(Family::Route).unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let mut listener = AsyncListener::new(listener).unwrap();
+        let mut listener = AsyncListener::new(listener);
         for number in 0..3 {
             let mut surprise = |_: Event<'_>| panic!("nothing happened");
             let nothing = listener.receive(&mut surprise);

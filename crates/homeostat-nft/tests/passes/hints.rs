@@ -30,8 +30,10 @@ async fn a_commit_of_somebody_else_names_the_tables_that_it_touched() {
 
 /// The tables of a hint that says who touched them.
 fn by_nft(hint: Hint<Key>) -> Vec<String> {
-    let Hint::By { who, keys } = hint else { panic!("{hint:?}") };
-    let pid = who.strip_prefix("nft (pid ").and_then(|rest| rest.strip_suffix(')'));
-    assert!(pid.is_some_and(|pid| pid.parse::<u32>().is_ok()), "{who}");
-    keys.iter().map(ToString::to_string).collect()
+    let Hint::Keys(keys) = hint else { panic!("{hint:?}") };
+    for by in keys.values() {
+        let pid = by.as_deref().and_then(|by| by.strip_prefix("nft (pid ")?.strip_suffix(')'));
+        assert!(pid.is_some_and(|pid| pid.parse::<u32>().is_ok()), "{by:?}");
+    }
+    keys.keys().map(ToString::to_string).collect()
 }

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger,
-    Ownership, Pace,
+    Alone, Bound, Config, Control as _, Events, Handle, Hints, LedgerKey, Loop, LoopDeps,
+    MemoryLedger, Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
-use homeostat_testkit::without_hints::{Subscription, WithoutHints};
 
 use crate::world::{World, by_hand, done, listed, nft};
 
@@ -23,11 +22,14 @@ table ip b { chain y { udp dport 53 accept; }; }";
 /// However busy the machine is, what takes longer does not come.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Without a hint every loss waits for the timer.
-async fn heals_by_timer(subscription: Subscription) {
+#[test]
+fn without_hints_the_timer_heals() {
+    done(heals_by_timer());
+}
+
+async fn heals_by_timer() {
     let world = World::new();
-    let source = WithoutHints::new(Nft::here(Mark::new("test")), subscription);
-    let (handle, looped) = looped(source, world.desired(TEXT));
+    let (handle, looped) = looped(Nft::here(Mark::new("test")), world.desired(TEXT));
     tokio::spawn(looped.run());
     handle.wait_for(|status| status.is_converged).await.unwrap();
     let whole = listed();
@@ -55,26 +57,13 @@ async fn heals_by_timer(subscription: Subscription) {
     assert!(counts.drift_by_resync >= 4, "{counts:?}");
 }
 
-#[test]
-fn without_hints_the_timer_heals() {
-    done(heals_by_timer(Subscription::None));
-}
-
-#[test]
-fn with_all_hints_lost_the_timer_heals() {
-    done(heals_by_timer(Subscription::Silent));
-}
-
 fn handle_of(words: &str) -> String {
     let listing = nft(&["-a", "list", "table", "inet", "a"], "").unwrap();
     let line = listing.lines().find(|line| line.contains(words)).unwrap();
     line.rsplit(' ').next().unwrap().to_owned()
 }
 
-fn looped(
-    source: WithoutHints<Nft>,
-    desired: Arc<DesiredState>,
-) -> (Handle<WithoutHints<Nft>>, Loop<WithoutHints<Nft>>) {
+fn looped(source: Nft, desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let text = || "test".to_owned();
     let ledger_key = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
@@ -82,7 +71,8 @@ fn looped(
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let means =
         LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
-    let every = Pace::of::<WithoutHints<Nft>>(1).with_resync(Duration::from_millis(100)).unwrap();
-    let (looped, handle) = Loop::new(bound, means, every);
+    let mut pace = Pace::of::<Nft>(1).with_resync(Duration::from_millis(100)).unwrap();
+    pace.hints = Hints::Ignore;
+    let (looped, handle) = Loop::new(bound, means, pace);
     (handle, looped)
 }

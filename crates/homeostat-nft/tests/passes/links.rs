@@ -92,7 +92,7 @@ async fn a_link_that_is_made_again_is_heard_of() {
     world.namespace.ip(&["link", "del", "br8"]).unwrap();
     let hint = tokio::time::timeout(Duration::from_secs(10), reader.hint()).await.unwrap().unwrap();
     let Hint::Keys(keys) = hint else { panic!("{hint:?}") };
-    assert!(keys.iter().any(|key| key.to_string() == "table ip a"), "{keys:?}");
+    assert!(keys.keys().any(|key| key.to_string() == "table ip a"), "{keys:?}");
 }
 
 #[test]

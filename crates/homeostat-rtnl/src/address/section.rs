@@ -6,13 +6,13 @@ use homeostat_document::{
     Checker, Definitions, Diagnostic, Fields, Json, Node, Record, Shape, Span, Spanned, Text,
     Value, ValueError, describe_record, read_record,
 };
+use ipnet::IpNet;
 use serde_json::json;
 
 use crate::address::{Address, AddressKey, Lifetime};
 use crate::link::LinkName;
 use crate::net::Family;
 use crate::section::Declared;
-use crate::values::Prefix;
 
 /// An address as a document declares it: `"192.0.2.1/24"`, or a table with more. Its link has no name before the
 /// reader of the link has filled it in.
@@ -20,13 +20,13 @@ pub type DeclaredAddress = Declared<AddressKey, Address>;
 
 /// Nothing, if the peer is of another family, which was reported.
 fn declared(
-    prefix: Prefix,
+    prefix: IpNet,
     peer: Option<IpAddr>,
     address: Address,
     adopt: bool,
     span: Span,
 ) -> Option<DeclaredAddress> {
-    let key = AddressKey::new(LinkName::default(), prefix.ip, prefix.len)?;
+    let key = AddressKey::new(LinkName::default(), prefix.addr(), prefix.prefix_len())?;
     let key = peer.map_or(Some(key), |peer| key.with_peer(peer))?;
     Some(Declared::new(Spanned::new(key, span), address, adopt, span))
 }
@@ -36,12 +36,12 @@ impl Shape for DeclaredAddress {
         if let Value::Table(_) = node.value {
             return read_record(node, checker);
         }
-        let prefix = Prefix::read(node, checker)?;
+        let prefix = IpNet::read(node, checker)?;
         declared(prefix, None, Address::default(), false, node.span)
     }
 
     fn schema(definitions: &mut Definitions) -> Json {
-        let plain = Prefix::schema(definitions);
+        let plain = IpNet::schema(definitions);
         json!({ "anyOf": [plain, describe_record::<Self>(definitions)] })
     }
 }
@@ -51,7 +51,7 @@ impl Record for DeclaredAddress {
     const DOC: &'static str = "An address of a link";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let ip: Option<Spanned<Prefix>> =
+        let ip: Option<Spanned<IpNet>> =
             fields.required("ip", "The address with its prefix length");
         let peer: Option<Spanned<IpAddr>> =
             fields.optional("peer", "The other end of a point-to-point link");
@@ -87,10 +87,10 @@ impl Record for DeclaredAddress {
 
 fn check_families(
     fields: &mut Fields<'_>,
-    ip: Spanned<Prefix>,
+    ip: Spanned<IpNet>,
     others: [Option<Spanned<IpAddr>>; 2],
 ) {
-    let family = Family::of(ip.ip);
+    let family = Family::of(ip.addr());
     for other in others.into_iter().flatten() {
         if Family::of(other.value) != family {
             let mixed = Diagnostic::new(other.span, "this is of another family than the address");

@@ -1,16 +1,17 @@
 //! One line of a list of routes, in the words of `ip route`. Reading one is pure and allocates nothing; of a million
 //! bad lines only a few are explained. Strict as in a document, but numbers may be hexadecimal, as `ip` shows them.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv6Addr};
 
 use homeostat_document::{Number, Text, ValueError, nearest, refuse, shorten};
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::link::LinkName;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, SCOPES, Scope, TABLES, Table, Tos};
 use crate::route::list::LONGEST;
 use crate::route::{Route, RouteKey, RouteKind};
-use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, Prefix, TOS};
+use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS};
 
 /// A route as one line of a list says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,7 +38,7 @@ impl RouteLine {
 
 /// What the words of a line have said so far.
 struct Partial {
-    to: Prefix,
+    to: IpNet,
     table: Option<Table>,
     metric: Option<Metric>,
     tos: Option<Tos>,
@@ -59,7 +60,7 @@ pub(super) fn parse(text: &str) -> Result<Option<RouteLine>, Fault<'_>> {
     }
     check(&line, first, to)?;
     let Partial { to, table, metric, tos, route } = line;
-    let key = RouteKey::new(to.net())
+    let key = RouteKey::new(to.into())
         .in_table(table.unwrap_or(Table::MAIN))
         .with_metric(metric.unwrap_or(Metric(0)))
         .with_tos(tos.unwrap_or_default());
@@ -156,7 +157,7 @@ fn check<'a>(line: &Partial, first: &'a str, to: &'a str) -> Result<(), Fault<'a
 }
 
 fn families<'a>(line: &Partial, to: &'a str) -> Result<(), Fault<'a>> {
-    let is_v6 = line.to.ip.is_ipv6();
+    let is_v6 = line.to.addr().is_ipv6();
     let why = match line.route.via {
         Some(IpAddr::V4(_)) if is_v6 => {
             Why::Line("an IPv6 route cannot go via an IPv4 gateway", "")
@@ -183,13 +184,13 @@ pub(super) fn route_type(word: &str) -> Option<RouteKind> {
     (is_word && TYPES.contains(&word)).then(|| word.parse().ok())?
 }
 
-pub(super) fn destination(word: &str) -> Result<Prefix, Fault<'_>> {
+pub(super) fn destination(word: &str) -> Result<IpNet, Fault<'_>> {
     // From the end, where the length is.
     let slash = word.bytes().rposition(|byte| byte == b'/');
     let prefix = match slash.and_then(|slash| word.split_at_checked(slash)) {
-        Some((addr, len)) => parse_ip(addr).and_then(|addr| Prefix::new(addr, length(len)?)),
-        None if word == "default" => Prefix::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
-        None => parse_ip(word).map(Prefix::host),
+        Some((addr, len)) => parse_ip(addr).and_then(|addr| IpNet::new(addr, length(len)?).ok()),
+        None if word == "default" => Some(Ipv4Net::default().into()),
+        None => parse_ip(word).map(IpNet::from),
     };
     prefix.ok_or(Fault::at(word, Why::Destination))
 }

@@ -327,7 +327,7 @@ impl Bench {
         let mut all = BTreeSet::new();
         while let Some(hint) = self.hint() {
             match hint {
-                Hint::Keys(keys) | Hint::By { keys, .. } => all.extend(keys),
+                Hint::Keys(keys) => all.extend(keys.keys().cloned()),
                 Hint::Lost => return vec!["lost".to_owned()],
             }
         }
@@ -338,12 +338,9 @@ impl Bench {
     pub(crate) fn heal(&mut self, desired: &DesiredState) -> Vec<String> {
         let mut done = Vec::new();
         while let Some(hint) = self.hint() {
-            let (Hint::Keys(keys) | Hint::By { keys, .. }) = hint else {
-                panic!("a look at everything is asked for")
-            };
-            done.extend(explained(
-                &self.pass_over(desired, Focus::Keys(keys.into_iter().collect())),
-            ));
+            let Hint::Keys(keys) = hint else { panic!("a look at everything is asked for") };
+            let focus = Focus::Keys(keys.keys().cloned().collect());
+            done.extend(explained(&self.pass_over(desired, focus)));
         }
         done
     }

@@ -52,7 +52,11 @@ fn a_lost_route_of_ours_is_named_and_foreign_churn_is_not() {
 /// Whom the next hint names, with the keys.
 fn named(bench: &mut Bench) -> (String, Vec<String>) {
     match bench.hint() {
-        Some(Hint::By { who, keys }) => (who.to_string(), texts(&keys)),
+        Some(Hint::Keys(hinted)) => {
+            let by = hinted.values().next().unwrap().clone().unwrap();
+            assert!(hinted.values().all(|other| other.as_ref() == Some(&by)), "{hinted:?}");
+            (by.to_string(), hinted.keys().map(Key::to_string).collect())
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -191,10 +195,9 @@ async fn next(observer: &mut Observer<Rtnl>) -> Hint<Key> {
 /// addresses of their own.
 async fn next_keys(observer: &mut Observer<Rtnl>) -> Vec<Key> {
     loop {
-        let (Hint::Keys(mut keys) | Hint::By { mut keys, .. }) = next(observer).await else {
-            continue;
-        };
-        keys.retain(|key| !matches!(key, Key::Address(_) | Key::Link(_)));
+        let Hint::Keys(keys) = next(observer).await else { continue };
+        let other = |key: &&Key| !matches!(key, Key::Address(_) | Key::Link(_));
+        let keys: Vec<Key> = keys.keys().filter(other).cloned().collect();
         if !keys.is_empty() {
             return keys;
         }

@@ -2,10 +2,9 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Control as _, EventKind, Kind, Mode, Pace};
+use homeostat_engine::{Control as _, EventKind, Hints, Kind, Mode, Pace};
 use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
 use homeostat_testkit::namespace::Namespace;
-use homeostat_testkit::without_hints::{Subscription, WithoutHints};
 
 use crate::bench::{addresses, cable, desired, ip, listed};
 use crate::hints::settled_cable;
@@ -62,12 +61,12 @@ fn what_was_lost_is_healed_by_its_hint_alone() {
     assert!(counts.drift_by_hint >= 5, "{counts:?}");
 }
 
-/// Without a hint every loss waits for the timer.
-fn heals_by_timer(subscription: Subscription) {
+#[test]
+fn without_hints_the_timer_heals() {
     let namespace = cable();
-    let pace = Pace::of::<WithoutHints<Rtnl>>(1).with_resync(Duration::from_millis(100)).unwrap();
-    let source = WithoutHints::new(Rtnl::here(), subscription);
-    let kept = Kept::converged(source, desired(&ENTRIES), pace);
+    let mut pace = Pace::of::<Rtnl>(1).with_resync(Duration::from_millis(100)).unwrap();
+    pace.hints = Hints::Ignore;
+    let kept = Kept::converged(Rtnl::here(), desired(&ENTRIES), pace);
     for sabotage in SABOTAGE {
         ip(&namespace, sabotage);
         kept.until_seen(sabotage, || all_is_there(&namespace));
@@ -75,16 +74,6 @@ fn heals_by_timer(subscription: Subscription) {
     let counts = kept.status().counts;
     assert_eq!((counts.focused, counts.drift_by_hint), (0, 0), "no hint came");
     assert!(counts.drift_by_resync >= 5, "{counts:?}");
-}
-
-#[test]
-fn without_hints_the_timer_heals() {
-    heals_by_timer(Subscription::None);
-}
-
-#[test]
-fn with_all_hints_lost_the_timer_heals() {
-    heals_by_timer(Subscription::Silent);
 }
 
 #[test]

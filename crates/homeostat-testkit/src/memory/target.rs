@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
-use homeostat_engine::{Failure, Hint, Retry};
+use homeostat_engine::{Failure, Hint, HintedKeys, Retry};
 
 /// Who created an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,11 +165,9 @@ impl World {
     pub(super) fn notify(&mut self, key: &str) {
         let who = self.faults.culprit.clone();
         let hint = |key: &str| {
-            let keys = vec![key.to_owned()];
-            match &who {
-                Some(who) => Hint::By { who: who.clone(), keys },
-                None => Hint::Keys(keys),
-            }
+            let mut keys = HintedKeys::default();
+            keys.add(key.to_owned(), who.clone());
+            Hint::Keys(keys)
         };
         match self.faults.hints {
             HintFault::None => self.hints.push_back(hint(key)),

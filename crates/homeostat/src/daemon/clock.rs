@@ -36,29 +36,11 @@ impl Stamp {
     }
 }
 
-const DAY: u64 = 24 * 60 * 60;
-
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let seconds = self.0.as_secs();
-        let (year, month, day) = date(seconds / DAY);
-        let (hour, minute) = (seconds % DAY / 3600, seconds % 3600 / 60);
-        let (second, millis) = (seconds % 60, self.0.subsec_millis());
-        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{millis:03}Z")
+        let time = jiff::Timestamp::try_from(SystemTime::UNIX_EPOCH + self.0).unwrap_or_default();
+        write!(f, "{time:.3}")
     }
-}
-
-/// The date of a day since 1970. Years are counted from March, so that the leap day is the last.
-fn date(days: u64) -> (u64, u64, u64) {
-    const ERA: u64 = 146_097;
-    let days = days + 719_468;
-    let (era, of_era) = (days / ERA, days % ERA);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / (ERA - 1)) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let (month, turn) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    (era * 400 + year + turn, month, day)
 }
 
 #[cfg(test)]

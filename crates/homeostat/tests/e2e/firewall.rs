@@ -188,7 +188,7 @@ async fn forwarding_is_never_on_before_the_firewall_is_there() {
     // An independent listener receives commits, and forwarding, as the kernel makes them.
     let listen = |family, group| {
         let listener = Listener::open(family, &[Group(group)], &Options::for_events()).unwrap();
-        AsyncListener::new(listener).unwrap()
+        AsyncListener::new(listener)
     };
     let mut commits = listen(Family::Netfilter, NFNLGRP_NFTABLES);
     let mut forwarding = listen(Family::Route, NETCONF);
