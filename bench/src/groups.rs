@@ -1,6 +1,7 @@
 //! All benchmark groups: a new one is one file here and one line in [`all`].
 
 mod bird;
+mod document;
 mod fixture;
 mod heal;
 mod journal;
@@ -11,6 +12,7 @@ mod network;
 mod nft;
 mod pacing;
 mod pass;
+mod report;
 mod routes;
 mod rtnl;
 mod wakeups;
@@ -30,6 +32,7 @@ pub fn all() -> Vec<Group> {
         wakeups::groups(),
         journal::groups(),
         list::groups(),
+        report::groups(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -22,7 +22,7 @@ fn group(name: &'static str, line: fn(u32) -> String, memory: Budget) -> Group {
     Group::new(name, Unit::Seconds)
         .with("read the file", move |run| read_only(run, line), &[])
         .with("parse", move |run| parse(run, line), &[])
-        .with("parse and build", move |run| build(run, line), &[Budget::AtMost(0.25), memory])
+        .with("parse and build", move |run| build(run, line), &[Budget::AtMost(0.2), memory])
 }
 
 /// How many gateways the routes are spread over, in no order.

@@ -1,6 +1,6 @@
 //! What plans and reports contain, one line at a time.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::finding::{Finding, Kind};
@@ -103,6 +103,59 @@ impl Entry {
             Entry::Change(..) => Kind::Change,
             Entry::Applied(..) => Kind::Applied,
             Entry::Finding { finding, .. } => finding.kind(),
+        }
+    }
+}
+
+/// As it stands in a list of a plan or a report, the action before the key.
+impl Serialize for Entry {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Change<'a> {
+            action: Action,
+            key: &'a str,
+            before: Option<&'a Value>,
+            after: Option<&'a Value>,
+            cause: Cause,
+            note: Option<&'a str>,
+        }
+        #[derive(Serialize)]
+        struct Applied<'a> {
+            action: Action,
+            key: &'a str,
+            cause: Cause,
+        }
+        #[derive(Serialize)]
+        struct AboutStep<'a> {
+            action: Option<Action>,
+            #[serde(flatten)]
+            about: AboutKey<'a>,
+        }
+        #[derive(Serialize)]
+        struct AboutKey<'a> {
+            key: &'a str,
+            #[serde(flatten)]
+            finding: &'a Finding,
+        }
+        match self {
+            Entry::Change(line, cause) => {
+                let Line { action, key, before, after, note, .. } = line;
+                let (before, after) = (before.as_ref(), after.as_ref());
+                let (action, cause, note) = (*action, *cause, note.as_deref());
+                Change { action, key, before, after, cause, note }.serialize(serializer)
+            }
+            Entry::Applied(Line { action, key, .. }, cause) => {
+                Applied { action: *action, key, cause: *cause }.serialize(serializer)
+            }
+            Entry::Finding { key, finding } => {
+                let about = AboutKey { key, finding };
+                match finding.kind() {
+                    Kind::Failed | Kind::Held => {
+                        AboutStep { action: finding.action(), about }.serialize(serializer)
+                    }
+                    _ => about.serialize(serializer),
+                }
+            }
         }
     }
 }

@@ -11,13 +11,15 @@ use crate::outcome::Failure;
 use crate::seen::Owner;
 use crate::waits_on::WaitsOn;
 
-/// Why a key is not simply as declared. As JSON it has the fields of its entry in a list of a plan or a report.
+/// Why a key is not simply as declared. As JSON it has the fields of its entry in a list of a plan or a report, but for
+/// the action, which the entry has in front of its key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Finding {
     /// A step that the target refused, or a desired state that the source refused.
     Failed {
         /// What was tried; nothing if the desired state was refused.
+        #[serde(skip)]
         action: Option<Action>,
         /// Why, and the way out.
         #[serde(flatten)]
@@ -26,6 +28,7 @@ pub enum Finding {
     /// The target accepted a write, and a look does not show it.
     NotShown {
         /// What was written.
+        #[serde(skip)]
         action: Action,
         /// What the look shows instead.
         #[serde(flatten)]
@@ -64,6 +67,7 @@ pub enum Finding {
     /// A guard holds a step back.
     Held {
         /// What would be done.
+        #[serde(skip)]
         action: Action,
         /// Which guard, and how to lift it.
         #[serde(rename = "reason")]
@@ -161,6 +165,16 @@ impl Finding {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.kind().is_open()
+    }
+
+    /// The action of the step that it is about.
+    #[must_use]
+    pub fn action(&self) -> Option<Action> {
+        match self {
+            Finding::Failed { action, .. } => *action,
+            Finding::NotShown { action, .. } | Finding::Held { action, .. } => Some(*action),
+            _ => None,
+        }
     }
 
     /// A desired state that cannot be fulfilled as it is.

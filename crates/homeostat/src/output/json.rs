@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use homeostat_engine::{Entry, Kind, LedgerKey};
-use serde_json::{Value, json};
+use homeostat_engine::{Audience, Cause, Entry, Kind};
+use serde::Serialize;
 
 use crate::output::{SourceReport, is_converged, summary};
 use crate::wire::FORMAT_VERSION;
@@ -46,18 +46,46 @@ pub(crate) fn report(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()>
 
 fn list(name: &str, kind: Kind, all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
     write!(to, ",\"{name}\":[")?;
-    let mut result = Ok(());
-    let mut separator = "";
-    for source in all {
-        source.report.explain(kind, &mut |entry| {
-            if result.is_ok() {
-                result = write!(to, "{separator}\n  {}", object(&source.ledger_key, &entry));
-            }
-            separator = ",";
-        });
+    let mut rows = Rows { to, source: "", scope: "", separator: "", result: Ok(()) };
+    for SourceReport { ledger_key, report, .. } in all {
+        (rows.source, rows.scope) = (&ledger_key.source, &ledger_key.scope);
+        match kind {
+            Kind::Change | Kind::Applied => report.sample(kind, &mut rows),
+            _ => report.explain(kind, &mut |entry| rows.hear(entry)),
+        }
     }
-    result?;
+    rows.result?;
     write!(to, "]")
+}
+
+/// Writes entries as they come. After a failure, such as a closed pipe, it wants no more of them.
+struct Rows<'a> {
+    to: &'a mut dyn Write,
+    source: &'a str,
+    scope: &'a str,
+    separator: &'static str,
+    result: io::Result<()>,
+}
+
+impl Audience for Rows<'_> {
+    fn wants(&mut self, _: Cause) -> bool {
+        self.result.is_ok()
+    }
+
+    fn hear(&mut self, entry: Entry) {
+        if self.result.is_ok() {
+            self.result = self.write(&entry);
+        }
+    }
+}
+
+impl Rows<'_> {
+    fn write(&mut self, entry: &Entry) -> io::Result<()> {
+        write!(self.to, "{}\n  ", self.separator)?;
+        self.separator = ",";
+        let row = Row { source: self.source, scope: self.scope, entry };
+        Ok(serde_json::to_writer(&mut self.to, &row)?)
+    }
 }
 
 fn finish(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
@@ -66,23 +94,11 @@ fn finish(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
     to.flush()
 }
 
-/// An entry with its source and scope. Fields have the order of the documented format, the action before the key.
-fn object(ledger_key: &LedgerKey, entry: &Entry) -> Value {
-    let fields = match entry {
-        Entry::Change(line, cause) => json!({
-            "action": line.action, "before": line.before, "after": line.after,
-            "cause": cause, "note": line.note,
-        }),
-        Entry::Applied(line, cause) => json!({ "action": line.action, "cause": cause }),
-        Entry::Finding { finding, .. } => serde_json::to_value(finding).unwrap_or_default(),
-    };
-    let mut object = json!({ "source": ledger_key.source, "scope": ledger_key.scope });
-    if let Some(action) = fields.get("action") {
-        object["action"] = action.clone();
-    }
-    object["key"] = entry.key().into();
-    if let (Value::Object(object), Value::Object(fields)) = (&mut object, fields) {
-        object.extend(fields);
-    }
-    object
+/// An entry with its source and scope.
+#[derive(Serialize)]
+struct Row<'a> {
+    source: &'a str,
+    scope: &'a str,
+    #[serde(flatten)]
+    entry: &'a Entry,
 }

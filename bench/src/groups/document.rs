@@ -1,0 +1,68 @@
+//! A document with a list of routes in a directory of its own, and the program that reads it.
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+
+use anyhow::{Context as _, Result};
+use tempfile::TempDir;
+
+use super::wire::Ip;
+use crate::program::{self, Running, text};
+
+const DOCUMENT: &str = "[[routes]]\nfrom-file = \"all.routes\"\n";
+
+pub(super) struct Document {
+    program: String,
+    directory: TempDir,
+}
+
+impl Document {
+    /// Declares the first `size` routes, and `more`.
+    pub(super) fn of_routes(size: usize, more: &str) -> Result<Self> {
+        let document = Document { program: program()?, directory: tempfile::tempdir()? };
+        std::fs::write(document.path("all.routes"), routes(size)?)?;
+        std::fs::write(document.path("host.toml"), format!("{DOCUMENT}{more}"))?;
+        Ok(document)
+    }
+
+    /// Runs a command with the document to its end.
+    pub(super) fn run(&self, command: &[&str]) -> Result<()> {
+        let (document, state) = (self.path("host.toml"), self.path("state"));
+        let more = [text(&document)?, "--state-dir", text(&state)?];
+        program::run_quietly(&self.program, &[command, &more].concat())
+    }
+
+    /// Starts a daemon with the document, and waits until it has converged.
+    pub(super) fn keep(&self) -> Result<Running> {
+        let (document, state) = (self.path("host.toml"), self.path("state"));
+        let (document, state) = (text(&document)?, text(&state)?);
+        let running = Running::start(&self.program, &["run", document, "--state-dir", state])?;
+        let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", state];
+        program::run_quietly(&self.program, &wait)?;
+        Ok(running)
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+}
+
+/// The program in the directory of this one, or one above, for tests.
+fn program() -> Result<String> {
+    let own = std::env::current_exe()?;
+    let mut places = own.ancestors().skip(1).take(2).map(|place| place.join("homeostat"));
+    let found = places.find(|program| program.is_file());
+    let found = found.context(
+        "`homeostat` is not built: `cargo build -p homeostat` with the same profile does it",
+    )?;
+    Ok(text(&found)?.to_owned())
+}
+
+fn routes(size: usize) -> Result<String> {
+    let (mut list, gateway) = (String::new(), Ip::V4.gateway());
+    for number in 0..size {
+        let (dst, len) = Ip::V4.destination(number);
+        writeln!(list, "{dst}/{len} via {gateway}")?;
+    }
+    Ok(list)
+}
