@@ -12,6 +12,7 @@ use homeostat_core::{Action, Failure, Outcome, Outcomes, Retry, Work};
 use homeostat_netlink::uapi::NLM_F_ECHO;
 use homeostat_netlink::{Batch, Connection, Errno, Family, Port, Refusal, Transacted};
 
+use crate::dump::{self, Head};
 use crate::echo::{self, Echoes};
 use crate::encode::Encoder;
 use crate::error::{Error, NO_PERMISSION};
@@ -25,18 +26,12 @@ use crate::step::Step;
 /// Commits transactions.
 pub struct Writer {
     source: Nft,
-    committer: Mutex<Committer>,
+    connection: Mutex<Connection>,
 }
 
-struct Committer {
-    connection: Connection,
-    /// How often in a row another program committed since the look.
-    stale: u32,
-}
-
-/// After so many stale generations a transaction is sent without: it names only our own handles, and fails
-/// as a whole if one of them is gone.
-const PATIENCE: u32 = 3;
+/// How often a transaction is sent again because another program has committed since the look. The last time it is
+/// sent without a generation.
+const TRIES: u32 = 4;
 
 /// Which op of which step each message belongs to.
 type Places = Vec<(usize, usize)>;
@@ -45,7 +40,7 @@ impl Writer {
     pub(crate) fn open(source: Nft) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
         source.own_ports.add(connection.socket().port());
-        Ok(Writer { source, committer: Mutex::new(Committer { connection, stale: 0 }) })
+        Ok(Writer { source, connection: Mutex::new(connection) })
     }
 
     fn write(&self, steps: &[Step]) -> Result<(Batch, Places), (usize, Failure)> {
@@ -80,12 +75,10 @@ impl Writer {
         batch: &Batch,
         places: &Places,
     ) -> Result<(Transacted, Vec<bool>), Error> {
-        let mut committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
-        let guarded = committer.stale < PATIENCE;
-        let generation = guarded.then_some(work.moment.generation);
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut echoes: Vec<Echoes> = work.steps.iter().map(|_| Echoes::default()).collect();
-        let transacted =
-            committer.connection.transact_with_echo(batch, generation, &mut |at, message| {
+        let mut send = |connection: &mut Connection, generation| {
+            connection.transact_with_echo(batch, generation, &mut |at, message| {
                 let place = at.and_then(|at| places.get(at).copied());
                 let place = place.or_else(|| echo::about(work.steps, &message));
                 if let Some((step, op)) = place
@@ -93,27 +86,48 @@ impl Writer {
                 {
                     echoes.record(op, &message);
                 }
-            });
-        if !matches!(transacted, Ok(Transacted::Done)) {
+            })
+        };
+        let mut transacted = send(&mut connection, Some(work.moment.generation))?;
+        let is_as_observed = !is_stale(&transacted);
+        for nth in 1..=TRIES {
+            if !is_stale(&transacted) {
+                break;
+            }
+            let generation = dump::generation(&mut connection)?;
+            if !are_there(&dump::heads(&mut connection)?, work.steps) {
+                break;
+            }
+            transacted = send(&mut connection, (nth < TRIES).then_some(generation))?;
+        }
+        if transacted != Transacted::Done {
             self.source.refused.fetch_add(1, Ordering::Relaxed);
         }
-        match &transacted {
-            Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => {
-                committer.stale += 1;
-            }
-            _ => committer.stale = 0,
-        }
-        // Without the generation, another program may have changed what the step did not touch.
+        // Under another generation another program may have changed what the step did not touch.
         let shown = echoes.iter().zip(work.steps);
-        let shown = shown.map(|(echoes, step)| guarded && echoes.confirm(step)).collect();
-        Ok((transacted?, shown))
+        let shown = shown.map(|(echoes, step)| is_as_observed && echoes.confirm(step)).collect();
+        Ok((transacted, shown))
     }
+}
+
+fn is_stale(transacted: &Transacted) -> bool {
+    matches!(transacted, Transacted::Refused { refusal, .. } if refusal.errno == STALE)
+}
+
+/// Whether the tables of the steps are still those that were seen. If so, a commit since then does no harm: a
+/// transaction names rules by their handles and creates only what is not there, so that it is refused as a whole where
+/// it does not fit, and what it did not touch is seen by the second look.
+fn are_there(heads: &[Head], steps: &[Step]) -> bool {
+    steps.iter().all(|step| {
+        let head = heads.iter().find(|head| head.key == step.key);
+        head.map(|head| head.handle) == step.seen.as_ref().map(|seen| seen.handle)
+    })
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let committer = self.committer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.source.own_ports.remove(committer.connection.socket().port());
+        let connection = self.connection.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.source.own_ports.remove(connection.socket().port());
     }
 }
 

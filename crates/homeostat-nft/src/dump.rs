@@ -23,7 +23,7 @@ pub(crate) const TABLE_NAME: u16 = NFTA_TABLE_NAME;
 pub(crate) type Generation = u32;
 
 /// A table without its content.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) key: Key,
     pub(crate) handle: Handle,
@@ -158,6 +158,10 @@ fn listed_once(
     Err(Error::Moving { tries: LISTS })
 }
 
+/// How often a list over all tables is made because a commit interrupted it: the kernel finds its place again by
+/// counting, so that it may pass over an entry where another table gains or loses one before it.
+const PATIENCE: u32 = 5;
+
 /// What to list.
 struct List<'a> {
     message: u16,
@@ -168,6 +172,15 @@ struct List<'a> {
 }
 
 impl List<'_> {
+    /// How often it is made because a commit interrupted it. A list of one table, or of one set, has everything that
+    /// no commit to this table changes; whether one has, the reader of the table finds out.
+    fn patience(&self) -> u32 {
+        match self.message {
+            NFT_MSG_GETRULE | NFT_MSG_GETSET | NFT_MSG_GETSETELEM => 1,
+            _ => PATIENCE,
+        }
+    }
+
     /// Lists everything; a restarted list begins anew.
     fn dump<T: Default>(
         &self,
@@ -182,15 +195,19 @@ impl List<'_> {
         }
         message.finish()?;
         let (mut found, mut taken) = (T::default(), Ok(()));
-        connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => (found, taken) = (T::default(), Ok(())),
-            Dumped::Object(message) if taken.is_ok() => {
-                taken = message
-                    .split::<4>()
-                    .and_then(|([family, ..], attrs)| take(&mut found, Family(*family), &attrs));
-            }
-            Dumped::Object(_) => {}
-        })?;
+        connection.dump_despite_changes(
+            &mut request,
+            self.patience(),
+            &mut |dumped| match dumped {
+                Dumped::Restart => (found, taken) = (T::default(), Ok(())),
+                Dumped::Object(message) if taken.is_ok() => {
+                    taken = message.split::<4>().and_then(|([family, ..], attrs)| {
+                        take(&mut found, Family(*family), &attrs)
+                    });
+                }
+                Dumped::Object(_) => {}
+            },
+        )?;
         taken.map(|()| found).map_err(|source| Error::Malformed { what: self.what, source })
     }
 }

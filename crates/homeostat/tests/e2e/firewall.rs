@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{AsyncListener, Event, Family, Group, Listener, Options};
+use homeostat_netns::Netns;
+use homeostat_testkit::foreign_commits::ForeignCommits;
 use serde_json::Value;
 
 use crate::keeping::until;
@@ -246,6 +248,26 @@ fn sized(rules: u32) -> String {
         elements.join(", "),
         rules.join("\n")
     )
+}
+
+#[test]
+fn apply_and_the_daemon_update_large_tables_beside_200_foreign_commits_a_second() {
+    let world = World::with(&sized(1000));
+    nft("add table ip foreign");
+    nft("add set ip foreign s { type ipv4_addr; }");
+    let commits = ForeignCommits::begin(Netns::current().unwrap(), "foreign", "s");
+    world.run("apply --yes host.toml").exits(0);
+    world.write("host.toml", sized(1000).replace(" accept", " drop"));
+    world.run("apply --yes host.toml").exits(0);
+    let _daemon = world.keep(&sized(1000));
+    world.converges();
+    let mut events = world.follow();
+    // `nft` would not end if it had to list what is there while others commit.
+    nft("delete table ip a");
+    events.until(|event| event["event"] == "step-applied" && event["source"] == "nft");
+    world.converges();
+    assert!(commits.end() > 0);
+    assert_eq!(nft("list chain ip a x").matches(" accept").count(), 1000);
 }
 
 #[test]
