@@ -243,6 +243,7 @@ pub(crate) fn decode_set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> 
         NFTA_SET_EXPRESSIONS,
     ];
     let set = Set {
+        handle: Handle(be64(attrs, NFTA_SET_HANDLE)?.unwrap_or_default()),
         definition: only(attrs.clone(), &[&shape[..], &more].concat())?,
         flags: be32(attrs, NFTA_SET_FLAGS)?.unwrap_or_default(),
         shape: only(attrs.clone(), &shape)?,
@@ -273,8 +274,9 @@ pub(crate) fn decode_object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), M
         })?;
     }
     let id = ObjectId { kind, name: name(attrs, NFTA_OBJ_NAME)? };
+    let handle = Handle(be64(attrs, NFTA_OBJ_HANDLE)?.unwrap_or_default());
     let (definition, dumped) = (definition.into_bytes(), dumped.into_bytes());
-    Ok((id, Stateful { definition, dumped, counts }))
+    Ok((id, Stateful { handle, definition, dumped, counts }))
 }
 
 /// Chains, sets and rules before anonymous chains are put into the rules that jump to them.

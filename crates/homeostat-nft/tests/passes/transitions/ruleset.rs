@@ -7,8 +7,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use super::known::{Failure, is_known};
-
 /// A small generator of numbers that look random (xorshift).
 struct Dice(u64);
 
@@ -76,9 +74,6 @@ pub(super) fn sequence(seed: u64) -> Vec<Ruleset> {
             ruleset.edit(&mut dice);
         }
         ruleset.prune();
-        if let Some(before) = all.last() {
-            ruleset.leave_out_known(before);
-        }
         all.push(ruleset.clone());
     }
     all
@@ -135,17 +130,6 @@ impl Ruleset {
         self.prune();
     }
 
-    /// Between two texts a table may have been removed and made again with another comment.
-    fn leave_out_known(&mut self, before: &Ruleset) {
-        for (key, table) in &mut self.tables {
-            if let Some(former) =
-                before.tables.get(key).filter(|_| is_known(Failure::TableCommentChanges))
-            {
-                table.comment = former.comment;
-            }
-        }
-    }
-
     /// Takes away what needs names that are not there.
     fn prune(&mut self) {
         for table in self.tables.values_mut() {
@@ -165,7 +149,7 @@ impl Ruleset {
         }
         let is_new = !self.tables.contains_key(&key);
         let table = self.tables.entry(key).or_default();
-        if is_new || !is_known(Failure::TableCommentChanges) && dice.below(20) == 0 {
+        if is_new || dice.below(20) == 0 {
             table.comment = if dice.below(2) == 0 { Some("table") } else { None };
         }
         let name = dice.pick(&NAMES);
@@ -265,17 +249,16 @@ fn part(name: &str, family: &str, dice: &mut Dice) -> Part {
 }
 
 fn set(name: &str, dice: &mut Dice) -> String {
-    let constant = if is_known(Failure::ConstantSetInUse) { "" } else { " flags constant;" };
     match &name[..2] {
         "sa" => {
-            let rest = ["", " size 1000;", " policy memory;", constant, " counter;"];
+            let rest = ["", " size 1000;", " policy memory;", " flags constant;", " counter;"];
             format!("type ipv4_addr;{}", dice.pick(&rest))
         }
         "si" => {
             let rest = ["", " auto-merge;"];
             format!("type ipv4_addr; flags interval;{}", dice.pick(&rest))
         }
-        "sp" => format!("type inet_service;{}", dice.pick(&["", " size 500;", constant])),
+        "sp" => format!("type inet_service;{}", dice.pick(&["", " size 500;", " flags constant;"])),
         "sc" => {
             let rest = ["", " flags interval;"];
             format!("type ipv4_addr . inet_service;{}", dice.pick(&rest))
