@@ -251,6 +251,32 @@ fn sized(rules: u32) -> String {
 }
 
 #[test]
+fn a_refused_table_holds_back_no_other_one_and_status_says_when_it_is_tried_again() {
+    let world = World::new();
+    let document = "[settings.nft]\nresync = \"1h\"\n[nftables]\nruleset = \"\"\"\n\
+        table ip bad { chain x { type filter hook input priority 0; drop; }; }\n\
+        table ip good { chain x { accept; }; }\n\"\"\"\n";
+    // As many chains as the kernel lets into a hook.
+    let chain = |nth| format!("chain c{nth} {{ type filter hook input priority {nth}; }}\n");
+    let crowd: String = (0..1024).map(chain).collect();
+    let path = world.write("crowd.nft", format!("table ip crowd {{\n{crowd}}}\n"));
+    nft(&format!("-f {}", path.display()));
+    world.write("host.toml", document);
+    let ran = world.run("apply --yes host.toml").exits(1);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("! table ip bad  table ip bad chain x: "), "{said}");
+    assert_eq!(nft("list tables"), "table ip crowd\ntable ip good\n");
+    let _daemon = world.keep(document);
+    until("the refused table has a pause", || {
+        let status = world.run("status").stdout;
+        status.contains("table ip bad (nft in host): failed") && status.contains("next retry in")
+    });
+    nft("delete table ip crowd");
+    world.converges();
+    assert!(nft("list tables").contains("table ip bad"));
+}
+
+#[test]
 fn apply_and_the_daemon_update_large_tables_beside_200_foreign_commits_a_second() {
     let world = World::with(&sized(1000));
     nft("add table ip foreign");
