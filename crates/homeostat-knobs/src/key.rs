@@ -82,12 +82,14 @@ const LINK_NAME_MAX: usize = 15;
 
 impl Key {
     /// A kernel parameter. The first separator decides: if it is `/`, the text is the path itself;
-    /// if it is `.`, dots separate and slashes stand for dots.
+    /// if it is `.`, dots separate and slashes stand for dots. All that stands between `conf` or `neigh` and the knob is
+    /// the name of a link, which may have dots itself.
     ///
     /// ```
     /// use homeostat_knobs::Key;
     /// let key = Key::sysctl("net.ipv4.conf.enp3s0/200.forwarding")?;
     /// assert_eq!(key, Key::sysctl("net/ipv4/conf/enp3s0.200/forwarding")?);
+    /// assert_eq!(key, Key::sysctl("net.ipv4.conf.enp3s0.200.forwarding")?);
     /// # Ok::<(), homeostat_knobs::KeyError>(())
     /// ```
     pub fn sysctl(text: &str) -> Result<Self, KeyError> {
@@ -202,12 +204,27 @@ fn split(text: &str) -> Result<Vec<String>, KeyError> {
         None if text.is_empty() => return Err(KeyError::EmptyPart(String::new())),
         None => return Err(KeyError::NoSeparator(text.to_owned())),
         Some(at) if text[at..].starts_with('/') => text.split('/').map(str::to_owned).collect(),
-        Some(_) => text.split('.').map(|part| part.replace('/', ".")).collect(),
+        Some(_) => {
+            let parts: Vec<_> = text.split('.').map(|part| part.replace('/', ".")).collect();
+            with_whole_link(parts)
+        }
     };
     if text.contains(char::is_whitespace) {
         return Err(KeyError::Control(text.to_owned()));
     }
     check_parts(text, &parts).map(|()| parts)
+}
+
+/// `net/FAMILY/conf/LINK/KNOB` with a link that was cut at the dots of its name.
+fn with_whole_link(mut parts: Vec<String>) -> Vec<String> {
+    let words: Vec<&str> = parts.iter().map(String::as_str).collect();
+    if let ["net", "ipv4" | "ipv6" | "mpls", "conf" | "neigh", link @ .., _] = words.as_slice()
+        && link.len() > 1
+    {
+        let (count, link) = (link.len(), link.join("."));
+        parts.splice(3..3 + count, [link]);
+    }
+    parts
 }
 
 pub(crate) fn check_parts(text: &str, parts: &[impl AsRef<str>]) -> Result<(), KeyError> {
@@ -283,6 +300,11 @@ mod tests {
                 "net/ipv4/conf/enp3s0.200/forwarding",
                 "net/ipv4/conf/enp3s0.200/forwarding",
                 "sysctl net/ipv4/conf/enp3s0.200/forwarding",
+            ),
+            (
+                "net.ipv6.neigh.enp3s0.200.7.app_solicit",
+                "net/ipv6/neigh/enp3s0.200.7/app_solicit",
+                "sysctl net/ipv6/neigh/enp3s0.200.7/app_solicit",
             ),
             ("kernel.hostname", "kernel/hostname", "sysctl kernel.hostname"),
         ] {

@@ -1,6 +1,9 @@
-//! The only writer: all steps as one transaction, under the generation that was observed. Tables that cannot be
-//! carried as bytes are loaded whole afterwards, each by one transaction of `nft` itself.
+//! The only writer: all steps as one transaction, under the generation that was observed. A table that the kernel
+//! refuses to change is deleted and created in that transaction; if that is refused, too, the transaction goes without
+//! it. Tables that cannot be carried as bytes are loaded whole afterwards, each by one transaction of `nft` itself.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -12,6 +15,7 @@ use homeostat_core::{Action, Failure, Outcome, Outcomes, Retry, Work};
 use homeostat_netlink::uapi::NLM_F_ECHO;
 use homeostat_netlink::{Batch, Connection, Errno, Family, Port, Refusal, Transacted};
 
+use crate::dump::{self, Generation, Head};
 use crate::echo::{self, Echoes};
 use crate::encode::Encoder;
 use crate::error::{Error, NO_PERMISSION};
@@ -25,18 +29,12 @@ use crate::step::Step;
 /// Commits transactions.
 pub struct Writer {
     source: Nft,
-    committer: Mutex<Committer>,
+    connection: Mutex<Connection>,
 }
 
-struct Committer {
-    connection: Connection,
-    /// How often in a row another program committed since the look.
-    stale: u32,
-}
-
-/// After so many stale generations a transaction is sent without: it names only our own handles, and fails
-/// as a whole if one of them is gone.
-const PATIENCE: u32 = 3;
+/// How often a transaction is sent again because another program has committed since the look. The last time it is
+/// sent without a generation.
+const TRIES: u32 = 4;
 
 /// Which op of which step each message belongs to.
 type Places = Vec<(usize, usize)>;
@@ -45,16 +43,14 @@ impl Writer {
     pub(crate) fn open(source: Nft) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
         source.own_ports.add(connection.socket().port());
-        Ok(Writer { source, committer: Mutex::new(Committer { connection, stale: 0 }) })
+        Ok(Writer { source, connection: Mutex::new(connection) })
     }
 
-    fn write(&self, steps: &[Step]) -> Result<(Batch, Places), (usize, Failure)> {
+    fn write(&self, steps: &[Step], failed: &Failed) -> Result<(Batch, Places), (usize, Failure)> {
         let (mut batch, mut places, mut last_id) = (Batch::new(), Places::new(), 0);
-        let carried = |(_, step): &(usize, &Step)| step.script().is_none();
-        let mut carried: Vec<_> = steps.iter().enumerate().filter(carried).collect();
-        // Tables are created in the order of the text: their hooks run in that order.
-        carried.sort_by_key(|(_, step)| step.desired.as_ref().map(|desired| desired.handle));
-        for (at, step) in carried {
+        let is_carried =
+            |(at, step): &(usize, &Step)| step.script().is_none() && !failed.contains_key(at);
+        for (at, step) in steps.iter().enumerate().filter(is_carried) {
             let mut encoder = Encoder {
                 batch: &mut batch,
                 last_id: &mut last_id,
@@ -76,118 +72,128 @@ impl Writer {
     /// Commits, and says for each step whether the kernel's echo shows that it is done.
     fn commit(
         &self,
-        work: &Work<'_, Nft>,
+        generation: Generation,
+        steps: &[Step],
         batch: &Batch,
         places: &Places,
     ) -> Result<(Transacted, Vec<bool>), Error> {
-        let mut committer = self.committer.lock().unwrap_or_else(PoisonError::into_inner);
-        let guarded = committer.stale < PATIENCE;
-        let generation = guarded.then_some(work.moment.generation);
-        let mut echoes: Vec<Echoes> = work.steps.iter().map(|_| Echoes::default()).collect();
-        let transacted =
-            committer.connection.transact_with_echo(batch, generation, &mut |at, message| {
+        let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut echoes: Vec<Echoes> = steps.iter().map(|_| Echoes::default()).collect();
+        let mut send = |connection: &mut Connection, generation| {
+            connection.transact_with_echo(batch, generation, &mut |at, message| {
                 let place = at.and_then(|at| places.get(at).copied());
-                let place = place.or_else(|| echo::about(work.steps, &message));
+                let place = place.or_else(|| echo::about(steps, &message));
                 if let Some((step, op)) = place
                     && let Some(echoes) = echoes.get_mut(step)
                 {
                     echoes.record(op, &message);
                 }
-            });
-        if !matches!(transacted, Ok(Transacted::Done)) {
+            })
+        };
+        let mut transacted = send(&mut connection, Some(generation))?;
+        let is_as_observed = !is_stale(&transacted);
+        for nth in 1..=TRIES {
+            if !is_stale(&transacted) {
+                break;
+            }
+            let generation = dump::generation(&mut connection)?;
+            if !are_there(&dump::heads(&mut connection)?, steps) {
+                break;
+            }
+            transacted = send(&mut connection, (nth < TRIES).then_some(generation))?;
+        }
+        if transacted != Transacted::Done {
             self.source.refused.fetch_add(1, Ordering::Relaxed);
         }
-        match &transacted {
-            Ok(Transacted::Refused { refusal, .. }) if refusal.errno == STALE => {
-                committer.stale += 1;
-            }
-            _ => committer.stale = 0,
-        }
-        // Without the generation, another program may have changed what the step did not touch.
-        let shown = echoes.iter().zip(work.steps);
-        let shown = shown.map(|(echoes, step)| guarded && echoes.confirm(step)).collect();
-        Ok((transacted?, shown))
+        // Under another generation another program may have changed what the step did not touch.
+        let shown = echoes.iter().zip(steps);
+        let shown = shown.map(|(echoes, step)| is_as_observed && echoes.confirm(step)).collect();
+        Ok((transacted, shown))
     }
+}
+
+fn is_stale(transacted: &Transacted) -> bool {
+    matches!(transacted, Transacted::Refused { refusal, .. } if refusal.errno == STALE)
+}
+
+/// Whether the tables of the steps are still those that were seen. If so, a commit since then does no harm: a
+/// transaction names rules by their handles and creates only what is not there, so that it is refused as a whole where
+/// it does not fit, and what it did not touch is seen by the second look.
+fn are_there(heads: &[Head], steps: &[Step]) -> bool {
+    steps.iter().all(|step| {
+        let head = heads.iter().find(|head| head.key == step.key);
+        head.map(|head| head.handle) == step.seen.as_ref().map(|seen| seen.handle)
+    })
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        let committer = self.committer.get_mut().unwrap_or_else(PoisonError::into_inner);
-        self.source.own_ports.remove(committer.connection.socket().port());
+        let connection = self.connection.get_mut().unwrap_or_else(PoisonError::into_inner);
+        self.source.own_ports.remove(connection.socket().port());
     }
 }
 
 /// ERESTART: the ruleset has another generation than the one that was observed.
 const STALE: Errno = Errno::from_raw_os_error(85);
 
+/// Why steps were left out of a transaction, by their places.
+type Failed = BTreeMap<usize, Failure>;
+
 impl homeostat_core::Writer<Nft> for Writer {
     async fn apply(&self, work: Work<'_, Nft>, out: &dyn Outcomes<Object>) {
-        let (batch, places) = match self.write(work.steps) {
-            Ok(written) => written,
-            Err((at, failure)) => return refuse(&work, Some(at), &failure, out),
+        let mut steps = Cow::Borrowed(work.steps);
+        let mut failed = Failed::new();
+        let committed = loop {
+            let (batch, places) = match self.write(&steps, &failed) {
+                Ok(written) => written,
+                Err((at, failure)) => {
+                    failed.insert(at, failure);
+                    continue;
+                }
+            };
+            if places.is_empty() {
+                break Ok(Vec::new());
+            }
+            let generation = work.moment.generation;
+            let (place, refusal) = match self.commit(generation, &steps, &batch, &places) {
+                Ok((Transacted::Done, confirmed)) => break Ok(confirmed),
+                Ok((Transacted::Unknown, _)) => {
+                    let why = "the kernel's answer was lost".to_owned();
+                    break Err(Outcome::Unknown { why });
+                }
+                Ok((Transacted::Refused { place, refusal }, _)) => (place, refusal),
+                Err(error) => break Err(Outcome::Failed(error.into())),
+            };
+            let place = place.and_then(|place| places.get(place)).copied();
+            let failure = refused(&steps, place, &refusal);
+            // Only what one table is refused for says nothing about the others.
+            let Some((at, _)) = place.filter(|_| refusal.errno != Errno::PERM) else {
+                break Err(Outcome::Failed(failure));
+            };
+            let is_moved = [Errno::NOENT, Errno::EXIST].contains(&refusal.errno);
+            match steps.get(at).and_then(Step::recreated).filter(|_| !is_moved) {
+                Some(step) => {
+                    if let Some(refused) = steps.to_mut().get_mut(at) {
+                        *refused = step;
+                    }
+                }
+                None => _ = failed.insert(at, failure),
+            }
         };
-        let committed = if places.is_empty() {
-            Ok((Transacted::Done, Vec::new()))
-        } else {
-            self.commit(&work, &batch, &places)
-        };
-        match committed {
-            Ok((Transacted::Done, confirmed)) => {
+        for (at, step) in steps.iter().enumerate() {
+            let outcome = match (failed.remove(&at), step.script(), &committed) {
+                (Some(failure), ..) => Outcome::Failed(failure),
+                (None, Some(script), Ok(_)) => load_whole(&self.source, step, script).await,
                 // What the kernel's echo has not confirmed is looked at again.
-                let done = |at: usize, step: &Step| {
+                (None, None, Ok(confirmed)) => {
                     let is_confirmed = confirmed.get(at).copied().unwrap_or_default();
                     let desired = step.desired.as_ref().filter(|_| is_confirmed);
                     Outcome::Applied { now: desired.map(|table| Object::seen(Arc::clone(table))) }
-                };
-                self.finish(&work, done, out).await;
-            }
-            Ok((Transacted::Unknown, _)) => {
-                let why = "the kernel's answer was lost";
-                let unknown = |_, _: &Step| Outcome::Unknown { why: why.to_owned() };
-                self.finish(&work, unknown, out).await;
-            }
-            Ok((Transacted::Refused { place, refusal }, _)) => {
-                let place = place.and_then(|place| places.get(place)).copied();
-                let failure = refused(work.steps, place, &refusal);
-                refuse(&work, place.map(|(step, _)| step), &failure, out);
-            }
-            Err(error) => refuse(&work, None, &error.into(), out),
-        }
-    }
-}
-
-impl Writer {
-    /// Answers for what was committed, and loads what could not be a part of it.
-    async fn finish(
-        &self,
-        work: &Work<'_, Nft>,
-        committed: impl Fn(usize, &Step) -> Outcome<Object>,
-        out: &dyn Outcomes<Object>,
-    ) {
-        for (at, step) in work.iter() {
-            let outcome = match step.script() {
-                Some(script) => load_whole(&self.source, step, script).await,
-                None => committed(at - work.first, step),
+                }
+                (None, _, Err(outcome)) => outcome.clone(),
             };
-            out.put(at..at + 1, outcome);
+            out.put(work.first + at..work.first + at + 1, outcome);
         }
-    }
-}
-
-/// Nothing was done: one step is the cause, the others wait for it.
-fn refuse(
-    work: &Work<'_, Nft>,
-    cause: Option<usize>,
-    failure: &Failure,
-    out: &dyn Outcomes<Object>,
-) {
-    let key = cause.and_then(|at| work.steps.get(at)).map(|step| step.key.to_string());
-    for at in 0..work.steps.len() {
-        let mut failure = failure.clone();
-        if let Some(key) = key.as_ref().filter(|_| cause != Some(at)) {
-            failure.error = format!("nothing was changed, because `{key}` was refused");
-        }
-        out.put(work.first + at..work.first + at + 1, Outcome::Failed(failure));
     }
 }
 

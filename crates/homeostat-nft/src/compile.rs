@@ -256,7 +256,7 @@ fn recreate(connection: &mut Connection, tables: &[&Table]) -> Result<Option<Key
             seen: Some(table),
             flags: 0,
         };
-        if diff::recreate(table).iter().try_for_each(|op| encoder.op(op)).is_err() {
+        if diff::recreate(table, None).iter().try_for_each(|op| encoder.op(op)).is_err() {
             return Ok(Some(table.key.clone()));
         }
         places.resize(batch.count(), &table.key);

@@ -3,6 +3,7 @@
 //! Rules that stay keep their handles and counters; a rule that replaces another one takes over its counters. Sets
 //! get the smallest difference; a set that is created again keeps the elements that packets put there.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
@@ -18,19 +19,33 @@ use crate::plan::{ElementFrom, Op};
 pub(crate) fn table(desired: &Table, seen: Option<(&Table, &DeclaredBefore)>) -> Vec<Op> {
     match seen {
         Some((seen, before)) => update(desired, seen, before),
-        None => create(desired),
+        None => create(desired, None),
     }
 }
 
 fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
+    // Quirk `comments-of-tables-stay` (Linux 6.18): the kernel ignores another comment of a table that is there.
+    if desired.comment != seen.comment {
+        return recreate(desired, Some((seen, before)));
+    }
     let seen_parts = seen.parts();
     let is_changed = |part: &&Part| desired.definition(part) != seen.definition(part);
     // What is no longer declared, or cannot change in place: whatever refers to it must be deleted first.
     let mut deleted: BTreeSet<Part> = seen_parts.iter().filter(is_changed).cloned().collect();
     keep_order_of_hooks(desired, seen, &mut deleted);
+    let mut sets = SetEdit::all(desired, seen, before, &deleted);
+    let is_closed = |edit: &&SetEdit<'_>| {
+        let set = seen.sets.get(edit.name);
+        set.is_some_and(Set::is_constant) && (edit.delete.len() + edit.add.len()) > 0
+    };
+    let closed: Vec<_> =
+        sets.iter().filter(is_closed).map(|edit| Part::Set(edit.name.to_owned())).collect();
+    if !closed.is_empty() {
+        deleted.extend(closed);
+        sets = SetEdit::all(desired, seen, before, &deleted);
+    }
     let is_created = |part: &Part| deleted.contains(part) || !seen.has(part);
     let chains = ChainEdit::all(desired, seen, &deleted);
-    let sets = SetEdit::all(desired, seen, before, &deleted);
     let mut ops = Vec::new();
     for chain in &chains {
         chain.delete(&mut ops);
@@ -62,8 +77,10 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
         Op::Create(part) => has_hook(desired, part),
         _ => false,
     };
+    // Quirk `dormant-moves-alone` (Linux 6.18): a transaction that puts a table to sleep or wakes it cannot add or
+    // delete chains with a hook as well (EINVAL).
     if ops.iter().any(moves_hook) {
-        return recreate(desired);
+        return recreate(desired, Some((seen, before)));
     }
     ops.insert(0, Op::SetFlags);
     ops
@@ -88,18 +105,21 @@ fn keep_order_of_hooks(desired: &Table, seen: &Table, deleted: &mut BTreeSet<Par
     }
 }
 
-/// Quirk `dormant-moves-alone` (Linux 6.18): a transaction that puts a table to sleep or wakes it cannot
-/// add or delete chains with a hook as well (EINVAL), so that the table is created again.
-pub(crate) fn recreate(desired: &Table) -> Vec<Op> {
-    [vec![Op::DeleteTable], create(desired)].concat()
+/// Deletes the table and creates it as declared, with the counters and the data of the one that was seen.
+pub(crate) fn recreate(desired: &Table, seen: Option<(&Table, &DeclaredBefore)>) -> Vec<Op> {
+    [vec![Op::DeleteTable], create(desired, seen)].concat()
 }
 
-fn create(desired: &Table) -> Vec<Op> {
+fn create(desired: &Table, seen: Option<(&Table, &DeclaredBefore)>) -> Vec<Op> {
     let mut ops = vec![Op::CreateTable];
     ops.extend(desired.parts().into_iter().map(Op::Create));
-    ops.extend(desired.sets.iter().filter_map(|(name, set)| SetEdit::fill(name, set).add()));
+    for (name, set) in &desired.sets {
+        let former = seen.and_then(|(seen, before)| Some((seen.sets.get(name)?, before)));
+        ops.extend(SetEdit::created(name, set, desired, former).add());
+    }
     for (name, chain) in &desired.chains {
-        ChainEdit { name, seen: &[], desired: &chain.rules, kept: Some(Vec::new()) }.add(&mut ops);
+        let former = seen.map_or(&[][..], |(seen, _)| seen.rules(name));
+        ChainEdit { name, seen: former, desired: &chain.rules, kept: None }.add(&mut ops);
     }
     ops
 }
@@ -230,25 +250,31 @@ impl<'a> SetEdit<'a> {
         before: &DeclaredBefore,
         deleted: &BTreeSet<Part>,
     ) -> Vec<Self> {
-        let edit = |(name, set): (&'a String, &'a Set)| {
-            let pair = |seen| SetPair { name, desired: set, seen, before };
-            match seen.sets.get(name) {
-                Some(seen) if !deleted.contains(&Part::Set(name.clone())) => {
-                    pair(seen).updated(desired, deleted)
-                }
-                // Only between equal types elements can be carried over.
-                Some(seen) if set.shape == seen.shape && set.layout() == seen.layout() => {
-                    pair(seen).recreated(desired)
-                }
-                _ => Self::fill(name, set),
+        let edit = |(name, set): (&'a String, &'a Set)| match seen.sets.get(name) {
+            Some(seen) if !deleted.contains(&Part::Set(name.clone())) => {
+                SetPair { name, desired: set, seen, before }.updated(desired, deleted)
             }
+            former => Self::created(name, set, desired, former.map(|seen| (seen, before))),
         };
         desired.sets.iter().map(edit).collect()
     }
 
-    fn fill(name: &'a str, set: &Set) -> Self {
-        let add = set.elements.places().map(ElementFrom::Desired).collect();
-        SetEdit { name, delete: Vec::new(), add }
+    /// Fills a set that is created, in the place of another one or not.
+    fn created(
+        name: &'a str,
+        set: &Set,
+        table: &Table,
+        former: Option<(&Set, &DeclaredBefore)>,
+    ) -> Self {
+        // Only between equal types elements can be carried over.
+        let is_alike = |seen: &Set| set.shape == seen.shape && set.layout() == seen.layout();
+        match former.filter(|(seen, _)| is_alike(seen)) {
+            Some((seen, before)) => SetPair { name, desired: set, seen, before }.recreated(table),
+            None => {
+                let add = set.elements.places().map(ElementFrom::Desired).collect();
+                SetEdit { name, delete: Vec::new(), add }
+            }
+        }
     }
 
     fn delete(&self) -> Option<Op> {
@@ -271,14 +297,20 @@ struct SetPair<'a, 'b> {
 }
 
 impl<'a> SetPair<'a, '_> {
-    /// The units of ours that come, and those of the target that go.
-    fn compare(&self, same: impl Fn(&[u8], &[u8]) -> bool) -> (Vec<UnitAt>, Vec<UnitAt>) {
+    /// The units of ours that come, and those of the target that go. `is_missed` is asked about those that the target
+    /// lacks, `same` about those that it has otherwise.
+    fn compare(
+        &self,
+        is_missed: impl Fn(&[u8]) -> bool,
+        same: impl Fn(&[u8], &[u8]) -> bool,
+    ) -> (Vec<UnitAt>, Vec<UnitAt>) {
         let (ours, theirs): (&Elements, &Elements) = (&self.desired.elements, &self.seen.elements);
         // Sets without declared elements, and what packets or time change, hold data.
         let is_exact = !ours.is_empty() && !self.desired.is_moving();
         let (mut come, mut go) = (Vec::new(), Vec::new());
         ours.compare(theirs, same, |difference| match difference {
-            Difference::Missing(ours) => come.push(ours),
+            Difference::Missing(at) if is_missed(ours.unit(at)) => come.push(at),
+            Difference::Missing(_) => {}
             // Data stays, but for what a former text declared.
             Difference::Extra(at) if is_exact || self.before.has(self.name, theirs.unit(at)) => {
                 go.push(at);
@@ -296,8 +328,11 @@ impl<'a> SetPair<'a, '_> {
         let (come, mut delete) = if self.desired.elements.is_empty() && self.before.is_empty() {
             Default::default()
         } else {
+            // An element that expires was added with its text, and is not added again when its time is over.
+            let is_added = LazyCell::new(|| self.before.is_of(table));
+            let is_missed = |unit: &[u8]| !(self.desired.expires(unit) && *is_added);
             // Timeouts and statements of elements may have changed by themselves, but not by another text.
-            self.compare(|ours, theirs| {
+            self.compare(is_missed, |ours, theirs| {
                 self.desired.is_moving()
                     && reduced(ours, MEANING) == reduced(theirs, MEANING)
                     && !self.before.has_otherwise(self.name, ours)
@@ -321,7 +356,7 @@ impl<'a> SetPair<'a, '_> {
 
     /// A set that is created again has the declared elements, with the counters that they had, and its data.
     fn recreated(&self, table: &Table) -> SetEdit<'a> {
-        let (come, go) = self.compare(|_, _| false);
+        let (come, go) = self.compare(|_| true, |_, _| false);
         let stays = |at: &UnitAt| {
             go.binary_search(at).is_err() && self.seen.targets(*at).all(|part| table.has(&part))
         };

@@ -23,7 +23,7 @@ pub(crate) const TABLE_NAME: u16 = NFTA_TABLE_NAME;
 pub(crate) type Generation = u32;
 
 /// A table without its content.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) key: Key,
     pub(crate) handle: Handle,
@@ -158,6 +158,10 @@ fn listed_once(
     Err(Error::Moving { tries: LISTS })
 }
 
+/// How often a list over all tables is made because a commit interrupted it: the kernel finds its place again by
+/// counting, so that it may pass over an entry where another table gains or loses one before it.
+const PATIENCE: u32 = 5;
+
 /// What to list.
 struct List<'a> {
     message: u16,
@@ -168,6 +172,15 @@ struct List<'a> {
 }
 
 impl List<'_> {
+    /// How often it is made because a commit interrupted it. A list of one table, or of one set, has everything that
+    /// no commit to this table changes; whether one has, the reader of the table finds out.
+    fn patience(&self) -> u32 {
+        match self.message {
+            NFT_MSG_GETRULE | NFT_MSG_GETSET | NFT_MSG_GETSETELEM => 1,
+            _ => PATIENCE,
+        }
+    }
+
     /// Lists everything; a restarted list begins anew.
     fn dump<T: Default>(
         &self,
@@ -182,15 +195,19 @@ impl List<'_> {
         }
         message.finish()?;
         let (mut found, mut taken) = (T::default(), Ok(()));
-        connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => (found, taken) = (T::default(), Ok(())),
-            Dumped::Object(message) if taken.is_ok() => {
-                taken = message
-                    .split::<4>()
-                    .and_then(|([family, ..], attrs)| take(&mut found, Family(*family), &attrs));
-            }
-            Dumped::Object(_) => {}
-        })?;
+        connection.dump_despite_changes(
+            &mut request,
+            self.patience(),
+            &mut |dumped| match dumped {
+                Dumped::Restart => (found, taken) = (T::default(), Ok(())),
+                Dumped::Object(message) if taken.is_ok() => {
+                    taken = message.split::<4>().and_then(|([family, ..], attrs)| {
+                        take(&mut found, Family(*family), &attrs)
+                    });
+                }
+                Dumped::Object(_) => {}
+            },
+        )?;
         taken.map(|()| found).map_err(|source| Error::Malformed { what: self.what, source })
     }
 }
@@ -226,6 +243,7 @@ pub(crate) fn decode_set(attrs: &Attrs<'_>) -> Result<(String, Set), Malformed> 
         NFTA_SET_EXPRESSIONS,
     ];
     let set = Set {
+        handle: Handle(be64(attrs, NFTA_SET_HANDLE)?.unwrap_or_default()),
         definition: only(attrs.clone(), &[&shape[..], &more].concat())?,
         flags: be32(attrs, NFTA_SET_FLAGS)?.unwrap_or_default(),
         shape: only(attrs.clone(), &shape)?,
@@ -256,8 +274,9 @@ pub(crate) fn decode_object(attrs: &Attrs<'_>) -> Result<(ObjectId, Stateful), M
         })?;
     }
     let id = ObjectId { kind, name: name(attrs, NFTA_OBJ_NAME)? };
+    let handle = Handle(be64(attrs, NFTA_OBJ_HANDLE)?.unwrap_or_default());
     let (definition, dumped) = (definition.into_bytes(), dumped.into_bytes());
-    Ok((id, Stateful { definition, dumped, counts }))
+    Ok((id, Stateful { handle, definition, dumped, counts }))
 }
 
 /// Chains, sets and rules before anonymous chains are put into the rules that jump to them.

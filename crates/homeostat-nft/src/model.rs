@@ -62,15 +62,13 @@ impl Table {
         }
     }
 
-    /// Its named parts, in an order in which they can be created: objects and flowtables, then chains in the
-    /// order in which they were created, then sets.
+    /// Its named parts, in an order in which they can be created: objects and flowtables, then chains, then sets, each
+    /// in the order in which they were created.
     pub(crate) fn parts(&self) -> Vec<Part> {
-        let mut chains: Vec<_> = self.chains.iter().collect();
-        chains.sort_by_key(|(_, chain)| chain.handle);
-        let objects = self.objects.keys().cloned().map(Part::Object);
+        let objects = in_order(&self.objects, |object| object.handle).map(Part::Object);
         let flowtables = self.flowtables.keys().cloned().map(Part::Flowtable);
-        let chains = chains.into_iter().map(|(name, _)| Part::Chain(name.clone()));
-        let sets = self.sets.keys().cloned().map(Part::Set);
+        let chains = in_order(&self.chains, |chain| chain.handle).map(Part::Chain);
+        let sets = in_order(&self.sets, |set| set.handle).map(Part::Set);
         objects.chain(flowtables).chain(chains).chain(sets).collect()
     }
 
@@ -112,6 +110,16 @@ impl Table {
         let flowtables = self.flowtables.values().map(|bytes| (HookKind::Flowtable, bytes));
         chains.chain(flowtables).any(|(kind, bytes)| kind.devices(bytes).contains(link))
     }
+}
+
+/// The names of parts in the order of their handles.
+fn in_order<N: Clone, P>(
+    parts: &BTreeMap<N, P>,
+    handle: impl Fn(&P) -> Handle,
+) -> impl Iterator<Item = N> {
+    let mut parts: Vec<_> = parts.iter().collect();
+    parts.sort_by_key(|(_, part)| handle(part));
+    parts.into_iter().map(|(name, _)| name.clone())
 }
 
 /// A chain that has a name.
@@ -253,6 +261,7 @@ impl Hash for Rule {
 /// A set or a map.
 #[derive(Clone, Debug)]
 pub(crate) struct Set {
+    pub(crate) handle: Handle,
     /// Types, flags, size, timeout, comment.
     pub(crate) definition: Box<[u8]>,
     pub(crate) flags: u32,
@@ -279,6 +288,23 @@ impl Set {
     /// Whether packets or time change what is in it.
     pub(crate) fn is_moving(&self) -> bool {
         self.flags & (NFT_SET_EVAL | NFT_SET_TIMEOUT) != 0
+    }
+
+    /// Whether time deletes this element of it.
+    pub(crate) fn expires(&self, unit: &[u8]) -> bool {
+        let has = |attrs: Attrs<'_>, kind| matches!(attrs.first(kind), Ok(Some(_)));
+        let mut elements = Attrs::new(unit).flatten();
+        self.flags & NFT_SET_TIMEOUT != 0
+            && (has(Attrs::new(&self.definition), NFTA_SET_TIMEOUT)
+                || elements.any(|element| has(element.attrs(), NFTA_SET_ELEM_TIMEOUT)))
+    }
+
+    /// Whether its elements cannot change.
+    ///
+    /// Quirk `constant-sets-are-closed` (Linux 6.18): they can as long as no rule refers to the set, but not in the
+    /// transaction that deletes the rule. The set can be deleted and created in that transaction.
+    pub(crate) fn is_constant(&self) -> bool {
+        self.flags & NFT_SET_CONSTANT != 0
     }
 
     pub(crate) fn layout(&self) -> Layout {
@@ -347,6 +373,7 @@ pub(crate) struct ObjectId {
 /// A named counter, quota, limit, helper.
 #[derive(Clone, Debug)]
 pub(crate) struct Stateful {
+    pub(crate) handle: Handle,
     /// For comparing: without counts.
     pub(crate) definition: Box<[u8]>,
     /// As dumped.

@@ -22,7 +22,7 @@ pub struct Object {
     pub(crate) table: Option<Arc<Table>>,
     recorded: Arc<Recorded>,
     /// Of a table that was seen: what the ledger says was declared in it.
-    declared_before: DeclaredBefore,
+    pub(crate) declared_before: DeclaredBefore,
     /// Whether it was seen with our mark.
     pub(crate) is_marked: bool,
     ops: Arc<OnceLock<CachedOps>>,
@@ -258,11 +258,17 @@ pub(crate) struct DeclaredBefore(Box<[Object]>);
 
 impl DeclaredBefore {
     pub(crate) fn new(recorded: impl Iterator<Item = Object>) -> Self {
-        DeclaredBefore(recorded.filter(|object| !object.declared().keys.is_empty()).collect())
+        DeclaredBefore(recorded.collect())
     }
 
+    /// Whether the last write declared the same table, and was completed.
+    pub(crate) fn is_of(&self, table: &Table) -> bool {
+        matches!(&*self.0, [object] if object.digest() == digest(table))
+    }
+
+    /// Whether nothing was declared.
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.iter().all(|object| object.declared().keys.is_empty())
     }
 
     /// Whether an element was declared.

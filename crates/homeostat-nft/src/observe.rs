@@ -54,30 +54,41 @@ const SHADOW_TRIES: u32 = 3;
 
 type Found = Vec<(Head, Object)>;
 
-/// What was found, and between which generations.
+/// One reading of the tables.
 struct Reading {
-    before: Generation,
+    /// The generation that the ruleset had before.
+    generation: Generation,
     found: Found,
-    after: Generation,
+    /// Whether it is certain that no commit changed these tables meanwhile.
+    is_certain: bool,
 }
 
-/// Reads until nothing was committed meanwhile. Every commit changes the generation, so that two equal
-/// readings in a row count as consistent, too. What could not be read to its end is read again.
-fn consistent(mut read: impl FnMut() -> Result<Option<Reading>, Error>) -> Result<Reading, Error> {
+/// Reads until no commit has changed the tables meanwhile. Commits to other tables do not matter: two readings in a row
+/// that lead to the same plan are as certain. What could not be read to its end is read again.
+fn consistent(
+    mut read: impl FnMut() -> Result<Option<Reading>, Error>,
+    is_alike: impl Fn(&Found, &Found) -> bool,
+) -> Result<Reading, Error> {
     let mut former: Option<Found> = None;
     for _ in 0..TRIES {
         let Some(reading) = read()? else { continue };
-        let is_equal = |former: &Found| {
-            let (one, other) = (former.iter(), reading.found.iter());
-            one.map(|(head, object)| (&head.key, object))
-                .eq(other.map(|(head, object)| (&head.key, object)))
-        };
-        if reading.before == reading.after || former.as_ref().is_some_and(is_equal) {
+        let is_same = |former: &Found| is_alike(former, &reading.found);
+        if reading.is_certain || former.as_ref().is_some_and(is_same) {
             return Ok(reading);
         }
         former = Some(reading.found);
     }
     Err(Error::Moving { tries: TRIES })
+}
+
+/// Whether two readings show the same tables with the same differences from the desired state. What packets and other
+/// programs put into sets that are theirs to fill does not matter.
+fn leads_to_the_same_plan(view: &View<'_, Nft>, one: &Found, other: &Found) -> bool {
+    let is_alike = |((head, object), (other_head, other)): (&(Head, Object), &(Head, Object))| {
+        let ops = |desired: Arc<Table>| object.ops(&desired) == other.ops(&desired);
+        head == other_head && desired_table(view, &head.key).is_none_or(ops)
+    };
+    one.len() == other.len() && one.iter().zip(other).all(is_alike)
 }
 
 impl Reader {
@@ -112,17 +123,27 @@ impl Reader {
         if let Some(answer) = self.answer_from_shadow(view)? {
             return Ok(answer);
         }
-        let reading = consistent(|| {
-            let before = dump::generation(&mut self.connection)?;
-            // Quirk `counted-before-done` (Linux 6.18): a commit changes the generation first, and then
-            // policies, names, flags and concatenated intervals one after the other.
-            self.connection.await_commit()?;
-            let Some(found) = present(self.read(view))? else { return Ok(None) };
-            let after = dump::generation(&mut self.connection)?;
-            Ok(Some(Reading { before, found, after }))
-        })?;
-        self.restart_shadow(view, &reading);
-        Ok((Moment { generation: reading.before, was_read: true }, reading.found))
+        let is_alike = |one: &Found, other: &Found| leads_to_the_same_plan(view, one, other);
+        let reading = consistent(|| self.read_once(view), is_alike)?;
+        Ok((Moment { generation: reading.generation, was_read: true }, reading.found))
+    }
+
+    /// Nothing if a table was deleted meanwhile.
+    fn read_once(&mut self, view: &View<'_, Nft>) -> Result<Option<Reading>, Error> {
+        let generation = dump::generation(&mut self.connection)?;
+        // Quirk `counted-before-done` (Linux 6.18): a commit changes the generation first, and then
+        // policies, names, flags and concatenated intervals one after the other.
+        self.connection.await_commit()?;
+        let Some(found) = present(self.read(view))? else { return Ok(None) };
+        let after = dump::generation(&mut self.connection)?;
+        let mut is_certain = generation == after;
+        if self.notifications.is_open() {
+            self.notifications.commits.shadow.restart(generation);
+            let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
+            let expected: BTreeSet<Key> = expected.filter(|key| view.focus.covers(key)).collect();
+            is_certain |= self.follow(expected, &found, after)?;
+        }
+        Ok(Some(Reading { generation, found, is_certain }))
     }
 
     fn read(&mut self, view: &View<'_, Nft>) -> Result<Found, Error> {
@@ -190,16 +211,26 @@ impl Reader {
             let Some(generation) = self.notifications.commits.shadow.generation() else {
                 return Ok(None);
             };
-            let (mut found, unknown) = self.look_up(view, keys);
-            let was_read = !unknown.is_empty();
+            if dump::generation(&mut self.connection)? != generation {
+                continue;
+            }
+            let (found, unknown) = self.look_up(view, keys);
+            if unknown.is_empty() {
+                return Ok(Some((Moment { generation, was_read: false }, found)));
+            }
             let focus = Focus::Keys(unknown.clone());
-            let view = View { focus: &focus, ..*view };
-            let read = if was_read { present(self.read(&view))? } else { Some(Found::new()) };
-            let Some(read) = read else { continue };
-            if dump::generation(&mut self.connection)? == generation {
-                self.store_in_shadow(unknown, &read);
-                found.extend(read);
-                return Ok(Some((Moment { generation, was_read }, found)));
+            let Some(read) = present(self.read(&View { focus: &focus, ..*view }))? else {
+                continue;
+            };
+            let after = dump::generation(&mut self.connection)?;
+            let known = keys - &unknown;
+            if self.follow(unknown, &read, after)? {
+                let (mut found, unknown) = self.look_up(view, &known);
+                let generation = self.notifications.commits.shadow.generation();
+                if let Some(generation) = generation.filter(|_| unknown.is_empty()) {
+                    found.extend(read);
+                    return Ok(Some((Moment { generation, was_read: true }, found)));
+                }
             }
         }
         Ok(None)
@@ -230,29 +261,29 @@ impl Reader {
         (found, unknown)
     }
 
-    /// Lets the shadow begin with what a look has shown, if nothing was committed meanwhile.
-    fn restart_shadow(&mut self, view: &View<'_, Nft>, reading: &Reading) {
-        if !self.notifications.is_open() {
-            return;
-        }
-        if reading.before != reading.after {
-            return self.notifications.commits.shadow.discard();
-        }
-        self.notifications.commits.shadow.restart(reading.before);
-        let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
-        let expected = expected.filter(|key| view.focus.covers(key)).collect();
-        self.store_in_shadow(expected, &reading.found);
-    }
-
-    /// Those of the expected tables that were not found are absent.
-    fn store_in_shadow(&mut self, expected: BTreeSet<Key>, found: &Found) {
+    /// Lets the shadow follow the expected tables from what a reading has shown that ended at this generation; those
+    /// that were not found are absent. Returns whether no commit changed them while they were read.
+    fn follow(
+        &mut self,
+        mut expected: BTreeSet<Key>,
+        found: &Found,
+        read_at: Generation,
+    ) -> Result<bool, Error> {
         let shadow = &mut self.notifications.commits.shadow;
-        for key in expected {
-            shadow.store(key, None);
+        for key in &expected {
+            shadow.store(key.clone(), None, read_at);
         }
         for (head, object) in found {
-            shadow.store(head.key.clone(), object.table.as_ref().map(|table| (head, table)));
+            let table = object.table.as_ref().map(|table| (head, table));
+            shadow.store(head.key.clone(), table, read_at);
+            expected.insert(head.key.clone());
         }
+        if shadow.generation() != Some(read_at) {
+            // A commit that has changed the generation is announced when it is complete.
+            self.connection.await_commit()?;
+            self.notifications.catch_up();
+        }
+        Ok(self.notifications.commits.shadow.confirms(expected.iter()))
     }
 }
 
@@ -315,18 +346,21 @@ mod tests {
         vec![(head, Object::seen(table))]
     }
 
-    /// Reads these one after the other, each with its flags: how many were needed, and which counted.
-    fn check(
-        readings: &[Option<(u32, Generation, Generation)>],
-        expected: Result<(usize, u32), u32>,
-    ) {
+    /// Reads these one after the other, each with its flags and whether it is certain: how many were needed, and which
+    /// counted.
+    fn check(readings: &[Option<(u32, bool)>], expected: Result<(usize, u32), u32>) {
         let mut reads = 0;
-        let result = consistent(|| {
+        let read = || {
             let reading = readings[reads % readings.len()];
             reads += 1;
-            Ok(reading.map(|(flags, before, after)| Reading { before, found: found(flags), after }))
-        });
-        let result = match result {
+            Ok(reading.map(|(flags, is_certain)| Reading {
+                generation: 1,
+                found: found(flags),
+                is_certain,
+            }))
+        };
+        let is_alike = |one: &Found, other: &Found| one[0].0 == other[0].0;
+        let result = match consistent(read, is_alike) {
             Ok(reading) => Ok((reads, reading.found[0].0.flags)),
             Err(Error::Moving { tries }) => Err(tries),
             Err(other) => panic!("{other}"),
@@ -335,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn two_equal_dumps_in_a_row_count_as_consistent() {
-        check(&[Some((0, 1, 1))], Ok((1, 0)));
-        check(&[Some((0, 1, 2)), Some((0, 2, 3))], Ok((2, 0)));
-        check(&[Some((0, 1, 2)), Some((4, 2, 3)), Some((4, 3, 4))], Ok((3, 4)));
-        check(&[Some((0, 1, 2)), Some((4, 2, 3)), Some((0, 4, 4))], Ok((3, 0)));
-        check(&[Some((0, 1, 2)), None, Some((0, 3, 4))], Ok((3, 0)));
+    fn two_equal_readings_in_a_row_count_as_consistent() {
+        check(&[Some((0, true))], Ok((1, 0)));
+        check(&[Some((0, false)), Some((0, false))], Ok((2, 0)));
+        check(&[Some((0, false)), Some((4, false)), Some((4, false))], Ok((3, 4)));
+        check(&[Some((0, false)), Some((4, false)), Some((0, true))], Ok((3, 0)));
+        check(&[Some((0, false)), None, Some((0, false))], Ok((3, 0)));
         // One that is another each time is never consistent, however often it is read.
-        check(&[Some((0, 1, 2)), Some((4, 2, 3))], Err(TRIES));
+        check(&[Some((0, false)), Some((4, false))], Err(TRIES));
         check(&[None], Err(TRIES));
     }
 }

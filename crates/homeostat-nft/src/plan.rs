@@ -14,8 +14,8 @@ use crate::object::Object;
 use crate::source::Nft;
 use crate::step::Step;
 
-/// A step for each table; all of them become one transaction. A table that names a link that is not there
-/// waits for it.
+/// A step for each table, in the order of the text: tables are created in that order, and so are their hooks. A table
+/// that names a link that is not there waits for it.
 pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) -> Draft<Nft> {
     let compiled = desired.compiled();
     let mut draft = Draft::default();
@@ -26,6 +26,7 @@ pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) ->
             None => draft.steps.extend(step(&compiled, key, change)),
         }
     }
+    draft.steps.sort_by_key(|step: &Step| step.desired.as_ref().map(|desired| desired.handle));
     // The first step carries the notes on the text that all of them come from.
     if let Some(first) = draft.steps.iter_mut().find(|step: &&mut Step| step.desired.is_some()) {
         first.notes.clone_from(&compiled.notes);
@@ -44,9 +45,10 @@ fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<St
         Change::Update { slot, before, adopts } => {
             let table = Arc::clone(compiled.table(slot)?);
             let ops = Arc::unwrap_or_clone(before.ops(&table));
-            let seen = before.table?;
-            let (slot, desired, seen) = (Some(slot), Some(table), Some(seen));
-            Step { slot, ops, desired, seen, adopts, ..Step::new(key, Action::Update) }
+            let Object { table: seen, declared_before, .. } = before;
+            let (slot, desired, seen) = (Some(slot), Some(table), Some(seen?));
+            let step = Step::new(key, Action::Update);
+            Step { slot, ops, desired, seen, declared_before, adopts, ..step }
         }
         Change::Delete { before, .. } => {
             let (ops, seen) = (vec![Op::DeleteTable], before.table);

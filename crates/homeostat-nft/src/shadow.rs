@@ -2,8 +2,8 @@
 //!
 //! A full look shows the tables at one generation; each later commit is announced message by message, with its
 //! generation, and applied to the copy. A gap between generations discards everything; a message that cannot be
-//! interpreted with certainty discards its table, which is read again. An answer from here counts only while the
-//! kernel still has the generation that was followed.
+//! interpreted with certainty, or that came while the table was read, discards its table, which is read again. An
+//! answer from here counts only while the kernel still has the generation that was followed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -30,7 +30,14 @@ struct Followed {
     generation: Generation,
     /// Whether the next commit has begun to be announced.
     is_in_commit: bool,
-    tables: BTreeMap<Key, State>,
+    tables: BTreeMap<Key, Tracked>,
+}
+
+#[derive(Debug)]
+struct Tracked {
+    state: State,
+    /// The generation at the end of its reading. Whether the reading has a change until then is not certain.
+    read_at: Generation,
 }
 
 /// What is known of one table.
@@ -60,18 +67,38 @@ impl Shadow {
         self.followed = Some(Followed { generation, is_in_commit: false, tables });
     }
 
-    /// Stores what a look at one table has shown.
-    pub(crate) fn store(&mut self, key: Key, seen: Option<(&Head, &Arc<Table>)>) {
+    /// Stores what a look at one table has shown that began at a generation which was followed, and ended at `read_at`.
+    pub(crate) fn store(
+        &mut self,
+        key: Key,
+        seen: Option<(&Head, &Arc<Table>)>,
+        read_at: Generation,
+    ) {
         let state = seen.map_or(State::Absent, |(head, table)| {
             State::Present(Box::new(TableCopy::new(head.clone(), Arc::clone(table))))
         });
         if let Some(followed) = &mut self.followed {
-            followed.tables.insert(key, state);
+            followed.tables.insert(key, Tracked { state, read_at });
         }
     }
 
     pub(crate) fn lookup(&self, key: &Key) -> Option<&State> {
-        self.followed.as_ref()?.tables.get(key)
+        Some(&self.followed.as_ref()?.tables.get(key)?.state)
+    }
+
+    /// Whether no commit has changed these tables while they were read: all that were made meanwhile are known.
+    pub(crate) fn confirms<'k>(&self, mut read: impl Iterator<Item = &'k Key>) -> bool {
+        let Some(followed) = self.followed.as_ref().filter(|followed| !followed.is_in_commit)
+        else {
+            return false;
+        };
+        read.all(|key| {
+            let is_certain = |tracked: &Tracked| {
+                !matches!(tracked.state, State::Unclear)
+                    && !is_before(followed.generation, tracked.read_at)
+            };
+            followed.tables.get(key).is_some_and(is_certain)
+        })
     }
 
     /// Applies one event. A gap discards everything.
@@ -114,7 +141,7 @@ impl Followed {
             return false;
         }
         (self.generation, self.is_in_commit) = (generation, false);
-        for state in self.tables.values_mut() {
+        for Tracked { state, .. } in self.tables.values_mut() {
             if let State::Present(copy) = state
                 && copy.finish_commit().is_err()
             {
@@ -131,8 +158,10 @@ impl Followed {
         attrs: &Attrs<'_>,
     ) -> Result<(), Malformed> {
         let key = Key { family, name: name(attrs, TABLE_NAME)? };
-        let Some(state) = self.tables.get_mut(&key) else { return Ok(()) };
+        let next = after(self.generation);
+        let Some(Tracked { state, read_at }) = self.tables.get_mut(&key) else { return Ok(()) };
         match state {
+            _ if !is_before(*read_at, next) => *state = State::Unclear,
             _ if nft_message(message) == NFT_MSG_DELTABLE => *state = State::Absent,
             State::Present(copy) => {
                 if copy.apply(message, attrs).is_err() {
@@ -154,6 +183,11 @@ impl Followed {
 /// The generation of the next commit; none has the number 0.
 fn after(generation: Generation) -> Generation {
     generation.checked_add(1).unwrap_or(1)
+}
+
+/// Whether a generation comes before another one.
+fn is_before(generation: Generation, end: Generation) -> bool {
+    generation.wrapping_sub(end).cast_signed() < 0
 }
 
 /// The copy of one table, and the commit that changes it.
@@ -467,7 +501,33 @@ mod tests {
     fn look(shadow: &mut Shadow, generation: Generation) {
         let head = Head { key: key(), handle: Handle(1), flags: 0, comment: Comment::default() };
         shadow.restart(generation);
-        shadow.store(key(), Some((&head, &Arc::new(Table::empty(&head)))));
+        shadow.store(key(), Some((&head, &Arc::new(Table::empty(&head)))), generation);
+    }
+
+    #[test]
+    fn a_commit_to_a_table_while_it_was_read_makes_it_unclear() {
+        let head = Head { key: key(), handle: Handle(1), flags: 0, comment: Comment::default() };
+        let read = |shadow: &mut Shadow| {
+            shadow.restart(7);
+            shadow.store(key(), Some((&head, &Arc::new(Table::empty(&head)))), 9);
+        };
+        let mut shadow = Shadow::default();
+        read(&mut shadow);
+        ended(&mut shadow, 8);
+        assert!(!shadow.confirms([&key()].into_iter()), "of the next commit nothing is known yet");
+        ended(&mut shadow, 9);
+        assert!(shadow.confirms([&key()].into_iter()));
+        for touched in [8, 9] {
+            read(&mut shadow);
+            for generation in 8..=9 {
+                if generation == touched {
+                    gone(&mut shadow, generation);
+                }
+                ended(&mut shadow, generation);
+            }
+            assert!(!shadow.confirms([&key()].into_iter()), "{touched}");
+            assert!(matches!(shadow.lookup(&key()), Some(State::Unclear)), "{touched}");
+        }
     }
 
     #[test]

@@ -140,7 +140,8 @@ impl OwnPorts {
 
 impl Source for Nft {
     const NAME: &'static str = "nft";
-    const FAILS: Fails = Fails::Atomic;
+    /// All tables are one transaction, but one that is refused does not hold back the others.
+    const FAILS: Fails = Fails::Independent;
     /// No event announces an element that expires.
     const COVERAGE: Coverage = Coverage::Some;
 

@@ -9,10 +9,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::desired::DesiredState;
+use crate::diff;
 use crate::element_text::element_changes;
 use crate::expression::names;
 use crate::key::Key;
 use crate::model::{Part, Rule, Script, Table};
+use crate::object::DeclaredBefore;
 use crate::plan::Op;
 use crate::rule_lines::RuleText;
 
@@ -25,6 +27,8 @@ pub struct Step {
     pub(crate) ops: Vec<Op>,
     pub(crate) desired: Option<Arc<Table>>,
     pub(crate) seen: Option<Arc<Table>>,
+    /// What the ledger says was declared in the table that was seen.
+    pub(crate) declared_before: DeclaredBefore,
     pub(crate) adopts: Option<Owner>,
     /// What a reader of the plan should know of how the text was understood.
     pub(crate) notes: Vec<String>,
@@ -33,8 +37,16 @@ pub struct Step {
 impl Step {
     /// One that does nothing yet.
     pub(crate) fn new(key: Key, action: Action) -> Self {
+        let declared_before = DeclaredBefore::default();
         let (slot, ops, desired, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);
-        Step { key, slot, action, ops, desired, seen, adopts, notes }
+        Step { key, slot, action, ops, desired, seen, declared_before, adopts, notes }
+    }
+
+    /// The same table, deleted and created as declared; none if that is what it does, or if there is no table.
+    pub(crate) fn recreated(&self) -> Option<Self> {
+        let (desired, seen) = (self.desired.as_ref()?, self.seen.as_ref()?);
+        let ops = diff::recreate(desired, Some((seen, &self.declared_before)));
+        (ops != self.ops).then(|| Step { ops, ..self.clone() })
     }
 
     /// The text that is loaded in place of its ops.

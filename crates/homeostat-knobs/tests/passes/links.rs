@@ -38,6 +38,18 @@ fn a_link_with_a_dot_in_its_name_is_reached() {
 }
 
 #[test]
+fn a_knob_written_with_dots_waits_for_a_link_with_a_dot_in_its_name() {
+    let network = fresh_network();
+    let bench = Bench::of_the_kernel();
+    let desired = desired(&[("net.ipv4.conf.v0.10.rp_filter", "1")]);
+    let pending = "pending sysctl net/ipv4/conf/v0.10/rp_filter on link v0.10";
+    assert_eq!(report_lines(&bench.pass(&desired)), [pending]);
+    network.ip("link add v0.10 type veth peer name v1");
+    assert!(bench.pass(&desired).is_converged());
+    assert_eq!(kernel("ipv4/conf/v0.10/rp_filter"), "1");
+}
+
+#[test]
 fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
     let network = fresh_network();
     network.ip("link add v0 type veth peer name v1");

@@ -23,8 +23,9 @@ pub enum Dumped<'a> {
 struct Progress {
     seq: u32,
     is_over: bool,
-    /// Interrupted by a change, or incomplete: read to the end, then tried again.
-    is_torn: bool,
+    /// A change came while it was made.
+    is_interrupted: bool,
+    is_incomplete: bool,
     truncated: Option<Truncated>,
 }
 
@@ -34,17 +35,29 @@ impl Connection {
     /// A dump that a change interrupted, or that did not fit into the buffer, is read to its end (a request
     /// before that gives EBUSY) and tried again, a limited number of times.
     pub fn dump(&mut self, request: &mut Batch, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
+        self.dump_despite_changes(request, u32::MAX, each)
+    }
+
+    /// The same, but the `patience`-th attempt counts even if a change interrupted it. For callers that find out in
+    /// another way whether the change concerns them.
+    pub fn dump_despite_changes(
+        &mut self,
+        request: &mut Batch,
+        patience: u32,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
         let tries = self.limits.dump_tries.max(1);
-        for attempt in 0..tries {
-            if attempt > 0 {
+        for attempt in 1..=tries {
+            if attempt > 1 {
                 each(Dumped::Restart);
             }
             let progress = self.dump_once(request, each)?;
+            let counts = !progress.is_interrupted || attempt >= patience;
             match progress.truncated {
                 Some(Truncated { needed, room, has_grown: false }) => {
                     return Err(Error::Truncated { needed, room });
                 }
-                None if !progress.is_torn => return Ok(()),
+                None if counts && !progress.is_incomplete => return Ok(()),
                 _ => {}
             }
         }
@@ -79,7 +92,7 @@ impl Connection {
             match self.inbox.receive(&self.socket, timeout)? {
                 Incoming::Messages(messages) => progress.take(messages, each)?,
                 Incoming::Truncated(truncated) => progress.truncated = Some(truncated),
-                Incoming::Lost => progress.is_torn = true,
+                Incoming::Lost => progress.is_incomplete = true,
                 // The end may have been in the part that was truncated.
                 Incoming::Nothing if progress.truncated.is_some() => progress.is_over = true,
                 Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
@@ -110,15 +123,15 @@ impl Progress {
         message: Message<'_>,
         each: &mut dyn FnMut(Dumped<'_>),
     ) -> Result<()> {
-        self.is_torn |= message.flags & NLM_F_DUMP_INTR != 0;
+        self.is_interrupted |= message.flags & NLM_F_DUMP_INTR != 0;
         match message.kind {
             NLMSG_DONE => self.end(Refusal::of_done(&message)),
             NLMSG_ERROR => self.end(Refusal::of_error(&message)?),
             NLMSG_OVERRUN => {
-                self.is_torn = true;
+                self.is_incomplete = true;
                 Ok(())
             }
-            NLMSG_MIN_TYPE.. if !self.is_torn && self.truncated.is_none() => {
+            NLMSG_MIN_TYPE.. if !self.is_incomplete && self.truncated.is_none() => {
                 each(Dumped::Object(message));
                 Ok(())
             }
@@ -145,7 +158,7 @@ mod tests {
         Message { kind, flags, seq: SEQ, port: Port::KERNEL, payload: &[0; 4] }
     }
 
-    /// How many objects were reported, and whether the dump was torn.
+    /// How many objects were reported, and whether the dump was interrupted or incomplete.
     fn read(messages: &[Message<'_>]) -> (usize, bool) {
         let mut progress = Progress { seq: SEQ, ..Progress::default() };
         let mut objects = 0;
@@ -154,7 +167,7 @@ mod tests {
             progress.take_message(*message, &mut |_| objects += 1).unwrap();
         }
         assert!(progress.is_over);
-        (objects, progress.is_torn)
+        (objects, progress.is_interrupted || progress.is_incomplete)
     }
 
     #[test]
@@ -164,11 +177,11 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_is_torn_by_the_flag_on_any_message_and_later_objects_are_not_reported() {
+    fn a_dump_is_interrupted_by_the_flag_on_any_message() {
         let torn = message(OBJECT, NLM_F_DUMP_INTR);
         assert_eq!(
             read(&[message(OBJECT, 0), torn, message(OBJECT, 0), message(NLMSG_DONE, 0)]),
-            (1, true)
+            (3, true)
         );
         assert_eq!(read(&[message(OBJECT, 0), message(NLMSG_DONE, NLM_F_DUMP_INTR)]), (1, true));
     }

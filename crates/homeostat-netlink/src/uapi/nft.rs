@@ -41,6 +41,7 @@ pub const NFT_TABLE_F_OWNER: u32 = 2;
 pub const NFT_CHAIN_BINDING: u32 = 4;
 
 pub const NFT_SET_ANONYMOUS: u32 = 1;
+pub const NFT_SET_CONSTANT: u32 = 2;
 pub const NFT_SET_INTERVAL: u32 = 4;
 pub const NFT_SET_MAP: u32 = 8;
 pub const NFT_SET_TIMEOUT: u32 = 16;
@@ -90,6 +91,7 @@ pub const NFTA_SET_TIMEOUT: u16 = 11;
 pub const NFTA_SET_GC_INTERVAL: u16 = 12;
 pub const NFTA_SET_USERDATA: u16 = 13;
 pub const NFTA_SET_OBJ_TYPE: u16 = 15;
+pub const NFTA_SET_HANDLE: u16 = 16;
 pub const NFTA_SET_EXPR: u16 = 17;
 pub const NFTA_SET_EXPRESSIONS: u16 = 18;
 pub const NFTA_SET_ELEM_KEY: u16 = 1;
@@ -146,6 +148,7 @@ pub const NFTA_LAST_MSECS: u16 = 2;
 pub const NFTA_OBJ_NAME: u16 = 2;
 pub const NFTA_OBJ_TYPE: u16 = 3;
 pub const NFTA_OBJ_DATA: u16 = 4;
+pub const NFTA_OBJ_HANDLE: u16 = 6;
 pub const NFTA_OBJ_USERDATA: u16 = 8;
 
 pub const NFTA_OBJREF_IMM_TYPE: u16 = 1;

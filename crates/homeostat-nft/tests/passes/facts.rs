@@ -40,31 +40,14 @@ fn send(world: &World, packets: usize) {
 }
 
 #[test]
-fn a_stale_generation_refuses_the_whole_transaction() {
+fn a_foreign_commit_since_the_look_stops_nothing() {
     let mut world = World::new();
     let desired = world.desired("table ip a { chain x { accept; }; }");
     let plan = world.plan(&desired);
     by_hand("table ip stranger { }");
     let report = world.apply_plan(&desired, plan);
-    assert!(
-        explained(&report).contains("the ruleset changed since it was observed"),
-        "{}",
-        explained(&report)
-    );
-    assert_eq!(listed(), expected("table ip stranger { }"));
-    assert!(world.pass(&desired).is_converged());
-}
-
-#[test]
-fn after_three_stale_generations_the_transaction_goes_without() {
-    let mut world = World::new();
-    let desired = world.desired("table ip a { chain x { accept; }; }");
-    for place in 0..4 {
-        let plan = world.plan(&desired);
-        by_hand(&format!("table ip stranger{place} {{ }}"));
-        let report = world.apply_plan(&desired, plan);
-        assert_eq!(report.is_converged(), place == 3, "{}", explained(&report));
-    }
+    assert!(report.is_converged(), "{}", explained(&report));
+    assert_eq!(listed(), expected("table ip stranger { }\ntable ip a { chain x { accept; }; }"));
 }
 
 #[test]
@@ -125,14 +108,6 @@ fn comments_that_the_kernel_ignores_on_existing_objects_are_written_nevertheless
     }
     assert!(!list.contains("old"), "{list}");
     assert_eq!(rules("a", "x")[0].1, Some(3), "a rule that got another comment counts on");
-}
-
-#[test]
-fn another_comment_on_a_table_waits_until_the_table_is_made() {
-    let mut world = World::new();
-    world.converge("table ip a { comment \"old\"; }");
-    world.converge("table ip a { comment \"new\"; }");
-    assert!(nft(&["list", "ruleset"], "").unwrap().contains("\"old homeostat:test\""));
 }
 
 #[test]
@@ -303,8 +278,8 @@ fn a_set_with_declared_elements_is_exact() {
 }
 
 #[test]
-fn of_a_set_with_timeouts_only_declared_elements_are_kept_present() {
-    const TEXT: &str = "table ip a { set s { type ipv4_addr; timeout 1h; elements = { 10.0.0.1, 10.0.0.2 timeout 2h }; }; }";
+fn of_a_set_with_timeouts_only_declared_elements_that_never_expire_are_kept_present() {
+    const TEXT: &str = "table ip a { set s { type ipv4_addr; flags timeout; elements = { 10.0.0.1 timeout 2h, 10.0.0.2 }; }; }";
     let mut world = World::new();
     world.converge(TEXT);
     by_hand("add element ip a s { 10.0.0.9 }; delete element ip a s { 10.0.0.2 }");

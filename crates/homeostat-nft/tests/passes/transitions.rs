@@ -1,18 +1,24 @@
 //! Random rulesets, one after the other: after each the kernel must hold what `nft -f` of that text gives
-//! in an empty namespace, other tables must be as they were, and a second plan must be empty.
+//! in an empty namespace, chains of one hook must run in the same order, rules must have kept what they counted, other
+//! tables must be as they were, and a second plan must be empty, also after packets.
 //!
-//! Where [`crate::random`] edits one table of a fixed shape, here tables of several families come and
-//! go, with chains, sets, maps, elements and named objects of every kind. Seeds are fixed;
-//! `HOMEOSTAT_SOAK` adds more, and `HOMEOSTAT_SEED` runs one of them again. What is known to fail is
-//! listed in [`known`].
+//! Where [`crate::random`] edits one table of a fixed shape, here tables of all families come and go, with chains, sets,
+//! maps, elements and named objects of every kind. Many sequences share a namespace, each with tables of its own names,
+//! so that `nft` is not started for each of them; one that fails is run alone and made smaller. Seeds are fixed;
+//! `HOMEOSTAT_SOAK` adds more, and `HOMEOSTAT_SEED` runs one of them alone. What failed once is in [`cases`].
 
-mod known;
+mod cases;
+mod listing;
 mod ruleset;
 
-use homeostat_engine::Explain as _;
-use serde_json::Value;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::world::{World, by_hand, explained, listed, nft};
+use homeostat_engine::Explain as _;
+
+use crate::world::{World, by_hand, explained, ip_here};
+use cases::send_packets;
+use listing::Listing;
 use ruleset::Ruleset;
 
 /// Others' tables, one of them with the name that one of ours has in another family.
@@ -21,115 +27,107 @@ table ip foreign {
     set s { type ipv4_addr; elements = { 192.0.2.1, 192.0.2.2 }; }
     chain x { type filter hook input priority 0; ip saddr @s counter packets 7 bytes 8 accept; }
 }
-table arp t0 { chain x { type filter hook input priority 0; counter packets 1 bytes 2; }; }
+table arp t0_0 { chain x { type filter hook input priority 0; counter packets 1 bytes 2; }; }
 ";
 
 /// How many smaller sequences are tried once one has failed.
 const SHRINKS: usize = 150;
 
-/// What `nft` lists: objects as JSON, and every word of the text without counts, which has some values
-/// that the JSON form is compared without.
-type Listed = (Vec<Value>, Vec<String>);
+/// How many sequences share a namespace.
+const TOGETHER: u64 = 25;
 
-fn listed_twice() -> Listed {
-    let text = nft(&["-s", "list", "ruleset"], "").unwrap();
-    // The mark of a table that is ours, alone or behind the author's words.
-    let text = text.replace("comment \"homeostat:test\"", "").replace(" homeostat:test\"", "\"");
-    let words = text.split([' ', ',', '\t', '\n']).filter(|word| !word.is_empty());
-    let mut words: Vec<String> = words.map(str::to_owned).collect();
-    words.sort();
-    (listed(), words)
-}
+/// Rulesets that follow each other.
+type Sequence = Vec<Ruleset>;
 
-fn expected(text: &str) -> Listed {
+/// What `nft -f` of a text gives beside the foreign tables.
+fn expected(text: &str) -> Listing {
     let text = format!("{FOREIGN}\n{text}");
     let load = move || {
         let _world = World::new();
         by_hand(&text);
-        listed_twice()
+        Listing::read()
     };
     std::thread::spawn(load).join().unwrap()
 }
 
-fn foreign() -> [String; 2] {
-    [["ip", "foreign"], ["arp", "t0"]]
-        .map(|[family, name]| nft(&["-a", "list", "table", family, name], "").unwrap())
+/// The foreign tables, down to the handles.
+fn foreign(listing: &Listing) -> Vec<&String> {
+    let is_foreign = |table: &str| ["table ip foreign", "table arp t0_0"].contains(&table);
+    let parts = listing.parts.iter().filter(|((table, _), _)| is_foreign(table));
+    parts.map(|(_, part)| &part.whole).collect()
 }
 
-fn check(rulesets: &[Ruleset]) -> Result<(), String> {
+fn check(sequences: &[Sequence]) -> Result<(), String> {
     let mut world = World::new();
+    ip_here("link set lo up");
     by_hand(FOREIGN);
-    let before = foreign();
-    let texts = rulesets.iter().map(Ruleset::text).chain([String::new()]);
-    for (number, text) in texts.enumerate() {
-        let desired = world.compile(&text).map_err(|error| format!("{number}: {error}"))?;
-        let desired = std::sync::Arc::new(desired);
+    let mut before = Listing::read();
+    let longest = sequences.iter().map(Vec::len).max().unwrap_or_default();
+    for step in 0..=longest {
+        let ruleset = |sequence: &Sequence| sequence.get(step.min(sequence.len() - 1)).cloned();
+        let texts = sequences.iter().enumerate();
+        let texts = texts.map(|(at, one)| ruleset(one).unwrap_or_default().text(at));
+        let text: String = if step == longest { String::new() } else { texts.collect() };
+        let desired = world.compile(&text).map_err(|error| format!("{step}: {error}"))?;
+        let desired = Arc::new(desired);
         let report = world.pass(&desired);
         if !report.is_converged() {
-            return Err(format!("{number} did not converge: {}", explained(&report)));
+            return Err(format!("{step} did not converge: {}", explained(&report)));
         }
-        let plan = world.plan(&desired);
-        if !plan.steps.is_empty() {
-            return Err(format!("{number}, the second plan: {}", explained(&plan)));
+        let after = Listing::read();
+        let wrong = after.differs(&expected(&text)).or(after.forgot(&before));
+        if let Some(wrong) = wrong {
+            return Err(format!("{step}: {wrong}"));
         }
-        same(&listed_twice(), &expected(&text)).map_err(|lines| format!("{number}: {lines}"))?;
-        if foreign() != before {
-            return Err(format!("{number}, foreign tables: {:?} were {before:?}", foreign()));
+        if foreign(&after) != foreign(&before) {
+            return Err(format!("{step}, foreign tables: {after:?} were {before:?}"));
         }
+        for what in ["the second plan", "the plan after packets"] {
+            let plan = world.plan(&desired);
+            if !plan.steps.is_empty() {
+                return Err(format!("{step}, {what}: {}", explained(&plan)));
+            }
+            send_packets();
+        }
+        before = Listing::read();
     }
     Ok(())
 }
 
-fn same(found: &Listed, expected: &Listed) -> Result<(), String> {
-    let texts = |all: &Listed| {
-        let objects = all.0.iter().map(ToString::to_string);
-        objects.chain(all.1.iter().cloned()).collect::<Vec<_>>()
-    };
-    if found == expected {
-        return Ok(());
-    }
-    let (found, expected) = (texts(found), texts(expected));
-    let missing = expected.iter().filter(|line| !found.contains(line));
-    let surplus = found.iter().filter(|line| !expected.contains(line));
-    let missing = missing.map(|line| format!("missing: {line}"));
-    let lines = missing.chain(surplus.map(|line| format!("surplus: {line}")));
-    Err(format!("it differs from what nft loads:\n{}", lines.collect::<Vec<_>>().join("\n")))
-}
-
 /// In a thread of its own, since a namespace is for the life of a thread.
-fn run(rulesets: &[Ruleset]) -> Result<(), String> {
-    let rulesets = rulesets.to_vec();
-    let outcome = std::thread::spawn(move || check(&rulesets)).join();
+fn run(sequences: &[Sequence]) -> Result<(), String> {
+    let sequences = sequences.to_vec();
+    let outcome = std::thread::spawn(move || check(&sequences)).join();
     outcome.unwrap_or_else(|_| Err("it panicked".to_owned()))
 }
 
 /// Takes away what the failure does not need, as long as it fails in the same way.
-fn shrunk(mut rulesets: Vec<Ruleset>, mut why: String) -> (Vec<Ruleset>, String) {
+fn shrunk(mut sequence: Sequence, mut why: String) -> (Sequence, String) {
     let kind = |why: &str| {
         let letters = why.chars().filter(|letter| letter.is_alphabetic());
         letters.take(20).collect::<String>()
     };
     let (mut tries, mut at) = (0, 0);
     while tries < SHRINKS {
-        let Some(candidate) = smaller(&rulesets, at) else { break };
+        let Some(candidate) = smaller(&sequence, at) else { break };
         tries += 1;
-        match run(&candidate) {
-            Err(other) if kind(&other) == kind(&why) => (rulesets, why) = (candidate, other),
+        match run(std::slice::from_ref(&candidate)) {
+            Err(other) if kind(&other) == kind(&why) => (sequence, why) = (candidate, other),
             _ => at += 1,
         }
     }
-    (rulesets, why)
+    (sequence, why)
 }
 
 /// The sequence without one of its parts.
-fn smaller(rulesets: &[Ruleset], at: usize) -> Option<Vec<Ruleset>> {
-    let mut smaller = rulesets.to_vec();
-    if at < rulesets.len() {
+fn smaller(sequence: &Sequence, at: usize) -> Option<Sequence> {
+    let mut smaller = sequence.clone();
+    if at < sequence.len() && sequence.len() > 1 {
         smaller.remove(at);
         return Some(smaller);
     }
-    let mut at = at - rulesets.len();
-    for (number, ruleset) in rulesets.iter().enumerate() {
+    let mut at = at.checked_sub(sequence.len()).unwrap_or_default();
+    for (number, ruleset) in sequence.iter().enumerate() {
         let parts = ruleset.parts();
         if let Some(part) = parts.get(at) {
             smaller[number].remove(part);
@@ -140,23 +138,40 @@ fn smaller(rulesets: &[Ruleset], at: usize) -> Option<Vec<Ruleset>> {
     None
 }
 
-fn seeds() -> std::ops::Range<u64> {
-    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap_or(1));
-    match (number("HOMEOSTAT_SEED"), number("HOMEOSTAT_SOAK")) {
-        (Some(seed), _) => seed..seed + 1,
-        (None, Some(times)) => 0..600 * times,
-        (None, None) => 0..12,
+/// Runs one after the other, alone; the first that fails is made smaller and shown.
+fn run_alone(seeds: std::ops::Range<u64>) {
+    for seed in seeds {
+        let sequence = ruleset::sequence(seed);
+        if let Err(why) = run(std::slice::from_ref(&sequence)) {
+            let (sequence, why) = shrunk(sequence, why);
+            let texts: Vec<String> = sequence.iter().map(|ruleset| ruleset.text(0)).collect();
+            panic!("seed {seed}, shrunk:\n{}\n--- {why}", texts.join("\n--- then:\n"));
+        }
     }
 }
 
 #[test]
 fn any_ruleset_after_any_other_gives_what_nft_loads_and_touches_nothing_foreign() {
-    for seed in seeds() {
-        let rulesets = ruleset::sequence(seed);
-        if let Err(why) = run(&rulesets) {
-            let (rulesets, why) = shrunk(rulesets, why);
-            let texts: Vec<String> = rulesets.iter().map(Ruleset::text).collect();
-            panic!("seed {seed}, shrunk:\n{}\n--- {why}", texts.join("\n--- then:\n"));
-        }
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().unwrap_or(1));
+    if let Some(seed) = number("HOMEOSTAT_SEED") {
+        return run_alone(seed..seed + 1);
     }
+    let end = number("HOMEOSTAT_SOAK").map_or(500, |times: u64| 20_000 * times);
+    let next = AtomicU64::new(0);
+    let work = || {
+        while let first = next.fetch_add(TOGETHER, Ordering::Relaxed)
+            && first < end
+        {
+            let seeds = first..end.min(first + TOGETHER);
+            let sequences: Vec<Sequence> = seeds.clone().map(ruleset::sequence).collect();
+            if let Err(why) = run(&sequences) {
+                run_alone(seeds.clone());
+                panic!("seeds {seeds:?}, only together: {why}");
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers = [scope.spawn(work), scope.spawn(work)];
+        workers.into_iter().for_each(|worker| worker.join().unwrap());
+    });
 }

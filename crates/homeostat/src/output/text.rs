@@ -67,7 +67,12 @@ pub(crate) fn plan(
     if drawing.detail != Detail::Quiet {
         let Summary { create, update, replace, delete } = summary(all);
         let line = match closing {
-            Closing::Plan if summary(all).total() == 0 => "No changes.".to_owned(),
+            Closing::Plan if summary(all).total() == 0 && is_converged(all) => {
+                "No changes.".to_owned()
+            }
+            Closing::Plan if summary(all).total() == 0 => {
+                format!("{RED}Not converged{RED:#}: no changes.")
+            }
             Closing::Plan => format!(
                 "Plan: {create} to create, {update} to update, {replace} to replace, {delete} to delete."
             ),

@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{AsyncListener, Event, Family, Group, Listener, Options};
+use homeostat_netns::Netns;
+use homeostat_testkit::foreign_commits::ForeignCommits;
 use serde_json::Value;
 
 use crate::keeping::until;
@@ -246,6 +248,52 @@ fn sized(rules: u32) -> String {
         elements.join(", "),
         rules.join("\n")
     )
+}
+
+#[test]
+fn a_refused_table_holds_back_no_other_one_and_status_says_when_it_is_tried_again() {
+    let world = World::new();
+    let document = "[settings.nft]\nresync = \"1h\"\n[nftables]\nruleset = \"\"\"\n\
+        table ip bad { chain x { type filter hook input priority 0; drop; }; }\n\
+        table ip good { chain x { accept; }; }\n\"\"\"\n";
+    // As many chains as the kernel lets into a hook.
+    let chain = |nth| format!("chain c{nth} {{ type filter hook input priority {nth}; }}\n");
+    let crowd: String = (0..1024).map(chain).collect();
+    let path = world.write("crowd.nft", format!("table ip crowd {{\n{crowd}}}\n"));
+    nft(&format!("-f {}", path.display()));
+    world.write("host.toml", document);
+    let ran = world.run("apply --yes host.toml").exits(1);
+    let said = format!("{}{}", ran.stdout, ran.stderr);
+    assert!(said.contains("! table ip bad  table ip bad chain x: "), "{said}");
+    assert_eq!(nft("list tables"), "table ip crowd\ntable ip good\n");
+    let _daemon = world.keep(document);
+    until("the refused table has a pause", || {
+        let status = world.run("status").stdout;
+        status.contains("table ip bad (nft in host): failed") && status.contains("next retry in")
+    });
+    nft("delete table ip crowd");
+    world.converges();
+    assert!(nft("list tables").contains("table ip bad"));
+}
+
+#[test]
+fn apply_and_the_daemon_update_large_tables_beside_200_foreign_commits_a_second() {
+    let world = World::with(&sized(1000));
+    nft("add table ip foreign");
+    nft("add set ip foreign s { type ipv4_addr; }");
+    let commits = ForeignCommits::begin(Netns::current().unwrap(), "foreign", "s");
+    world.run("apply --yes host.toml").exits(0);
+    world.write("host.toml", sized(1000).replace(" accept", " drop"));
+    world.run("apply --yes host.toml").exits(0);
+    let _daemon = world.keep(&sized(1000));
+    world.converges();
+    let mut events = world.follow();
+    // `nft` would not end if it had to list what is there while others commit.
+    nft("delete table ip a");
+    events.until(|event| event["event"] == "step-applied" && event["source"] == "nft");
+    world.converges();
+    assert!(commits.end() > 0);
+    assert_eq!(nft("list chain ip a x").matches(" accept").count(), 1000);
 }
 
 #[test]

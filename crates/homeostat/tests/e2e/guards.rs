@@ -58,7 +58,7 @@ knobs in host
     ! delete sysctl net.ipv4.tcp_retries2          12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
     ! delete sysctl net.ipv4.tcp_syn_retries       12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
     ! delete sysctl net.ipv4.tcp_synack_retries    12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-No changes.
+Not converged: no changes.
 
 "#]]);
     world.run("verify host.toml").exits(2);
@@ -97,7 +97,7 @@ fn a_document_without_the_section_holds_even_a_single_delete() {
 knobs in host
   held back:
     ! delete sysctl net.ipv4.tcp_fin_timeout  `[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete
-No changes.
+Not converged: no changes.
 
 "#]]);
     world.run("plan --json host.toml").says(0, str![[r#"

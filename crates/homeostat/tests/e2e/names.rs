@@ -146,7 +146,7 @@ fn knobs_of_a_namespace_that_is_not_there_wait_for_it() {
 knobs in blue
   waiting:
     . sysctl net.ipv4.tcp_retries1  waits on namespace blue
-No changes.
+Not converged: no changes.
 
 "#]],
     );
@@ -198,7 +198,7 @@ fn a_namespace_that_left_the_document_is_held_not_leaked() {
 knobs in blue
   held back:
     ! delete sysctl net.ipv4.tcp_retries1  `[namespaces.blue]` is missing from the document; to delete what it declared, write it with an empty `[namespaces.blue.sysctl]`, or use --allow-mass-delete
-No changes.
+Not converged: no changes.
 
 "#]]);
     world.run("apply --yes --revert-on-release host.toml").exits(1);

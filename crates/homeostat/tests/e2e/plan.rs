@@ -135,6 +135,21 @@ Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
 }
 
 #[test]
+fn a_plan_without_changes_says_so_where_something_is_not_as_declared() {
+    let world = World::with("[sysctl]\n\"net.ipv4.conf.v0.10.rp_filter\" = 1\n");
+    world.run("plan host.toml").says(
+        0,
+        str![[r#"
+knobs in host
+  waiting:
+    . sysctl net/ipv4/conf/v0.10/rp_filter  waits on link v0.10
+Not converged: no changes.
+
+"#]],
+    );
+}
+
+#[test]
 fn quiet_says_only_what_is_wrong() {
     let world = World::with(MIXED);
     world.run("plan -q host.toml").says(
@@ -258,7 +273,7 @@ knobs in host
   conflicts:
     ! sysctl net.ipv4.conf.all.forwarding  fights with `sysctl net.ipv4.ip_forward`, which undoes it
     ! sysctl net.ipv4.ip_forward           fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
-No changes.
+Not converged: no changes.
 
 "#]],
     );

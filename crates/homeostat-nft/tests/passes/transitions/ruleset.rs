@@ -2,12 +2,12 @@
 //!
 //! A name says what kind of thing it is, so that edits keep the text valid: `sa` is a set of addresses,
 //! `si` of intervals, `sp` of ports, `sc` of both, `st` one whose elements expire, `sd` one that rules
-//! fill, `mv` a map to verdicts, `mm` to marks, `mo` to counters, `b` a base chain, `c` a regular one.
+//! fill, `su` one whose type is that of an expression, `se` one with a statement for each element, `mv` a map to
+//! verdicts, `mm` to marks, `mi` the same for intervals, `mt` one whose elements expire, `md` one that rules fill, `mo` a
+//! map to counters, `b` a base chain, `c` a regular one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-
-use super::known::{Failure, is_known};
 
 /// A small generator of numbers that look random (xorshift).
 struct Dice(u64);
@@ -49,6 +49,7 @@ struct Part {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Table {
+    is_dormant: bool,
     comment: Option<&'static str>,
     parts: BTreeMap<String, Part>,
 }
@@ -76,27 +77,36 @@ pub(super) fn sequence(seed: u64) -> Vec<Ruleset> {
             ruleset.edit(&mut dice);
         }
         ruleset.prune();
-        if let Some(before) = all.last() {
-            ruleset.leave_out_known(before);
-        }
         all.push(ruleset.clone());
     }
     all
 }
 
-const TABLES: [(&str, &str); 5] =
-    [("ip", "t0"), ("ip", "t1"), ("inet", "t0"), ("ip6", "t2"), ("bridge", "t0")];
+const TABLES: [(&str, &str); 7] = [
+    ("ip", "t0"),
+    ("ip", "t1"),
+    ("inet", "t0"),
+    ("ip6", "t2"),
+    ("bridge", "t0"),
+    ("arp", "t3"),
+    ("netdev", "t0"),
+];
 /// In the order in which they are written: what is needed first comes first.
-const NAMES: [&str; 24] = [
+const NAMES: [&str; 31] = [
     "k0", "k1", "q0", "l0", "c3", "c2", "c1", "c0", "sa0", "sa1", "si0", "sp0", "sp1", "sc0",
-    "st0", "sd0", "mv0", "mv1", "mm0", "mo0", "b0", "b1", "b2", "b3",
+    "st0", "su0", "se0", "sd0", "sd1", "mv0", "mv1", "mm0", "mi0", "mt0", "md0", "mo0", "b0", "b1",
+    "b2", "b3", "b4",
 ];
 
 impl Ruleset {
-    pub(super) fn text(&self) -> String {
+    /// The text, with a number in the names of its tables.
+    pub(super) fn text(&self, number: usize) -> String {
         let mut text = String::new();
         for ((family, name), table) in &self.tables {
-            let _ = writeln!(text, "table {family} {name} {{");
+            let _ = writeln!(text, "table {family} {name}_{number} {{");
+            if table.is_dormant {
+                let _ = writeln!(text, "    flags dormant");
+            }
             if let Some(comment) = table.comment {
                 let _ = writeln!(text, "    comment \"{comment}\"");
             }
@@ -135,17 +145,6 @@ impl Ruleset {
         self.prune();
     }
 
-    /// Between two texts a table may have been removed and made again with another comment.
-    fn leave_out_known(&mut self, before: &Ruleset) {
-        for (key, table) in &mut self.tables {
-            if let Some(former) =
-                before.tables.get(key).filter(|_| is_known(Failure::TableCommentChanges))
-            {
-                table.comment = former.comment;
-            }
-        }
-    }
-
     /// Takes away what needs names that are not there.
     fn prune(&mut self) {
         for table in self.tables.values_mut() {
@@ -165,11 +164,13 @@ impl Ruleset {
         }
         let is_new = !self.tables.contains_key(&key);
         let table = self.tables.entry(key).or_default();
-        if is_new || !is_known(Failure::TableCommentChanges) && dice.below(20) == 0 {
+        if dice.below(40) == 0 {
+            table.is_dormant = !table.is_dormant;
+        }
+        if is_new || dice.below(20) == 0 {
             table.comment = if dice.below(2) == 0 { Some("table") } else { None };
         }
         let name = dice.pick(&NAMES);
-        let is_of_ipv4 = ["ip", "inet"].contains(&key.0);
         match dice.below(8) {
             0 => drop(table.parts.remove(name)),
             // Another header over the same lines, if they go together.
@@ -182,12 +183,12 @@ impl Ruleset {
             2 | 3 => {
                 let part =
                     table.parts.entry(name.to_owned()).or_insert_with(|| part(name, key.0, dice));
-                change_lines(part, name, is_of_ipv4, dice);
+                change_lines(part, name, key.0, dice);
             }
             _ => {
                 let mut fresh = part(name, key.0, dice);
                 for _ in 0..=dice.below(4) {
-                    change_lines(&mut fresh, name, is_of_ipv4, dice);
+                    change_lines(&mut fresh, name, key.0, dice);
                 }
                 table.parts.entry(name.to_owned()).or_insert(fresh);
             }
@@ -196,7 +197,7 @@ impl Ruleset {
 }
 
 /// Adds a line, takes one away, or moves one.
-fn change_lines(part: &mut Part, name: &str, is_of_ipv4: bool, dice: &mut Dice) {
+fn change_lines(part: &mut Part, name: &str, family: &str, dice: &mut Dice) {
     let count = part.lines.len();
     match dice.below(6) {
         0 if count > 0 => drop(part.lines.remove(dice.below(count))),
@@ -205,7 +206,7 @@ fn change_lines(part: &mut Part, name: &str, is_of_ipv4: bool, dice: &mut Dice) 
             part.lines.insert(dice.below(count), line);
         }
         _ => {
-            let Some(line) = line(name, is_of_ipv4, dice) else { return };
+            let Some(line) = line(name, family, dice) else { return };
             let at = dice.below(count + 1);
             let value =
                 |line: &Line| line.text.split([' ', ':']).next().unwrap_or_default().to_owned();
@@ -252,12 +253,18 @@ fn part(name: &str, family: &str, dice: &mut Dice) -> Part {
         "c" => ("chain", String::new()),
         "b" => ("chain", base(family, dice)),
         "m" => {
-            let value = match &name[..2] {
-                "mv" => "inet_service : verdict;",
-                "mm" => "ipv4_addr : mark;",
-                _ => "ipv4_addr : counter;",
+            let rest = ["", " size 1000;", " policy memory;"];
+            let (value, rest): (_, &[&str]) = match &name[..2] {
+                "mv" => ("inet_service : verdict;", &["", " size 1000;", " flags constant;"]),
+                "mm" => ("ipv4_addr : mark;", &rest),
+                "mi" => ("ipv4_addr : mark;", &[" flags interval;"]),
+                "mt" => ("ipv4_addr : mark;", &[" flags timeout;", " timeout 1h;"]),
+                "md" => {
+                    ("ipv4_addr : inet_service;", &[" size 99; flags dynamic,timeout; timeout 1h;"])
+                }
+                _ => ("ipv4_addr : counter;", &rest),
             };
-            ("map", format!("type {value}{}", dice.pick(&["", " size 1000;", " policy memory;"])))
+            ("map", format!("type {value}{}", dice.pick(rest)))
         }
         _ => ("set", set(name, dice)),
     };
@@ -265,17 +272,16 @@ fn part(name: &str, family: &str, dice: &mut Dice) -> Part {
 }
 
 fn set(name: &str, dice: &mut Dice) -> String {
-    let constant = if is_known(Failure::ConstantSetInUse) { "" } else { " flags constant;" };
     match &name[..2] {
         "sa" => {
-            let rest = ["", " size 1000;", " policy memory;", constant, " counter;"];
+            let rest = ["", " size 1000;", " policy memory;", " flags constant;", " counter;"];
             format!("type ipv4_addr;{}", dice.pick(&rest))
         }
         "si" => {
             let rest = ["", " auto-merge;"];
             format!("type ipv4_addr; flags interval;{}", dice.pick(&rest))
         }
-        "sp" => format!("type inet_service;{}", dice.pick(&["", " size 500;", constant])),
+        "sp" => format!("type inet_service;{}", dice.pick(&["", " size 500;", " flags constant;"])),
         "sc" => {
             let rest = ["", " flags interval;"];
             format!("type ipv4_addr . inet_service;{}", dice.pick(&rest))
@@ -283,6 +289,11 @@ fn set(name: &str, dice: &mut Dice) -> String {
         "st" => {
             let rest = ["", " timeout 1h;", " timeout 2h; gc-interval 1m;"];
             format!("type ipv4_addr; flags timeout;{}", dice.pick(&rest))
+        }
+        "su" => format!("typeof tcp dport . meta mark;{}", dice.pick(&["", " size 50;"])),
+        "se" => {
+            let rest = [" quota 500 bytes;", " limit rate 1/second;", " counter;"];
+            format!("type ipv4_addr; size 90; flags dynamic;{}", dice.pick(&rest))
         }
         _ => {
             let rest = ["", " timeout 1h;"];
@@ -292,8 +303,13 @@ fn set(name: &str, dice: &mut Dice) -> String {
 }
 
 fn base(family: &str, dice: &mut Dice) -> String {
-    let kind = if family == "bridge" { 0 } else { dice.below(5) };
+    if family == "netdev" {
+        let priority = dice.pick(&["0", "5"]);
+        return format!("type filter hook ingress device lo priority {priority};");
+    }
+    let kind = if ["bridge", "arp"].contains(&family) { 0 } else { dice.below(5) };
     let (kind, hook) = match kind {
+        _ if family == "arp" => ("filter", dice.pick(&["input", "output"])),
         3 => ("nat", dice.pick(&["prerouting", "postrouting"])),
         4 => ("route", "output"),
         _ => ("filter", dice.pick(&["input", "forward", "output"])),
@@ -305,7 +321,7 @@ fn base(family: &str, dice: &mut Dice) -> String {
 }
 
 /// An element, or a rule.
-fn line(name: &str, is_of_ipv4: bool, dice: &mut Dice) -> Option<Line> {
+fn line(name: &str, family: &str, dice: &mut Dice) -> Option<Line> {
     let number = 1 + dice.below(6);
     let comment = if dice.below(3) == 0 { " comment \"element\"" } else { "" };
     let mut needs = Vec::new();
@@ -317,7 +333,17 @@ fn line(name: &str, is_of_ipv4: bool, dice: &mut Dice) -> Option<Line> {
         "sp" => format!("{}{comment}", 20 + number),
         "sc" => format!("10.0.0.{number} . {}", 20 + dice.below(3)),
         "st" => expiring(number, dice),
-        "sd" | "k0" | "k1" | "q0" | "l0" => return None,
+        "su" => format!("{} . {:#x}{comment}", 20 + number, 1 + dice.below(3)),
+        "se" => format!("10.0.0.{number}{comment}"),
+        "mi" => {
+            let key = dice.pick(&["10.1.0.0/24", "10.2.0.0/16", "10.3.0.1-10.3.0.9"]);
+            format!("{key} : {:#x}", 1 + dice.below(3))
+        }
+        "mt" => {
+            let timeout = dice.pick(&["", " timeout 1h", " timeout 3h"]);
+            format!("10.0.0.{number}{timeout} : {:#x}", 1 + dice.below(3))
+        }
+        "sd" | "md" | "k0" | "k1" | "q0" | "l0" => return None,
         "mv" => {
             let chain = dice.pick(&["c1", "c2", "c3"]);
             let verdict = match dice.below(3) {
@@ -336,7 +362,7 @@ fn line(name: &str, is_of_ipv4: bool, dice: &mut Dice) -> Option<Line> {
             needs.push(counter.to_owned());
             format!("10.0.0.{number} : \"{counter}\"")
         }
-        _ => return Some(rule(name, is_of_ipv4, dice)),
+        _ => return Some(rule(name, family, dice)),
     };
     Some(Line { text, needs })
 }
@@ -349,9 +375,14 @@ fn expiring(number: usize, dice: &mut Dice) -> String {
     format!("10.0.0.{number}{}", rest[choice % rest.len()])
 }
 
-fn rule(chain: &str, is_of_ipv4: bool, dice: &mut Dice) -> Line {
-    let anywhere: [(&str, &[&str]); 19] = [
+fn rule(chain: &str, family: &str, dice: &mut Dice) -> Line {
+    let anywhere: [(&str, &[&str]); 24] = [
         ("counter", &[]),
+        ("quota 500 bytes counter", &[]),
+        ("udp dport 9 counter", &[]),
+        ("jump { counter; tcp dport { 5, 6 } accept; }", &[]),
+        ("meta length . meta mark { 1 . 2, 3-9 . 4 } counter", &[]),
+        ("tcp dport . meta mark @su0 counter", &["su0"]),
         ("tcp dport 22 accept", &[]),
         ("tcp dport { 80, 443 } counter accept", &[]),
         ("tcp dport vmap { 1 : accept, 2 : drop }", &[]),
@@ -371,7 +402,13 @@ fn rule(chain: &str, is_of_ipv4: bool, dice: &mut Dice) -> Line {
         ("jump CHAIN", &[]),
         ("tcp dport 7 goto CHAIN", &[]),
     ];
-    let of_ipv4: [(&str, &[&str]); 10] = [
+    let of_ipv4: [(&str, &[&str]); 16] = [
+        ("update @se0 { ip daddr }", &["se0"]),
+        ("ip saddr @se0 counter", &["se0"]),
+        ("add @sd1 { ip daddr quota over 100 bytes } counter", &["sd1"]),
+        ("meta mark set ip saddr map @mi0", &["mi0"]),
+        ("meta mark set ip saddr map @mt0 counter", &["mt0"]),
+        ("update @md0 { ip daddr timeout 2m : udp dport }", &["md0"]),
         ("ip saddr @sa0 accept", &["sa0"]),
         ("ip saddr != @sa1 drop", &["sa1"]),
         ("ip daddr @si0 counter", &["si0"]),
@@ -383,9 +420,14 @@ fn rule(chain: &str, is_of_ipv4: bool, dice: &mut Dice) -> Line {
         ("counter name ip saddr map @mo0", &["mo0"]),
         ("ip saddr 10.0.0.0/8 accept", &[]),
     ];
-    let count = anywhere.len() + if is_of_ipv4 { of_ipv4.len() } else { 0 };
-    let at = dice.below(count);
-    let (text, needs) = *anywhere.get(at).unwrap_or_else(|| &of_ipv4[at - anywhere.len()]);
+    let is_fit = |(text, _): &&(&str, &[&str])| {
+        family != "arp" || !["tcp", "udp", "th dport"].iter().any(|word| text.contains(word))
+    };
+    let mut all: Vec<_> = anywhere.iter().filter(is_fit).collect();
+    if ["ip", "inet"].contains(&family) {
+        all.extend(&of_ipv4);
+    }
+    let (text, needs) = *all[dice.below(all.len())];
     let mut line = Line {
         text: text.to_owned(),
         needs: needs.iter().map(|name| (*name).to_owned()).collect(),

@@ -1,42 +1,12 @@
-//! What fails today, by name. Each has a reproduction that shows that it still does; the generator makes
-//! it again as soon as it is no longer listed here.
+//! Transitions that failed once, each by its name.
 
 use std::net::UdpSocket;
 
 use homeostat_engine::Explain as _;
 use serde_json::Value;
 
-use super::{FOREIGN, expected, listed_twice};
-use crate::world::{World, by_hand, ip_here, nft};
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// The elements of a set with `flags constant` that a rule uses cannot change.
-    ConstantSetInUse,
-    /// Another comment of a table is ignored: it waits until the table is made (decision 0010).
-    TableCommentChanges,
-}
-
-/// All of them, each with its reproduction: true if it fails as it is known to.
-const KNOWN: [(Failure, fn() -> bool); 2] = [
-    (Failure::ConstantSetInUse, constant_set_in_use),
-    (Failure::TableCommentChanges, table_comment_changes),
-];
-
-pub(super) fn is_known(failure: Failure) -> bool {
-    KNOWN.iter().any(|(known, _)| *known == failure)
-}
-
-#[test]
-fn what_is_known_to_fail_still_fails() {
-    for (failure, reproduce) in KNOWN {
-        let still_fails = std::thread::spawn(reproduce).join().unwrap();
-        assert!(
-            still_fails,
-            "{failure:?} does not fail any more: remove it from KNOWN, so that the search makes it, too"
-        );
-    }
-}
+use super::{FOREIGN, Listing, expected};
+use crate::world::{World, by_hand, explained, ip_here, nft};
 
 /// Whether a text that has been applied is no longer as declared once packets were sent.
 fn is_replaced_after_packets(text: &str) -> bool {
@@ -49,7 +19,7 @@ fn is_replaced_after_packets(text: &str) -> bool {
     !report.is_converged()
 }
 
-fn send_packets() {
+pub(super) fn send_packets() {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     for _ in 0..3 {
         // One that a rule drops is refused.
@@ -98,11 +68,30 @@ fn is_ignored(from: &str, to: &str) -> bool {
     by_hand(FOREIGN);
     world.converge(from);
     world.converge(to);
-    listed_twice() != expected(to)
+    Listing::read().differs(&expected(to)).is_some()
 }
 
-fn table_comment_changes() -> bool {
-    is_ignored("table ip t { comment \"a\"; }", "table ip t { comment \"b\"; }")
+#[test]
+fn another_comment_of_a_table_is_applied_with_the_counters_that_it_has() {
+    let text = |comment: &str| format!("table ip t {{ {comment}; chain o {{ counter; }}; }}");
+    for (from, to) in
+        [("comment \"a\"", "comment \"b\""), ("comment \"a\"", ""), ("", "comment \"b\"")]
+    {
+        let (from, to) = (text(from), text(to));
+        let check = move || {
+            let mut world = World::new();
+            world.converge(&from.replace("counter", "counter packets 5 bytes 9"));
+            world.converge(&to);
+            let listed = nft(&["list", "ruleset"], "").unwrap();
+            assert!(listed.contains("packets 5 bytes 9"), "{listed}");
+            assert_eq!(
+                listed.contains("comment \"b homeostat:test\""),
+                to.contains("\"b\""),
+                "{listed}"
+            );
+        };
+        std::thread::spawn(check).join().unwrap();
+    }
 }
 
 #[test]
@@ -128,17 +117,90 @@ fn a_changed_timeout_comment_or_limit_of_an_element_is_applied() {
     assert_eq!(ignored, [false; 6], "{changes:?}");
 }
 
-fn constant_set_in_use() -> bool {
-    let text = |port: u16| {
+#[test]
+fn a_constant_set_or_map_in_use_changes_in_one_pass() {
+    let set = |rest: &str| {
         format!(
-            "table ip t {{ set s {{ type inet_service; flags constant; elements = {{ {port} }}; }}; \
-             chain c {{ tcp dport @s accept; }}; }}"
+            "table ip t {{ set s {{ type inet_service; flags constant; elements = {{ 1 }}; }}; {rest} }}"
         )
     };
+    let map = |to: &str, chains: &str| {
+        format!(
+            "table ip t {{ map m {{ type inet_service : verdict; flags constant; elements = {{ 1 : {to} }}; }}; \
+             {chains} chain c {{ tcp dport vmap @m; counter packets 3 bytes 4; }}; }}"
+        )
+    };
+    let used = set("chain c { tcp dport @s counter packets 3 bytes 4 accept; };");
+    let (x, both) = ("chain x { };", "chain x { }; chain y { };");
+    let changes = [
+        (used.clone(), used.replace("{ 1 }", "{ 2 }")),
+        (used.clone(), used.replace("{ 1 }", "{ 1, 2 }")),
+        (used.clone(), used.replace("{ 1 }", "{ 2 }").replace("tcp dport @s ", "")),
+        (used.clone(), set("").replace("{ 1 }", "{ 2 }")),
+        (used.clone(), used.replace("; elements = { 1 }", "")),
+        (map("jump x", both), map("jump y", both)),
+        (map("jump x", x), map("accept", "")),
+        (map("jump x", x), map("jump x", "chain x { comment \"a\"; };")),
+        (map("jump x", x), map("goto x", "chain x { comment \"a\"; };")),
+    ];
+    for (from, to) in changes {
+        let check = move || {
+            let mut world = World::new();
+            by_hand(FOREIGN);
+            world.converge(&from);
+            world.converge(&to);
+            assert_eq!(Listing::read().differs(&expected(&to)), None, "{from}\n{to}");
+            let listed = nft(&["list", "table", "ip", "t"], "").unwrap();
+            assert_eq!(listed.contains("packets 3 bytes 4"), to.contains("packets"), "{listed}");
+        };
+        std::thread::spawn(check).join().unwrap();
+    }
+}
+
+#[test]
+fn an_element_that_has_expired_is_added_again_with_another_text_only() {
+    let text = |rule: &str| {
+        format!(
+            "table ip t {{ set s {{ type ipv4_addr; flags timeout; elements = {{ 10.0.0.1 timeout 1h, 10.0.0.2 }}; }}; \
+             set d {{ type ipv4_addr; timeout 1h; elements = {{ 10.0.0.3 }}; }}; chain c {{ {rule}; }}; }}"
+        )
+    };
+    let count = || nft(&["list", "table", "ip", "t"], "").unwrap().matches("10.0.0.").count();
     let mut world = World::new();
-    world.converge(&text(1));
-    let desired = world.desired(&text(2));
-    !world.pass(&desired).is_converged()
+    world.converge(&text("accept"));
+    // An element that is deleted by hand looks as if its time were over.
+    by_hand("delete element ip t s { 10.0.0.1 }; delete element ip t d { 10.0.0.3 }");
+    let desired = world.desired(&text("accept"));
+    let plan = world.plan(&desired);
+    assert!(plan.steps.is_empty(), "{}", explained(&plan));
+    by_hand("delete element ip t s { 10.0.0.2 }");
+    world.converge(&text("accept"));
+    assert_eq!(count(), 1, "an element that never expires is kept");
+    world.converge(&text("drop"));
+    assert_eq!(count(), 3);
+}
+
+#[test]
+fn a_listing_has_tables_chains_sets_and_objects_in_the_order_of_the_text() {
+    const TEXT: &str = "table ip z { }\ntable inet t {
+        counter z { }\n counter a { }\n quota q { 1 mbytes }
+        set z { type ipv4_addr; }\n map m { type ipv4_addr : mark; }\n set a { type ipv4_addr; elements = { 1.2.3.4 }; }
+        chain z { type filter hook input priority 0; ip saddr @a drop; }\n chain b { }\n chain a { type filter hook input priority 0; }
+        }\ntable ip a { }\n";
+    let mut world = World::new();
+    world.converge(TEXT);
+    let listed = || nft(&["list", "ruleset"], "").unwrap();
+    let ours: Vec<String> = listed()
+        .lines()
+        .filter(|line| !line.contains("homeostat:test"))
+        .map(str::to_owned)
+        .collect();
+    let load = move || {
+        let _world = World::new();
+        by_hand(TEXT);
+        listed()
+    };
+    assert_eq!(ours, std::thread::spawn(load).join().unwrap().lines().collect::<Vec<_>>());
 }
 
 /// The names of all objects of a kind, in the order in which the kernel made them.
