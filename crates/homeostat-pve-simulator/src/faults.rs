@@ -1,5 +1,6 @@
 //! Faults that a test injects into requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,6 +17,8 @@ pub enum Harm {
     DropResponse,
     /// It is refused with this status and text, and not processed.
     Refuse(u16, String),
+    /// It is answered with this status and this body, and not processed.
+    Answer(u16, Arc<str>),
     /// It is redirected to this address.
     Redirect(String),
     /// It is processed, but a proxy answers with this status and text instead.
