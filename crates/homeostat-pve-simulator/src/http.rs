@@ -74,6 +74,11 @@ async fn respond(request: Request<Incoming>, world: Shared) -> io::Result<Respon
                 }
             }
             Harm::ChangeBefore(change) => change(&mut lock(&world)),
+            Harm::Twice => {
+                let mut world = lock(&world);
+                world.calls.push(call.clone());
+                route::answer(&mut world, &call);
+            }
             Harm::DropResponse | Harm::Mask(..) | Harm::HangUp | Harm::Late(_) => {}
         }
     }

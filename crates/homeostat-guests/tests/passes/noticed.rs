@@ -19,6 +19,12 @@ async fn becomes(process: &Process, is_converged: bool, within: Duration) {
     assert!(so.is_ok(), "{:?}", process.handle.status());
 }
 
+/// Waits for the next resync: the one after it is half a minute away.
+async fn resynced(process: &Process) {
+    let passes = process.handle.status().counts.full;
+    process.handle.wait_for(|status| status.counts.full > passes).await.unwrap();
+}
+
 #[tokio::test(start_paused = true)]
 async fn starts_that_a_killed_process_left_are_known_when_they_end() {
     // None of them is kept by the resource manager.
@@ -65,7 +71,7 @@ async fn a_guest_that_left_a_node_that_is_offline_is_found_where_it_is() {
     process.converge().await;
     stage.cluster.with(|world| _ = world.nodes.insert("pve5".to_owned(), false));
     becomes(&process, false, Duration::from_secs(40)).await;
-    let_pass(POLL).await;
+    resynced(&process).await;
     stage.cluster.with(|world| world.guests.get_mut(&105).unwrap().node = "pve6".to_owned());
     becomes(&process, true, POLL).await;
 }
@@ -77,7 +83,7 @@ async fn a_node_that_is_online_again_makes_its_guests_known() {
     process.converge().await;
     stage.cluster.with(|world| _ = world.nodes.insert("pve2".to_owned(), false));
     becomes(&process, false, Duration::from_secs(40)).await;
-    let_pass(POLL).await;
+    resynced(&process).await;
     stage.cluster.with(|world| _ = world.nodes.insert("pve2".to_owned(), true));
     becomes(&process, true, POLL).await;
 }

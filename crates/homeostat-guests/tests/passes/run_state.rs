@@ -283,9 +283,11 @@ async fn a_task_whose_name_makes_no_sense_keeps_nothing_from_being_done_after_it
     ground.simulator.with(|world| {
         let odd = |body: &str| Harm::Answer(200, body.into());
         world.fail(Fault::on("/status/start", odd(r#"{"data":"TASK-1"}"#)).times(1));
-        // It is active for a while, and then one of those that are over.
+        // It is active for a while, and then for ever one of those that are over.
         let row = r#"{"data":[{"upid":"TASK-1"}]}"#;
-        world.fail(Fault::on("/pve1/tasks", odd(row)).after(1).times(2));
+        let tasks = |source| Fault::on("/pve1/tasks", odd(row)).parameter("source", source);
+        world.fail(tasks("active").after(1).times(1));
+        world.fail(tasks("all"));
     });
     let desired = desired([(101, runs(Run::Running))]);
     let mut process = ground.process();
