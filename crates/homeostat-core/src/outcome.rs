@@ -130,7 +130,7 @@ impl<O> Outcome<O> {
                 Finding::Failed { action: Some(action), failure: failure.clone() }
             }
             Outcome::Unkept(failure) => Finding::NotShown { action, failure: failure.clone() },
-            Outcome::Unknown { why } => Finding::Unknown { why: why.clone() },
+            Outcome::Unknown { why } => Finding::Unknown { why: bounded(why) },
             Outcome::Pending { on } => Finding::Pending { on: on.clone() },
             Outcome::Waiting { task } => Finding::Pending { on: WaitsOn::Task(task.clone()) },
         })

@@ -32,6 +32,16 @@ pub(crate) enum Place {
 /// More than anybody reads at once.
 const MOST_DRAWN: usize = 500;
 
+/// A message may quote names and values of the document, or the words of another program.
+fn bounded(mut message: String) -> String {
+    const LONGEST: usize = 4000;
+    if let Some((cut, _)) = message.char_indices().nth(LONGEST) {
+        message.truncate(cut);
+        message += "...";
+    }
+    message
+}
+
 /// Every mistake of a document, sorted by place. Never empty when it is an error.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
@@ -61,7 +71,7 @@ impl Diagnostic {
     /// A mistake at a place.
     #[must_use]
     pub fn new(span: Span, message: impl Into<String>) -> Self {
-        Self { place: Place::Span(span), message: message.into(), also: None, help: None }
+        Self { place: Place::Span(span), message: bounded(message.into()), also: None, help: None }
     }
 
     /// A mistake at a place whose line has a secret in it: the place is named, and the line is not drawn.
