@@ -11,6 +11,7 @@ use crate::desired::{Agreement, Desired, Slot};
 use crate::finding::{Finding, Kind};
 use crate::ownership::{Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
+use crate::text::bounded;
 
 /// What becomes of a claimed value that is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl<'a, D: Desired> Diff<'a, D> {
         if self.rights.records.contains_key(&key) {
             self.recorded.insert(key.clone());
         }
-        self.found.findings.push((key, Finding::Unknown { why }));
+        self.found.findings.push((key, Finding::Unknown { why: bounded(why) }));
     }
 
     fn see_present(&mut self, key: D::Key, object: D::Object, owner: Owner) {
@@ -334,7 +335,8 @@ impl<'a, D: Desired> Diff<'a, D> {
             found.identities.retain(|key, _| is_free(key));
         }
         let unsure = self.unsure.drain(..).filter(|(slot, _)| !self.barred.contains(slot));
-        let unsure = unsure.map(|(slot, why)| (self.desired.key(slot), Finding::Unknown { why }));
+        let unsure = unsure
+            .map(|(slot, why)| (self.desired.key(slot), Finding::Unknown { why: bounded(why) }));
         self.found.findings.extend(unsure);
         for key in self.twins.difference(&self.unreadable) {
             let twin = Finding::Conflict { owner: Owner::Unmarked, reason: Reason::Twin };

@@ -219,6 +219,7 @@ impl Finding {
                 failure.help.clone()
             }
             Finding::Conflict { reason, .. } => reason.help().map(str::to_owned),
+            Finding::Pending { on } => on.help().map(str::to_owned),
             _ => None,
         }
     }

@@ -50,6 +50,7 @@ pub mod schedule;
 pub mod seen;
 pub mod series;
 pub mod source;
+pub mod text;
 pub mod waits_on;
 
 pub use change::{Change, Changes, Reason};

@@ -11,6 +11,7 @@ use crate::change::Reason;
 use crate::explain::Action;
 use crate::finding::Finding;
 use crate::seen::Owner;
+use crate::text::bounded;
 use crate::waits_on::WaitsOn;
 
 /// When a refused step is worth another try.
@@ -31,7 +32,7 @@ pub enum Retry {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{error}")]
 pub struct Failure {
-    /// What failed, with its causes joined.
+    /// What failed, with its causes joined; bounded.
     pub error: String,
     /// The way out, if there is one.
     pub help: Option<String>,
@@ -43,7 +44,7 @@ pub struct Failure {
 impl Failure {
     /// A failure in plain words.
     pub fn new(error: impl Into<String>, retry: Retry) -> Self {
-        Failure { error: error.into(), help: None, retry }
+        Failure { error: bounded(error), help: None, retry }
     }
 
     /// A failure from an error and the chain of its sources.
@@ -60,7 +61,7 @@ impl Failure {
     /// Adds the way out.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
-        self.help = Some(help.into());
+        self.help = Some(bounded(help));
         self
     }
 }
@@ -129,7 +130,7 @@ impl<O> Outcome<O> {
                 Finding::Failed { action: Some(action), failure: failure.clone() }
             }
             Outcome::Unkept(failure) => Finding::NotShown { action, failure: failure.clone() },
-            Outcome::Unknown { why } => Finding::Unknown { why: why.clone() },
+            Outcome::Unknown { why } => Finding::Unknown { why: bounded(why) },
             Outcome::Pending { on } => Finding::Pending { on: on.clone() },
             Outcome::Waiting { task } => Finding::Pending { on: WaitsOn::Task(task.clone()) },
         })

@@ -21,6 +21,8 @@ pub enum WaitsOn {
     EarlierStep(String),
     /// Work that the target does by itself, by the target's name for it.
     Task(String),
+    /// The same, if it has our name, and this machine has not begun it.
+    UnknownTask(String),
     /// A free place: as many operations run as the limits allow.
     Slot,
     /// Another operation on the same key, of a command or of an earlier pass.
@@ -43,6 +45,7 @@ impl WaitsOn {
     pub fn ends_by_itself(&self) -> bool {
         match self {
             WaitsOn::Task(_)
+            | WaitsOn::UnknownTask(_)
             | WaitsOn::Slot
             | WaitsOn::Operation
             | WaitsOn::Answer
@@ -57,6 +60,18 @@ impl WaitsOn {
             | WaitsOn::Condition(_) => false,
         }
     }
+
+    /// What a person can do about it, where something is known.
+    #[must_use]
+    pub fn help(&self) -> Option<&'static str> {
+        match self {
+            WaitsOn::Doubt => Some(
+                "`homeostat journal` has the step; it ends when the target shows what became of it, or shows nothing \
+                 for long enough. Nothing is sent until then: what cannot wait, do by hand",
+            ),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for WaitsOn {
@@ -68,6 +83,9 @@ impl fmt::Display for WaitsOn {
             WaitsOn::FailedInStrictMode(key) => write!(f, "`{key}`, which failed in strict mode"),
             WaitsOn::EarlierStep(key) => write!(f, "an earlier step of `{key}`"),
             WaitsOn::Task(task) => write!(f, "task {task}"),
+            WaitsOn::UnknownTask(task) => {
+                write!(f, "task {task}, which was not begun here: another machine may use our name")
+            }
             WaitsOn::Slot => f.write_str("a free place on its node"),
             WaitsOn::Operation => f.write_str("another operation on it"),
             WaitsOn::Answer => f.write_str("an answer to what it was sent"),

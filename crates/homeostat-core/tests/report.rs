@@ -308,3 +308,12 @@ fn a_failure_joins_the_chain_of_its_causes() {
     assert_eq!(failure.to_string(), "outer: invalid digit found in string");
     assert_eq!(failure.help.as_deref(), Some("write a number"));
 }
+
+#[test]
+fn what_others_say_is_bounded_in_failures_and_findings() {
+    let long = "x".repeat(1 << 20);
+    let failure = Failure::new(&*long, Retry::Soon).with_help(&*long);
+    assert!(failure.error.len() < 3000 && failure.help.unwrap().len() < 3000);
+    let unknown = Outcome::<u32>::Unknown { why: long }.finding(Action::Update, |_| None);
+    assert!(unknown.unwrap().reason().len() < 3000);
+}

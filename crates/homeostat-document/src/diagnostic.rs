@@ -23,12 +23,24 @@ pub struct Diagnostic {
 pub(crate) enum Place {
     /// In a text that could be read.
     Span(Span),
+    /// In a text that is not shown, since it has a secret in it.
+    Unseen(Span),
     /// A file or directory as a whole, by name.
     Path(String),
 }
 
 /// More than anybody reads at once.
 const MOST_DRAWN: usize = 500;
+
+/// A message may quote names and values of the document, or the words of another program.
+fn bounded(mut message: String) -> String {
+    const LONGEST: usize = 4000;
+    if let Some((cut, _)) = message.char_indices().nth(LONGEST) {
+        message.truncate(cut);
+        message += "...";
+    }
+    message
+}
 
 /// Every mistake of a document, sorted by place. Never empty when it is an error.
 #[derive(Clone, Debug, Default)]
@@ -59,7 +71,13 @@ impl Diagnostic {
     /// A mistake at a place.
     #[must_use]
     pub fn new(span: Span, message: impl Into<String>) -> Self {
-        Self { place: Place::Span(span), message: message.into(), also: None, help: None }
+        Self { place: Place::Span(span), message: bounded(message.into()), also: None, help: None }
+    }
+
+    /// A mistake at a place whose line has a secret in it: the place is named, and the line is not drawn.
+    #[must_use]
+    pub fn unseen(span: Span, message: impl Into<String>) -> Self {
+        Self { place: Place::Unseen(span), ..Self::new(span, message) }
     }
 
     pub(crate) fn about_path(path: impl Into<String>, message: impl Into<String>) -> Self {
@@ -90,7 +108,7 @@ impl Diagnostic {
     fn order(&self) -> (u8, Span) {
         match &self.place {
             Place::Path(_) => (0, Span::default()),
-            Place::Span(span) => (1, *span),
+            Place::Span(span) | Place::Unseen(span) => (1, *span),
         }
     }
 
@@ -102,7 +120,7 @@ impl Diagnostic {
 
     fn finding(&self, files: &Files) -> Finding {
         let at = match &self.place {
-            Place::Span(span) => Ok(files.locate(*span)),
+            Place::Span(span) | Place::Unseen(span) => Ok(files.locate(*span)),
             Place::Path(path) => Err(path.clone()),
         };
         Finding {
@@ -122,6 +140,7 @@ impl Diagnostics {
     pub fn new(files: Files, mut found: Vec<Diagnostic>) -> Self {
         found.sort_by_key(Diagnostic::order);
         found.dedup_by(|again, first| again.is_same(first));
+        hide_secrets(&files, &mut found);
         Self { files, found, readable: None }
     }
 
@@ -167,6 +186,28 @@ impl Diagnostics {
             text += &["and ", &rest.to_string(), " more\n"].concat();
         }
         text
+    }
+}
+
+/// No mistake is drawn with a line that has a secret in it.
+fn hide_secrets(files: &Files, found: &mut [Diagnostic]) {
+    let line = |span: Span| (span.file, files.line(span).start);
+    let secrets = found.iter().filter_map(|one| match one.place {
+        Place::Unseen(span) => Some(line(span)),
+        _ => None,
+    });
+    let secrets: Vec<_> = secrets.collect();
+    if secrets.is_empty() {
+        return;
+    }
+    for one in found {
+        let Place::Span(span) = one.place else { continue };
+        let (here, there) = (line(span), line(one.also.as_ref().map_or(span, |(also, _)| *also)));
+        // What lies between two places may be drawn, too.
+        let drawn = here.min(there)..=here.max(there);
+        if secrets.iter().any(|secret| drawn.contains(secret)) {
+            one.place = Place::Unseen(span);
+        }
     }
 }
 

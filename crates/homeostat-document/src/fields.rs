@@ -225,10 +225,10 @@ impl<'a> Fields<'a> {
         self.known.push(Known { name, kinds: &[] });
     }
 
-    /// The same for a field whose value must not be printed: the whole table is pointed at.
+    /// The same for a field whose value must not be printed.
     pub fn refused_unseen(&mut self, name: &'static str, why: &str, help: &str) {
         if self.find(name).is_some() {
-            self.report(Diagnostic::new(self.span, why).help(help));
+            self.report(Diagnostic::unseen(self.at(name), why).help(help));
         }
     }
 

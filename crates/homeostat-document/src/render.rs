@@ -20,6 +20,7 @@ pub(crate) fn render(files: &Files, diagnostic: &Diagnostic, renderer: &Renderer
     let mut group = Group::with_title(Level::ERROR.primary_title(message.as_str()));
     group = match (&diagnostic.place, &also) {
         (Place::Path(path), _) => group.element(Origin::path(path.as_str())),
+        (Place::Unseen(span), _) => group.element(named(files, *span)),
         (Place::Span(span), Some((other, label))) => {
             group.elements(pictures(files, *span, *other, label))
         }
@@ -57,17 +58,25 @@ fn pictures<'a>(files: &'a Files, span: Span, other: Span, label: &'a str) -> Ve
 /// not grow with the file; one that is too long to be looked at is only named.
 fn picture<'a>(files: &'a Files, span: Span, label: Option<&'a str>) -> Element<'a> {
     let line = files.line(span);
-    let name = files.name(span.file);
     if line.text.len() > LONG {
-        let at = files.locate(span);
-        return Origin::path(name).line(at.line).char_column(at.column).into();
+        return named(files, span).into();
     }
     let kind = match label {
         Some(_) => AnnotationKind::Context,
         None => AnnotationKind::Primary,
     };
     let mark = kind.span(line.within).label(label);
-    Snippet::source(line.text).line_start(line.number).path(name).annotation(mark).into()
+    Snippet::source(line.text)
+        .line_start(line.number)
+        .path(files.name(span.file))
+        .annotation(mark)
+        .into()
+}
+
+/// A place without its line.
+fn named(files: &Files, span: Span) -> Origin<'_> {
+    let at = files.locate(span);
+    Origin::path(files.name(span.file)).line(at.line).char_column(at.column)
 }
 
 /// Values of the user end up in messages: nothing in them may move the cursor.

@@ -223,3 +223,14 @@ fn files_are_joined_as_each_section_says() {
         ]
     );
 }
+
+#[test]
+fn a_message_that_quotes_the_document_is_bounded() {
+    let long = "x".repeat(1 << 20);
+    for text in
+        [format!("{long} = 1"), format!("quiet = '{long}'"), format!("[lamps.{long}]\n{long} = 1")]
+    {
+        let length = faults(&text).iter().map(String::len).max();
+        assert!(length < Some(5000), "{length:?}");
+    }
+}

@@ -134,6 +134,8 @@ struct Controller<S: Source> {
     open: Arc<OpenKeys<S::Key>>,
     open_reasons: OpenReasons,
     last_pass: LastPass,
+    /// Callers that record the reports of all passes.
+    recorders: Vec<mpsc::UnboundedSender<PassReport>>,
     /// Callers that wait until nothing is left that time could cure.
     settling: Vec<Settling>,
 }
@@ -187,6 +189,7 @@ impl<S: Source> Loop<S> {
             open,
             open_reasons: OpenReasons::default(),
             last_pass: LastPass::default(),
+            recorders: Vec::new(),
             settling: Vec::new(),
             next_bound: None,
             desired: Arc::clone(&bound.desired),
@@ -794,6 +797,7 @@ impl<S: Source> Controller<S> {
                 let _ = answer.send(self.pass_now(inbox).await);
             }
             Command::Pass(answer) => _ = answer.send(self.pass_now(inbox).await),
+            Command::Record(recorder) => self.recorders.push(recorder),
             Command::Settle(patience, answer) => {
                 let has_written = self.last_pass.has_moved;
                 self.settling.push(Settling::new(answer, patience, has_written, self.now()));
@@ -1000,11 +1004,11 @@ impl<S: Source> Controller<S> {
         needs.filter_map(|need| if let Need::Wait(until) = need { Some(until) } else { None }).min()
     }
 
-    /// Adds a report to what waiting callers will get.
+    /// Gives a report to the callers that record or wait.
     fn record_for_callers(&mut self, covers: &Covers, report: &SharedReport) {
-        for caller in &mut self.settling {
-            caller.record(PassReport { covers: covers.clone(), report: Arc::clone(report) });
-        }
+        let pass = PassReport { covers: covers.clone(), report: Arc::clone(report) };
+        self.recorders.retain(|recorder| recorder.send(pass.clone()).is_ok());
+        self.settling.iter_mut().for_each(|caller| caller.record(&pass));
     }
 }
 

@@ -2,6 +2,8 @@
 //! damaged, newer than this version or another program's is an error, never a fresh start.
 
 use std::ffi::OsString;
+use std::fs::{OpenOptions, Permissions};
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -50,6 +52,7 @@ impl Format {
     /// Opens the file, and makes it if it is missing. Two processes must not make it at the same time.
     pub(crate) fn open(&self, path: &Path) -> Result<Connection, OpenError> {
         check_length(path)?;
+        make_private(path)?;
         let mut connection = Connection::open(path)?;
         let is_new = self.check_header(&connection)?;
         let verdict: String =
@@ -132,6 +135,15 @@ fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
             Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)
         }
     }
+}
+
+/// What is read from targets and written to them is private to the owner. `SQLite` gives its log the mode of the file.
+fn make_private(path: &Path) -> Result<(), std::io::Error> {
+    let file = OpenOptions::new().append(true).create(true).mode(0o600).open(path)?;
+    if file.metadata()?.permissions().mode() & 0o077 != 0 {
+        file.set_permissions(Permissions::from_mode(0o600))?;
+    }
+    Ok(())
 }
 
 fn log_of(path: &Path) -> PathBuf {

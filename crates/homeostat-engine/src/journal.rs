@@ -20,6 +20,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
+use homeostat_core::text::bounded;
 pub use record::{
     BadStepId, CommandKey, End, Entry, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
 };
@@ -179,6 +180,11 @@ impl Journal {
 
     /// A step is over. If this cannot be written, it is kept in memory, and written together with the next record.
     pub async fn end(&self, id: StepId, end: End) -> Result<(), JournalError> {
+        let end = match end {
+            End::Failed { why } => End::Failed { why: bounded(why) },
+            End::Unknown { why } => End::Unknown { why: bounded(why) },
+            succeeded @ End::Succeeded { .. } => succeeded,
+        };
         self.append(Some(id), Fact::Ended(end)).await.map(|_| ())
     }
 

@@ -36,6 +36,22 @@ fn records(page: &Page) -> Vec<(&str, &str)> {
 }
 
 #[test]
+fn only_the_owner_can_read_the_file_also_one_that_others_could_read() {
+    let directory = TempDir::new().unwrap();
+    for _ in 0..2 {
+        let ledger = SqliteLedger::open(directory.path()).unwrap();
+        ledger.write(&place(), &[put("a", "1")]).unwrap();
+        for name in ["ledger.db", "ledger.db-wal"] {
+            let mode = std::fs::metadata(directory.path().join(name)).unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+        drop(ledger);
+        let open = std::fs::Permissions::from_mode(0o644);
+        std::fs::set_permissions(file(directory.path()), open).unwrap();
+    }
+}
+
+#[test]
 fn what_was_written_is_read_back_by_everybody() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();

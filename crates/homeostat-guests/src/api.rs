@@ -2,15 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use homeostat_core::text::{bounded, quoted};
 use hyper::Method;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::{DeserializeOwned, IgnoredAny};
 
 use crate::client::{Call, Client};
 use crate::error::Error;
 use crate::form::escape;
 use crate::model::{Kind, Run, Vmid};
 use crate::normalize;
-use crate::shape::{fields, number, rows, text};
+use crate::shape::{Rows, Scalar};
 use crate::upid::Upid;
 
 /// Where a guest is in the API.
@@ -78,14 +80,32 @@ pub(crate) struct ConfigWrite {
     pub(crate) digest: String,
 }
 
+/// A list of guests may be longer than other answers.
+const GUESTS_OF_A_NODE: usize = 4 << 20;
+const GUESTS_OF_A_CLUSTER: usize = 16 << 20;
+/// Whatever a task has to say: without its end, nothing more could be done to its guest.
+const END_OF_A_TASK: usize = 16 << 20;
+/// All nodes are requested at once.
+const MOST_NODES: usize = 256;
+/// Names are parts of paths, errors and records.
+const LONGEST_NAME: usize = 255;
+/// More than any option needs. A longer value is not cut, since it may be written back.
+const LONGEST_VALUE: usize = 64 << 10;
+
 impl Client {
     /// Whether each node is online.
     pub(crate) async fn nodes(&self) -> Result<BTreeMap<String, bool>, Error> {
-        let read = |row: &Value| {
-            let is_online = row.get("status").and_then(Value::as_str) == Some("online");
-            Some((row.get("node")?.as_str()?.to_owned(), is_online))
+        let read = |Rows(rows): Rows<NodeRow>| {
+            if rows.len() > MOST_NODES {
+                return Err(format!("it has {} nodes", rows.len()));
+            }
+            let nodes = rows.into_iter().map(|NodeRow { node, status }| {
+                let is_online = status.text().is_some_and(|status| status == "online");
+                Ok((name(node)?, is_online))
+            });
+            nodes.collect()
         };
-        self.list(Call::get("/nodes"), read).await
+        self.ask(Call::get("/nodes"), read).await
     }
 
     /// The guests of a node that the token may see.
@@ -95,38 +115,46 @@ impl Client {
         kind: Kind,
     ) -> Result<BTreeMap<Vmid, Listed>, Error> {
         let path = format!("/nodes/{}/{}", escape(node), kind.word());
-        let read = |row: &Value| {
-            let place = Place { node: node.to_owned(), kind, vmid: vmid(row)? };
-            Some((place.vmid, listed(row, place)))
+        let read = |Rows(rows): Rows<GuestRow>| {
+            let guests = rows.into_iter().map(|row| {
+                let place = Place { node: node.to_owned(), kind, vmid: row.vmid()? };
+                Ok((place.vmid, row.listed(place)))
+            });
+            guests.collect()
         };
-        self.list(Call::get(path), read).await
+        self.ask(Call::get(path).up_to(GUESTS_OF_A_NODE), read).await
     }
 
     /// The guests of all nodes; the list may be ten seconds old.
     pub(crate) async fn resources(&self) -> Result<BTreeMap<Vmid, Listed>, Error> {
-        let read = |row: &Value| {
-            let kind = match row.get("type")?.as_str()? {
-                "lxc" => Kind::Lxc,
-                _ => Kind::Qemu,
-            };
-            let node = row.get("node")?.as_str()?.to_owned();
-            let place = Place { node, kind, vmid: vmid(row)? };
-            Some((place.vmid, listed(row, place)))
+        let read = |Rows(rows): Rows<GuestRow>| {
+            let guests = rows.into_iter().map(|mut row| {
+                let kind = std::mem::take(&mut row.kind).text().ok_or("a guest has no type")?;
+                let kind = if kind == "lxc" { Kind::Lxc } else { Kind::Qemu };
+                let node = name(std::mem::take(&mut row.node))?;
+                let place = Place { node, kind, vmid: row.vmid()? };
+                Ok((place.vmid, row.listed(place)))
+            });
+            guests.collect()
         };
-        self.list(Call::get("/cluster/resources").with("type", "vm"), read).await
+        let call = Call::get("/cluster/resources").with("type", "vm");
+        self.ask(call.up_to(GUESTS_OF_A_CLUSTER), read).await
     }
 
     /// The present state of a guest.
     pub(crate) async fn current(&self, place: &Place) -> Result<Listed, Error> {
         let call = Call::get(format!("{}/status/current", place.path()));
-        self.ask(call, |answer| Ok(listed(&fields(answer)?.into(), place.clone()))).await
+        self.ask(call, |row: GuestRow| Ok(row.listed(place.clone()))).await
     }
 
     pub(crate) async fn options(&self, place: &Place) -> Result<Options, Error> {
         let call = Call::get(format!("{}/config", place.path()));
-        let read = |answer| {
-            let read = fields(answer)?.into_iter().map(|(name, value)| (name, text(&value)));
+        let read = |read: BTreeMap<String, Scalar>| {
+            let read = read.into_iter().map(|(name, value)| (name, value.into_text()));
             let mut options: BTreeMap<_, _> = read.collect();
+            if let Some((name, _)) = options.iter().find(|(_, value)| value.len() > LONGEST_VALUE) {
+                return Err(format!("the value of `{name}` is too long"));
+            }
             // Without it, a write could overwrite a concurrent one.
             let digest = options.remove("digest").filter(|digest| !digest.is_empty());
             Ok(Options { options, digest: digest.ok_or("it has no digest")? })
@@ -136,14 +164,14 @@ impl Client {
 
     /// The options of a running guest that take effect with its next start.
     pub(crate) async fn pending(&self, place: &Place) -> Result<BTreeSet<String>, Error> {
-        let read = |row: &Value| Some((row.get("key")?.as_str()?.to_owned(), is_pending(row)));
-        let call = Call::get(format!("{}/pending", place.path()));
-        let options: Vec<_> = self.list(call, read).await?;
-        Ok(options.into_iter().filter_map(|(key, is_pending)| is_pending.then_some(key)).collect())
+        let read = |Rows(rows): Rows<PendingRow>| {
+            Ok(rows.into_iter().filter(PendingRow::is_pending).map(|row| row.key).collect())
+        };
+        self.ask(Call::get(format!("{}/pending", place.path())), read).await
     }
 
-    /// Changes a configuration, if it still has the digest.
-    pub(crate) async fn set(&self, write: &ConfigWrite) -> Result<(), Error> {
+    /// Changes a configuration, if it still has the digest. Returns the task that does it, if there is one.
+    pub(crate) async fn set(&self, write: &ConfigWrite) -> Result<Option<Upid>, Error> {
         let ConfigWrite { place, options, digest } = write;
         let call = Call::new(Method::PUT, format!("{}/config", place.path()));
         let mut call = call.with("digest", digest);
@@ -154,7 +182,11 @@ impl Client {
             let names: Vec<_> = deletes.into_iter().map(|(name, _)| name).collect();
             call = call.with("delete", names.join(","));
         }
-        self.send(call).await.map(|_| ())
+        let read = |answer| match answer {
+            Scalar::None => Ok(None),
+            task => upid(task).map(Some),
+        };
+        self.ask(call, read).await
     }
 
     /// Starts a task that starts or stops a guest.
@@ -165,115 +197,171 @@ impl Client {
         parameters: Vec<(String, String)>,
     ) -> Result<Upid, Error> {
         let call = Call::new(Method::POST, format!("{}/status/{verb}", place.path()));
-        let read = |answer: Value| {
-            let upid = answer.as_str().and_then(Upid::parse);
-            upid.ok_or_else(|| format!("`{answer}` is no name of a task"))
-        };
-        self.ask(Call { parameters, ..call }, read).await
+        self.ask(Call { parameters, ..call }, upid).await
     }
 
     /// Whether the token may see a guest of this number.
     pub(crate) async fn may_see(&self, vmid: Vmid) -> Result<bool, Error> {
         let path = format!("/vms/{}", vmid.0);
         let call = Call::get("/access/permissions").with("path", path.as_str());
-        let permissions = self.ask(call, fields).await?;
-        let privilege = permissions.get(&path).and_then(|privileges| privileges.get("VM.Audit"));
-        Ok(privilege.is_some())
+        let read = |permissions: BTreeMap<String, BTreeMap<String, IgnoredAny>>| {
+            Ok(permissions.get(&path).is_some_and(|has| has.contains_key("VM.Audit")))
+        };
+        self.ask(call, read).await
     }
 
     pub(crate) async fn task(&self, upid: &Upid) -> Result<TaskState, Error> {
         let path = format!("/nodes/{}/tasks/{}/status", escape(&upid.node), escape(&upid.task));
-        let read = |answer| {
-            let task = fields(answer)?;
-            match task.get("status").and_then(Value::as_str) {
-                Some("running") => Ok(TaskState::Running),
-                Some("stopped") => {
-                    Ok(TaskState::Stopped(task.get("exitstatus").map(text).unwrap_or_default()))
-                }
-                _ => Err("it has no status".to_owned()),
-            }
+        let read = |TaskStatus { status, exitstatus }| match status.text().as_deref() {
+            Some("running") => Ok(TaskState::Running),
+            Some("stopped") => Ok(TaskState::Stopped(quoted(exitstatus.into_text()))),
+            _ => Err("it has no status".to_owned()),
         };
-        self.ask(Call::get(path), read).await
+        self.ask(Call::get(path).up_to(END_OF_A_TASK), read).await
     }
 
-    /// The tasks of a guest that a filter selects, the newest first.
+    /// The tasks of a guest that a filter selects, the newest first, each as the target names it.
     pub(crate) async fn tasks(
         &self,
         node: &str,
         vmid: Vmid,
         filter: &[(&str, String)],
-    ) -> Result<Vec<Upid>, Error> {
+    ) -> Result<Vec<String>, Error> {
         let call = Call::get(format!("/nodes/{}/tasks", escape(node)));
         let call = call.with("vmid", vmid.0.to_string()).with("limit", "500");
         let call = filter.iter().fold(call, |call, (name, value)| call.with(name, value));
-        self.list(call, |row| Upid::parse(row.get("upid")?.as_str()?)).await
-    }
-
-    async fn list<T, C: FromIterator<T>>(
-        &self,
-        call: Call,
-        read: impl Fn(&Value) -> Option<T>,
-    ) -> Result<C, Error> {
-        self.ask(call, |answer| rows(answer, read)).await
+        let read = |Rows(rows): Rows<TaskRow>| {
+            rows.into_iter().map(|TaskRow { upid }| name(upid)).collect()
+        };
+        self.ask(call, read).await
     }
 
     /// Sends a request and reads the data of its answer. The error of `read` says what is wrong with them.
-    async fn ask<T>(
+    async fn ask<A: DeserializeOwned, T>(
         &self,
         call: Call,
-        read: impl FnOnce(Value) -> Result<T, String>,
+        read: impl FnOnce(A) -> Result<T, String>,
     ) -> Result<T, Error> {
         let request = call.name();
-        read(self.send(call).await?).map_err(|why| Error::UnexpectedAnswer { request, why })
+        let why = |why: String| Error::UnexpectedAnswer { request, why: bounded(why) };
+        read(self.send(call).await?).map_err(why)
     }
 }
 
-fn vmid(row: &Value) -> Option<Vmid> {
-    u32::try_from(number(row.get("vmid")?)?).ok().map(Vmid)
+#[derive(Deserialize)]
+struct NodeRow {
+    node: Scalar,
+    #[serde(default)]
+    status: Scalar,
 }
 
-/// Whether an option differs from what is in effect. One value may be a number, the other a string.
-fn is_pending(row: &Value) -> bool {
-    let [value, pending] = ["value", "pending"].map(|name| row.get(name).map(text));
-    let differs = pending.is_some() && pending != value;
-    differs || row.get("delete").is_some_and(|delete| number(delete) != Some(0))
+/// A guest in a list, or by itself.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct GuestRow {
+    vmid: Scalar,
+    node: Scalar,
+    #[serde(rename = "type")]
+    kind: Scalar,
+    status: Scalar,
+    name: Scalar,
+    tags: Scalar,
+    lock: Scalar,
+    ha: Option<HaRow>,
 }
 
-fn listed(row: &Value, place: Place) -> Listed {
-    let run = match row.get("status").and_then(Value::as_str) {
-        Some("running") => Some(Run::Running),
-        Some("stopped") => Some(Run::Stopped),
-        _ => None,
-    };
-    let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
-    let tags = normalize::tags(&text("tags").unwrap_or_default());
-    let name = text("name").unwrap_or_default();
-    Listed { place, run, tags, name, lock: text("lock"), ha: ha_state(row) }
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct HaRow {
+    managed: Scalar,
+    state: Scalar,
 }
 
-fn ha_state(row: &Value) -> HaState {
-    let managed = row.get("ha").and_then(|ha| Some((ha, number(ha.get("managed")?)?)));
-    match managed {
-        None => HaState::NotListed,
-        Some((_, 0)) => HaState::Unmanaged,
-        Some((ha, _)) => HaState::Managed(ha.get("state").map(text).unwrap_or_default()),
+#[derive(Deserialize)]
+struct TaskRow {
+    upid: Scalar,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct TaskStatus {
+    status: Scalar,
+    exitstatus: Scalar,
+}
+
+/// An option with its value and the one that it has after the next start.
+#[derive(Deserialize)]
+struct PendingRow {
+    key: String,
+    value: Option<Scalar>,
+    pending: Option<Scalar>,
+    delete: Option<Scalar>,
+}
+
+impl GuestRow {
+    fn vmid(&self) -> Result<Vmid, String> {
+        let number = self.vmid.number().and_then(|number| u32::try_from(number).ok());
+        number.map(Vmid).ok_or_else(|| "a guest has no number".to_owned())
     }
+
+    fn listed(self, place: Place) -> Listed {
+        let run = match self.status.text().as_deref() {
+            Some("running") => Some(Run::Running),
+            Some("stopped") => Some(Run::Stopped),
+            _ => None,
+        };
+        let ha = self.ha.and_then(|ha| Some((ha.managed.number()?, ha.state)));
+        Listed {
+            place,
+            run,
+            tags: normalize::tags(&self.tags.text().unwrap_or_default()),
+            name: quoted(self.name.text().unwrap_or_default()),
+            lock: self.lock.text().map(quoted),
+            ha: match ha {
+                None => HaState::NotListed,
+                Some((0, _)) => HaState::Unmanaged,
+                Some((_, state)) => HaState::Managed(quoted(state.into_text())),
+            },
+        }
+    }
+}
+
+impl PendingRow {
+    /// Whether it differs from what is in effect. One value may be a number, the other a text.
+    fn is_pending(&self) -> bool {
+        let [value, pending] =
+            [&self.value, &self.pending].map(|value| value.clone().map(Scalar::into_text));
+        let differs = pending.is_some() && pending != value;
+        differs || self.delete.as_ref().is_some_and(|delete| delete.number() != Some(0))
+    }
+}
+
+/// The name of a node or a task.
+fn name(value: Scalar) -> Result<String, String> {
+    let name = value.text().filter(|name| !name.is_empty() && name.len() <= LONGEST_NAME);
+    name.ok_or_else(|| "a row has no name, or one that is too long".to_owned())
+}
+
+fn upid(answer: Scalar) -> Result<Upid, String> {
+    let task = answer.into_text();
+    Upid::parse(&task).ok_or_else(|| format!("`{}` is no name of a task", quoted(task)))
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
     fn an_option_is_pending_if_it_differs_from_what_is_in_effect() {
-        let check = |row: Value, expected: bool| assert_eq!(is_pending(&row), expected, "{row}");
-        check(json!({ "key": "memory", "value": 512 }), false);
-        check(json!({ "key": "memory", "value": 512, "pending": "512" }), false);
-        check(json!({ "key": "memory", "value": 512, "pending": 1024 }), true);
-        check(json!({ "key": "memory", "pending": 1024 }), true);
-        check(json!({ "key": "memory", "value": 512, "delete": "1" }), true);
-        check(json!({ "key": "memory", "value": 512, "delete": 0 }), false);
+        let check = |row: &str, expected: bool| {
+            let read: PendingRow = serde_json::from_str(row).unwrap();
+            assert_eq!(read.is_pending(), expected, "{row}");
+        };
+        check(r#"{ "key": "memory", "value": 512 }"#, false);
+        check(r#"{ "key": "memory", "value": 512, "pending": "512" }"#, false);
+        check(r#"{ "key": "memory", "value": 512, "pending": 1024 }"#, true);
+        check(r#"{ "key": "memory", "pending": 1024 }"#, true);
+        check(r#"{ "key": "memory", "value": 512, "delete": "1" }"#, true);
+        check(r#"{ "key": "memory", "value": 512, "delete": 0 }"#, false);
     }
 }

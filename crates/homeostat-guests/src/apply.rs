@@ -33,8 +33,20 @@ impl Writer {
     /// With the digest as a precondition it is safe to send twice.
     async fn set(&self, at: usize, set: &Set, out: Out<'_>) -> Outcome<Guest> {
         out.note(at).await;
-        let set = self.source.client.set(&set.write).await;
-        set.map_or_else(|error| refused(&error), |()| Outcome::Applied { now: None })
+        match self.source.client.set(&set.write).await {
+            Ok(task) => self.written(task).await,
+            Err(error) => refused(&error),
+        }
+    }
+
+    /// The outcome of a change of options that was accepted. If the target does it by a task, that is waited for.
+    async fn written(&self, task: Option<Upid>) -> Outcome<Guest> {
+        let Some(Upid { task, .. }) = task else { return Outcome::Applied { now: None } };
+        match follow::follow(self.source.clone(), task).await {
+            TaskEnd::Succeeded => Outcome::Applied { now: None },
+            TaskEnd::Failed(why) => Outcome::Failed(Failure::new(why, Retry::Soon)),
+            TaskEnd::Unknown(why) | TaskEnd::GivenUp(why) => Outcome::Unknown { why },
+        }
     }
 
     async fn power(&self, at: usize, power: &Power, out: Out<'_>) -> Outcome<Guest> {
@@ -74,8 +86,14 @@ impl Writer {
         let active = [("source", "active".to_owned())];
         let running = client.tasks(&power.place.node, power.place.vmid, &active).await;
         let running = running.map_err(|error| unsent(&error))?;
-        if let Some(task) = running.iter().find(|task| !task.is_console()) {
-            return Err(Outcome::Pending { on: WaitsOn::Task(task.task.clone()) });
+        for task in running {
+            let on = match Upid::parse(&task) {
+                Some(upid) if upid.is_console() => continue,
+                // The journal has no open step of this guest.
+                Some(upid) if upid.user == client.user() => WaitsOn::UnknownTask(task),
+                _ => WaitsOn::Task(task),
+            };
+            return Err(Outcome::Pending { on });
         }
         let current = client.current(&power.place).await.map_err(|error| unsent(&error))?;
         self.check_identity(power, &current).await?;
@@ -117,7 +135,10 @@ impl Writer {
         out.note(at).await;
         let client = &self.source.client;
         match client.set(write).await {
-            Ok(()) => {}
+            Ok(task) => match self.written(task).await {
+                Outcome::Applied { .. } => {}
+                other => return other,
+            },
             Err(error) if matches!(error.class(), Class::Forbidden | Class::NotFound) => {
                 return Outcome::Applied { now: None };
             }

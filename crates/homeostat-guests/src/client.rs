@@ -4,12 +4,14 @@
 //! is sent. Every write has a new connection: the server may have closed an idle one, and it would be unknown
 //! whether the write had arrived.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use homeostat_core::text::quoted;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::Bytes;
 use hyper::client::conn::http1::{self, SendRequest};
@@ -18,7 +20,8 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use serde_json::Value;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::TlsConnector;
 
@@ -27,11 +30,12 @@ use crate::dial::Dial;
 use crate::endpoint::Endpoint;
 use crate::error::Error;
 use crate::form;
+use crate::shape::Scalar;
 use crate::tls::{Trust, WrongFingerprint};
 use crate::token::Token;
 
-/// The largest answer is a list of guests; a larger one is refused.
-const MOST_BYTES: usize = 16 << 20;
+/// A larger answer is refused, unless more was expected.
+const MOST_BYTES: usize = 1 << 20;
 /// How many idle connections are kept for reads: an observe sends two requests per node at once.
 const MOST_IDLE: usize = 32;
 
@@ -59,11 +63,13 @@ pub(crate) struct Call {
     /// Below `/api2/json`, with escaped parts.
     pub(crate) path: String,
     pub(crate) parameters: Vec<(String, String)>,
+    /// How many bytes the answer has at most.
+    pub(crate) most: usize,
 }
 
 impl Call {
     pub(crate) fn new(method: Method, path: impl Into<String>) -> Self {
-        Call { method, path: path.into(), parameters: Vec::new() }
+        Call { method, path: path.into(), parameters: Vec::new(), most: MOST_BYTES }
     }
 
     pub(crate) fn get(path: impl Into<String>) -> Self {
@@ -73,6 +79,11 @@ impl Call {
     pub(crate) fn with(mut self, name: &str, value: impl Into<String>) -> Self {
         self.parameters.push((name.to_owned(), value.into()));
         self
+    }
+
+    /// The answer may be larger than others.
+    pub(crate) fn up_to(self, most: usize) -> Self {
+        Call { most, ..self }
     }
 
     fn access(&self) -> Access {
@@ -155,7 +166,7 @@ impl Client {
 
     /// Sends a request and returns the data of the answer. A request whose token was refused had no effect: if the
     /// file has a new token, the request is sent again with that.
-    pub(crate) async fn send(&self, call: Call) -> Result<Value, Error> {
+    pub(crate) async fn send<T: DeserializeOwned>(&self, call: Call) -> Result<T, Error> {
         let used = self.token().clone();
         let answer = self.send_once(&call).await;
         let is_token_refused = matches!(answer, Err(Error::Refused { status: 401, .. }));
@@ -173,7 +184,7 @@ impl Client {
         true
     }
 
-    async fn send_once(&self, call: &Call) -> Result<Value, Error> {
+    async fn send_once<T: DeserializeOwned>(&self, call: &Call) -> Result<T, Error> {
         let mut is_sent = false;
         let answer = tokio::time::timeout(self.timeout, self.exchange(call, &mut is_sent)).await;
         let why = format!("no answer within {:?}", self.timeout);
@@ -184,7 +195,11 @@ impl Client {
         }
     }
 
-    async fn exchange(&self, call: &Call, is_sent: &mut bool) -> Result<Value, Error> {
+    async fn exchange<T: DeserializeOwned>(
+        &self,
+        call: &Call,
+        is_sent: &mut bool,
+    ) -> Result<T, Error> {
         let idle = || lock(&self.idle).pop();
         while call.access() == Access::Read
             && let Some(connection) = idle()
@@ -200,7 +215,7 @@ impl Client {
     }
 
     fn unreachable(&self, why: &impl ToString) -> Error {
-        Error::Unreachable { endpoint: self.endpoint.to_string(), why: why.to_string() }
+        Error::Unreachable { endpoint: self.endpoint.to_string(), why: quoted(why.to_string()) }
     }
 
     async fn connect(&self) -> Result<Connection, Error> {
@@ -226,10 +241,10 @@ impl Client {
         mut connection: Connection,
         call: &Call,
     ) -> Result<Response<Bytes>, Error> {
-        let lost = |why: &dyn ToString| Error::Lost { request: call.name(), why: why.to_string() };
-        let request =
-            self.http_request(call).ok_or_else(|| lost(&"it cannot be put into words"))?;
-        let answer = connection.exchange(request).await.map_err(|why| lost(&why))?;
+        let lost = |why: String| Error::Lost { request: call.name(), why: quoted(why) };
+        let request = self.http_request(call);
+        let request = request.ok_or_else(|| lost("it cannot be put into words".to_owned()))?;
+        let answer = connection.exchange(request, call.most).await.map_err(lost)?;
         let mut idle = lock(&self.idle);
         if !connection.send.is_closed() && idle.len() < MOST_IDLE {
             idle.push(connection);
@@ -257,14 +272,22 @@ impl Client {
 }
 
 impl Connection {
-    /// Sends a request and reads its answer. The error says how the answer was lost.
-    async fn exchange(&mut self, request: Request<Full<Bytes>>) -> Result<Response<Bytes>, String> {
+    /// Sends a request and reads its answer, of so many bytes at most. The error says how the answer was lost.
+    async fn exchange(
+        &mut self,
+        request: Request<Full<Bytes>>,
+        most: usize,
+    ) -> Result<Response<Bytes>, String> {
         let Connection { send, drive } = self;
         let exchange = async {
             let response = send.send_request(request).await.map_err(|error| error.to_string())?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, MOST_BYTES).collect().await;
-            let body = body.map_err(|error| error.to_string())?.to_bytes();
+            let body = match Limited::new(body, most).collect().await {
+                Ok(body) => body.to_bytes(),
+                // The status says that it is refused, whatever else the target says about it.
+                Err(_) if head.status != StatusCode::OK => Bytes::new(),
+                Err(error) => return Err(error.to_string()),
+            };
             Ok(Response::from_parts(head, body))
         };
         let mut exchange = std::pin::pin!(exchange);
@@ -281,32 +304,47 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// An answer that is no error.
+#[derive(Deserialize)]
+struct Answer<T> {
+    data: T,
+}
+
+/// What an error says besides the text of the status line.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Refusal {
+    message: Scalar,
+    /// Which parameters are wrong, and why.
+    errors: BTreeMap<String, Scalar>,
+}
+
 /// The data of an answer.
-fn data(call: &Call, answer: &Response<Bytes>) -> Result<Value, Error> {
-    let body: Result<Value, _> = serde_json::from_slice(answer.body());
+fn data<T: DeserializeOwned>(call: &Call, answer: &Response<Bytes>) -> Result<T, Error> {
     let status = answer.status();
     if status != StatusCode::OK {
         // The text of an error is in the status line.
         let reason = answer.extensions().get::<ReasonPhrase>().map(ReasonPhrase::as_bytes);
         let reason = reason.or_else(|| status.canonical_reason().map(str::as_bytes));
         let reason = String::from_utf8_lossy(reason.unwrap_or_default());
-        let (status, words) = (status.as_u16(), error_text(&reason, &body.unwrap_or_default()));
+        let refusal = serde_json::from_slice(answer.body()).unwrap_or_default();
+        let (status, words) = (status.as_u16(), error_text(&reason, refusal));
         let class = classify(status, &words, call.access());
         return Err(Error::Refused { request: call.name(), status, words, class });
     }
-    let unexpected = |why: String| Error::UnexpectedAnswer { request: call.name(), why };
-    let mut body = body.map_err(|error| unexpected(error.to_string()))?;
-    body.get_mut("data").map(Value::take).ok_or_else(|| unexpected("it has no data".to_owned()))
+    let answer = serde_json::from_slice::<Answer<T>>(answer.body());
+    let why = |error: serde_json::Error| quoted(error.to_string());
+    let unexpected = |error| Error::UnexpectedAnswer { request: call.name(), why: why(error) };
+    answer.map(|answer| answer.data).map_err(unexpected)
 }
 
 /// The text of the status line, with the wrong parameters.
-fn error_text(reason: &str, body: &Value) -> String {
-    let message = body.get("message").and_then(Value::as_str).map(str::trim);
-    let mut text =
-        message.filter(|message| !message.is_empty()).unwrap_or(reason.trim()).to_owned();
-    for (name, why) in body.get("errors").and_then(Value::as_object).into_iter().flatten() {
-        let why = why.as_str().unwrap_or_default().trim();
-        text = format!("{text} {name}: {why}");
+fn error_text(reason: &str, Refusal { message, errors }: Refusal) -> String {
+    let message = message.into_text();
+    let message = message.trim();
+    let mut text = if message.is_empty() { reason.trim() } else { message }.to_owned();
+    for (name, why) in errors {
+        text += &format!(" {name}: {}", why.into_text().trim());
     }
-    text
+    quoted(text)
 }

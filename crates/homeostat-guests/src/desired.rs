@@ -51,8 +51,8 @@ impl DesiredState {
     pub(crate) fn differing(&self, slot: Slot, seen: &Guest) -> Vec<&str> {
         let wanted = self.at(slot).1;
         let differs = |(option, value): &(&String, &String)| {
-            let seen = seen.options.get(*option).map(String::as_str).unwrap_or_default();
-            !normalize::agrees(wanted.kind, option, (value, seen))
+            let seen = seen.option(option);
+            !normalize::is_hidden(seen) && !normalize::agrees(wanted.kind, option, (value, seen))
         };
         wanted.options.iter().filter(differs).map(|(option, _)| option.as_str()).collect()
     }
@@ -89,6 +89,11 @@ impl Desired for DesiredState {
         }
         let lacks_mark = wanted.is_configured() && !seen.is_marked;
         let differs = run_differs || lacks_mark || !self.differing(slot, seen).is_empty();
+        let mut declared = wanted.options.keys();
+        if let Some(hidden) = declared.find(|option| normalize::is_hidden(seen.option(option))) {
+            let why = format!("the target does not show the value of `{hidden}`");
+            return Agreement::Unsure { differs, why };
+        }
         if wanted.run.is_some() && seen.run.is_none() {
             let why = "whether it runs is not known".to_owned();
             return Agreement::Unsure { differs, why };
@@ -127,6 +132,9 @@ pub enum DesiredError {
     /// A name that is no option but part of a request.
     #[error("`{0}` cannot be declared")]
     Refused(String),
+    /// An option that the target does not show.
+    #[error("`{0}` cannot be declared: the target does not show it, so that it cannot be kept")]
+    Secret(String),
     /// A description that the target loses.
     #[error("a description of `0` is lost by the target")]
     LostDescription,
@@ -145,6 +153,7 @@ impl DesiredError {
     #[must_use]
     pub fn help(&self) -> Option<&'static str> {
         match self {
+            DesiredError::Secret(_) => Some("set it at the target, such as by `qm set`"),
             DesiredError::LostDescription => Some("write any other text"),
             DesiredError::Mark(_) => Some("marks are written by themselves; leave it out"),
             DesiredError::Option(_) => Some("options are called as in the API, such as `onboot`"),
@@ -168,6 +177,10 @@ pub(crate) fn normal_option(kind: Kind, option: &str, value: &str) -> Result<Str
         }
         unused if unused.starts_with("unused") => {
             return Err(DesiredError::Refused(option.to_owned()));
+        }
+        // Quirk `secrets-are-stars` (Proxmox VE 8): `cipassword` reads back as stars, whatever it is.
+        secret if secret.contains("password") || secret.contains("secret") => {
+            return Err(DesiredError::Secret(option.to_owned()));
         }
         "description" if value.trim_end_matches('\n') == "0" => {
             return Err(DesiredError::LostDescription);
@@ -221,6 +234,7 @@ mod tests {
         check("description", "0", Err(DesiredError::LostDescription));
         check("description", "", Ok(""));
         check("digest", "x", Err(DesiredError::Refused("digest".to_owned())));
+        check("cipassword", "x", Err(DesiredError::Secret("cipassword".to_owned())));
         check("unused0", "x", Err(DesiredError::Refused("unused0".to_owned())));
         check("Net0", "x", Err(DesiredError::Option("Net0".to_owned())));
         let none = DesiredError::NoNumber { option: "cores".to_owned(), value: "two".to_owned() };

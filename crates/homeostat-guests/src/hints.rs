@@ -26,13 +26,28 @@ const LONGEST_PAUSE: u32 = 16;
 type Resources = BTreeMap<Vmid, Listed>;
 type Poll = Pin<Box<dyn Future<Output = Result<Resources, Error>> + Send>>;
 
+/// A guest, as the last observe saw it.
+#[derive(Debug)]
+pub(crate) enum Watched {
+    /// Since when, and in the list of its node, unless it was absent.
+    Known(Instant, Option<Listed>),
+    /// It may have been on a node that did not answer. Any change of it is a reason to look.
+    Unknown,
+}
+
+impl Watched {
+    pub(crate) fn known(row: Option<Listed>) -> Self {
+        Watched::Known(Instant::now(), row)
+    }
+}
+
 /// The last observe of the watched guests, and the last answer of the cluster.
 pub(crate) struct Watch {
     every: Duration,
     due: Instant,
     poll: Option<Poll>,
     failures: u32,
-    seen: BTreeMap<Vmid, (Instant, Option<Listed>)>,
+    seen: BTreeMap<Vmid, Watched>,
     last_answer: Option<Resources>,
 }
 
@@ -49,16 +64,16 @@ impl Watch {
     }
 
     /// Takes over the result of an observe; a full one decides which guests are watched.
-    pub(crate) fn observed(&mut self, focus: &Focus<Vmid>, rows: BTreeMap<Vmid, Option<Listed>>) {
+    pub(crate) fn observed(&mut self, focus: &Focus<Vmid>, seen: BTreeMap<Vmid, Watched>) {
         if *focus == Focus::All {
             self.seen.clear();
         }
-        let now = Instant::now();
-        self.seen.extend(rows.into_iter().map(|(key, row)| (key, (now, row))));
+        self.seen.extend(seen);
     }
 
-    /// Waits for guests that differ from the last observe. Cancel-safe: a poll in progress is kept.
-    pub(crate) async fn changed(&mut self, client: &Client) -> BTreeSet<Vmid> {
+    /// Waits for guests that differ from the last observe. None, if a poll failed: whether any does is not known.
+    /// Cancel-safe: a poll in progress is kept.
+    pub(crate) async fn changed(&mut self, client: &Client) -> Option<BTreeSet<Vmid>> {
         if self.seen.is_empty() {
             return std::future::pending().await;
         }
@@ -72,29 +87,34 @@ impl Watch {
             let answer = poll.await;
             self.poll = None;
             let changed = self.take_answer(answer.ok());
-            if !changed.is_empty() {
+            if changed.as_ref().is_none_or(|changed| !changed.is_empty()) {
                 return changed;
             }
         }
     }
 
-    /// Returns the guests that changed. Without an answer only the next poll is delayed: the next observe will
-    /// report the failure.
-    fn take_answer(&mut self, answer: Option<Resources>) -> BTreeSet<Vmid> {
+    /// Returns the guests that changed. Without an answer the next poll is delayed.
+    fn take_answer(&mut self, answer: Option<Resources>) -> Option<BTreeSet<Vmid>> {
         self.failures = if answer.is_some() { 0 } else { self.failures + 1 };
         let pauses = Pauses::new(self.every, self.every.saturating_mul(LONGEST_PAUSE));
         self.due = Instant::now() + pauses.nth(self.failures + 1);
-        let Some(answer) = answer else { return BTreeSet::new() };
+        let answer = answer?;
         let before = self.last_answer.as_ref();
-        let changed = self.seen.iter().filter(|(key, (since, seen))| {
+        let changed = self.seen.iter().filter(|(key, seen)| {
             let listed = answer.get(key);
-            // An answer that is older than the observe differs from it too.
             let is_fresh = before.is_none_or(|before| before.get(key) != listed);
-            seen.as_ref() != listed && (is_fresh || since.elapsed() > MAX_AGE + self.every)
+            match seen {
+                Watched::Unknown => is_fresh,
+                // An answer that is older than the observe differs from it too.
+                Watched::Known(since, seen) => {
+                    let is_old = since.elapsed() <= MAX_AGE + self.every;
+                    seen.as_ref() != listed && (is_fresh || !is_old)
+                }
+            }
         });
         let changed = changed.map(|(key, _)| *key).collect();
         self.last_answer = Some(answer);
-        changed
+        Some(changed)
     }
 }
 
@@ -123,41 +143,50 @@ mod tests {
 
     fn watch(run: Run) -> Watch {
         let mut watch = Watch::new(Duration::from_secs(5));
-        watch.observed(&Focus::All, BTreeMap::from([(KEY, Some(row(run)))]));
+        observe(&mut watch, Watched::known(Some(row(run))));
         watch
+    }
+
+    fn observe(watch: &mut Watch, seen: Watched) {
+        watch.observed(&Focus::Keys([KEY].into()), BTreeMap::from([(KEY, seen)]));
+    }
+
+    /// Whether this answer says that the guest has changed.
+    fn is_changed(watch: &mut Watch, answer: Resources) -> bool {
+        let changed = watch.take_answer(Some(answer)).unwrap();
+        assert!(changed.is_empty() || changed == [KEY].into());
+        !changed.is_empty()
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_guest_that_differs_from_the_last_observe_is_reported_once() {
         let mut watch = watch(Run::Running);
-        assert!(watch.take_answer(Some(resources(Run::Running))).is_empty());
-        assert_eq!(watch.take_answer(Some(resources(Run::Stopped))), [KEY].into());
-        assert!(watch.take_answer(Some(resources(Run::Stopped))).is_empty(), "it was reported");
-        assert_eq!(watch.take_answer(Some(Resources::new())), [KEY].into(), "it is gone");
+        assert!(!is_changed(&mut watch, resources(Run::Running)));
+        assert!(is_changed(&mut watch, resources(Run::Stopped)));
+        assert!(!is_changed(&mut watch, resources(Run::Stopped)), "it was reported");
+        assert!(is_changed(&mut watch, Resources::new()), "it is gone");
     }
 
     #[tokio::test(start_paused = true)]
     async fn quirk_resources_are_old() {
         let mut watch = watch(Run::Stopped);
-        assert!(watch.take_answer(Some(resources(Run::Stopped))).is_empty());
+        assert!(!is_changed(&mut watch, resources(Run::Stopped)));
         // We start it, and observe it running; the answer still shows the state before.
-        watch
-            .observed(&Focus::Keys([KEY].into()), BTreeMap::from([(KEY, Some(row(Run::Running)))]));
-        assert!(watch.take_answer(Some(resources(Run::Stopped))).is_empty());
-        assert!(watch.take_answer(Some(resources(Run::Running))).is_empty());
+        observe(&mut watch, Watched::known(Some(row(Run::Running))));
+        assert!(!is_changed(&mut watch, resources(Run::Stopped)));
+        assert!(!is_changed(&mut watch, resources(Run::Running)));
         // An answer that much later is no longer a cached one: the guest was stopped again.
-        watch
-            .observed(&Focus::Keys([KEY].into()), BTreeMap::from([(KEY, Some(row(Run::Running)))]));
+        observe(&mut watch, Watched::known(Some(row(Run::Running))));
         watch.last_answer = Some(resources(Run::Stopped));
         tokio::time::advance(Duration::from_secs(16)).await;
-        assert_eq!(watch.take_answer(Some(resources(Run::Stopped))), [KEY].into());
+        assert!(is_changed(&mut watch, resources(Run::Stopped)));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_poll_that_fails_delays_the_next_and_reports_nothing() {
+    async fn a_poll_that_fails_says_that_nothing_is_known_and_delays_the_next() {
         let mut watch = watch(Run::Running);
         let pauses: Vec<u64> = std::iter::repeat_with(|| {
-            assert!(watch.take_answer(None).is_empty());
+            assert_eq!(watch.take_answer(None), None);
             (watch.due - Instant::now()).as_secs()
         })
         .take(6)
@@ -168,10 +197,21 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_guest_that_is_unknown_or_not_declared_is_not_reported() {
+    async fn an_unknown_guest_is_reported_with_each_change_of_it_also_to_another_node() {
+        let mut watch = watch(Run::Running);
+        assert!(!is_changed(&mut watch, resources(Run::Running)));
+        observe(&mut watch, Watched::Unknown);
+        assert!(!is_changed(&mut watch, resources(Run::Running)));
+        let mut moved = resources(Run::Running);
+        moved.values_mut().for_each(|guest| guest.place.node = "pve2".to_owned());
+        assert!(is_changed(&mut watch, moved));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_guest_that_is_not_declared_is_not_reported() {
         let mut watch = watch(Run::Running);
         watch.observed(&Focus::All, BTreeMap::new());
-        assert!(watch.take_answer(Some(resources(Run::Running))).is_empty());
-        assert!(watch.take_answer(Some(resources(Run::Stopped))).is_empty());
+        assert!(!is_changed(&mut watch, resources(Run::Running)));
+        assert!(!is_changed(&mut watch, resources(Run::Stopped)));
     }
 }

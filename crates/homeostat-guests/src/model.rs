@@ -110,6 +110,13 @@ pub struct Guest {
     pub is_marked: bool,
 }
 
+impl Guest {
+    /// The value of an option; empty if it is not set.
+    pub(crate) fn option(&self, name: &str) -> &str {
+        self.options.get(name).map_or("", String::as_str)
+    }
+}
+
 /// What is declared of one guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {

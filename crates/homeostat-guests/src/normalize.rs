@@ -70,6 +70,11 @@ pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
     wanted == seen
 }
 
+/// Whether the target shows stars in place of a value.
+pub(crate) fn is_hidden(seen: &str) -> bool {
+    seen.len() > 3 && seen.bytes().all(|byte| byte == b'*')
+}
+
 /// What is sent so that an option becomes as declared: an interface keeps the address that it has.
 #[must_use]
 pub fn written(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> String {

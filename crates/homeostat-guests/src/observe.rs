@@ -11,7 +11,7 @@ use homeostat_core::{Failure, Hint, Owner, See, Seen, Stage, View};
 
 use crate::api::{Listed, Options, Place};
 use crate::error::Error;
-use crate::hints::Watch;
+use crate::hints::{Watch, Watched};
 use crate::mark::{self, Marked};
 use crate::model::{Guest, Kind, Run, Vmid, Wanted};
 use crate::nodes::{Lists, Nodes, Wait};
@@ -38,6 +38,15 @@ pub(crate) struct Facts {
     pub(crate) mark: Option<String>,
     /// Declared options that take effect with the next start.
     pub(crate) pending: Vec<String>,
+    /// The reason of its lock.
+    lock: Option<String>,
+}
+
+impl Facts {
+    /// The lock under which nothing can be done to the guest. That of a suspended one ends with its start.
+    pub(crate) fn lock(&self) -> Option<&str> {
+        self.lock.as_deref().filter(|lock| *lock != "suspended")
+    }
 }
 
 /// Observes guests, and polls the cluster for hints.
@@ -124,14 +133,14 @@ impl homeostat_core::Reader<Guests> for Reader {
             return Ok(moment);
         }
         let lists = self.nodes.lists(&self.source.client).await.map_err(|error| error.failure())?;
-        // Later hints are derived from the known guests by the watch, and from the unknown ones when a node answers
-        // again.
+        // Later hints are derived from the watch, and from the unknown guests when a node answers again.
         self.missed.retain(|key| !view.focus.covers(key));
-        let mut known = BTreeMap::new();
+        let mut watched = BTreeMap::new();
         for (key, observation) in self.observe_all(&lists, subjects).await {
             match observation {
                 Err(why) => {
                     self.missed.insert(key);
+                    watched.insert(key, Watched::Unknown);
                     see(Seen::Unknown { key, why });
                     continue;
                 }
@@ -141,10 +150,10 @@ impl homeostat_core::Reader<Guests> for Reader {
                 }
                 Ok(None) => {}
             }
-            known.insert(key, lists.found.get(&key).cloned());
+            watched.insert(key, Watched::known(lists.found.get(&key).cloned()));
         }
         if let Some(watch) = &mut self.watch {
-            watch.observed(view.focus, known);
+            watch.observed(view.focus, watched);
         }
         Ok(moment)
     }
@@ -156,7 +165,11 @@ impl homeostat_core::Reader<Guests> for Reader {
         loop {
             let keys = tokio::select! {
                 () = nodes.recovered(&source.client) => std::mem::take(missed),
-                changed = watch.changed(&source.client) => changed,
+                changed = watch.changed(&source.client) => match changed {
+                    Some(changed) => changed,
+                    // A full look says why.
+                    None => return Ok(Hint::Lost),
+                },
             };
             if !keys.is_empty() {
                 return Ok(Hint::keys(keys));
@@ -270,14 +283,14 @@ fn present(
     listed: &Listed,
     config: Result<(Options, BTreeSet<String>), Error>,
 ) -> Present {
-    let Listed { place, run, name, .. } = listed.clone();
+    let Listed { place, run, name, lock, .. } = listed.clone();
     let tags = config.as_ref().map_or_else(|_| listed.tags.clone(), |(options, _)| options.tags());
     let marked = mark::read(&source.owner, place.vmid, &tags);
     let owner = subject.owner(&marked);
     let mark = if let Marked::Ours(mark) = marked { Some(mark) } else { None };
     let (kind, is_marked) = (place.kind, mark.is_some());
     let mut object = Guest { kind, run, options: BTreeMap::new(), unread: None, is_marked };
-    let mut facts = Facts { place, name, digest: None, tags, mark, pending: Vec::new() };
+    let mut facts = Facts { place, name, digest: None, tags, mark, pending: Vec::new(), lock };
     match config {
         Ok((read, pending)) => {
             let options = subject.options();

@@ -20,14 +20,20 @@ pub(crate) fn draft(
 ) -> Draft<Guests> {
     let mut draft = Draft::default();
     for change in changes {
+        let key = change.key(desired);
+        if let Some(lock) = moment.guests.get(&key).and_then(Facts::lock) {
+            let on =
+                format!("the end of its lock `{lock}`: the target refuses everything until then");
+            draft.wait(key, WaitsOn::Condition(on));
+            continue;
+        }
         match change {
-            Change::Create { slot } => {
+            Change::Create { .. } => {
                 let absent = Failure::new("there is no such guest", Retry::OnChange)
                     .with_help("make it first: guests are never made or destroyed here");
-                draft.refuse(*desired.at(slot).0, absent);
+                draft.refuse(key, absent);
             }
             Change::Update { slot, before, adopts } => {
-                let key = *desired.at(slot).0;
                 if let Some(facts) = moment.guests.get(&key) {
                     let difference = Difference { slot, before, adopts, facts };
                     draft.steps.extend(difference.steps(source, desired));
@@ -100,7 +106,7 @@ impl Difference<'_> {
         let mut options = Vec::new();
         for option in differing.iter().filter(|option| **option != "tags") {
             let value = wanted.options.get(*option).map(String::as_str).unwrap_or_default();
-            let seen = self.before.options.get(*option).map(String::as_str).unwrap_or_default();
+            let seen = self.before.option(option);
             let written = match value {
                 "" => String::new(),
                 value => normalize::written(wanted.kind, option, (value, seen)),

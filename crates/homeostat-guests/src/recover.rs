@@ -48,7 +48,8 @@ pub(crate) async fn recover(source: Guests, begun: Begun) -> Result<Recovery, Fa
 }
 
 /// The newest task of our user and of the right kind. Tasks up to the last one that we know are excluded by name,
-/// since the clocks of two machines differ.
+/// since the clocks of two machines differ. A task whose name makes no sense cannot be followed; as long as it runs,
+/// nothing is sent to the guest.
 async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     // The path of the request names the node.
     let mut path = begun.dispatch.parameters.split('/').skip_while(|part| *part != "nodes");
@@ -60,6 +61,7 @@ async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
         ("userfilter", source.client.user()),
     ];
     let tasks = source.client.tasks(node, vmid, &filter).await.map_err(|error| error.failure())?;
-    let mut newer = tasks.into_iter().take_while(|task| begun.after.as_ref() != Some(&task.task));
+    let newer = tasks.iter().take_while(|task| begun.after.as_ref() != Some(*task));
+    let mut newer = newer.filter_map(|task| Upid::parse(task));
     Ok(newer.find(|task| task.is_of(&begun.dispatch.kind)))
 }

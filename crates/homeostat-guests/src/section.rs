@@ -67,7 +67,11 @@ pub fn resolve(scope: &Scope, checker: &mut Checker) {
         for name in &guest.options {
             let value = guest.wanted.options.get(&name.value).map_or("", String::as_str);
             if let Err(error) = normal_option(guest.wanted.kind, name, value) {
-                let wrong = Diagnostic::new(name.span, error.to_string());
+                let at = match error {
+                    DesiredError::Secret(_) => Diagnostic::unseen,
+                    _ => Diagnostic::new,
+                };
+                let wrong = at(name.span, error.to_string());
                 checker.report(wrong.maybe_help(error.help().map(str::to_owned)));
             }
         }

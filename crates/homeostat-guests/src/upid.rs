@@ -11,6 +11,8 @@ pub(crate) struct Upid {
     /// Such as `vzstart`.
     pub(crate) kind: String,
     pub(crate) guest: Option<Vmid>,
+    /// Whose it is, without the name of the token: `user@realm`.
+    pub(crate) user: String,
 }
 
 /// The kinds of tasks that each verb can start.
@@ -21,13 +23,19 @@ const KINDS: [(&str, &[&str]); 3] = [
 ];
 
 impl Upid {
+    /// Nothing, if it is none; a longer one is none, since it is kept in many places.
     pub(crate) fn parse(text: &str) -> Option<Self> {
+        const LONGEST: usize = 255;
+        if text.len() > LONGEST {
+            return None;
+        }
         match text.split(':').collect::<Vec<_>>().as_slice() {
-            ["UPID", node, _, _, _, kind, id, ..] if !node.is_empty() => Some(Upid {
+            ["UPID", node, _, _, _, kind, id, user, ..] if !node.is_empty() => Some(Upid {
                 task: text.to_owned(),
                 node: (*node).to_owned(),
                 kind: (*kind).to_owned(),
                 guest: id.parse().ok().map(Vmid),
+                user: user.split('!').next().unwrap_or_default().to_owned(),
             }),
             _ => None,
         }

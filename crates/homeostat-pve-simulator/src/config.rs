@@ -64,7 +64,12 @@ fn typed(kind: Kind, name: &str, value: &str) -> Value {
             .contains(&name)
             || (name == "memory" && kind == Kind::Lxc);
     let number = value.parse::<u64>().ok().filter(|_| is_number);
-    number.map_or_else(|| Value::from(value), Value::from)
+    number.map_or_else(|| Value::from(shown(name, value)), Value::from)
+}
+
+/// A password is never shown.
+fn shown<'a>(name: &str, value: &'a str) -> &'a str {
+    if name == "cipassword" { "**********" } else { value }
 }
 
 /// The options with both their current and their pending values.
@@ -73,10 +78,10 @@ pub(crate) fn pending(guest: &Guest) -> Value {
     let rows = names.into_iter().map(|name| {
         let mut row = json!({ "key": name });
         if let Some(value) = guest.config.get(name) {
-            row["value"] = value.as_str().into();
+            row["value"] = shown(name, value).into();
         }
         match guest.pending.get(name) {
-            Some(Some(value)) => row["pending"] = value.as_str().into(),
+            Some(Some(value)) => row["pending"] = shown(name, value).into(),
             Some(None) => row["delete"] = 1.into(),
             None => {}
         }

@@ -1,5 +1,6 @@
 //! Faults that a test injects into requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -16,6 +17,10 @@ pub enum Harm {
     DropResponse,
     /// It is refused with this status and text, and not processed.
     Refuse(u16, String),
+    /// It is processed twice, as if a proxy had sent it again. The second answer counts.
+    Twice,
+    /// It is answered with this status and this body, and not processed.
+    Answer(u16, Arc<str>),
     /// It is redirected to this address.
     Redirect(String),
     /// It is processed, but a proxy answers with this status and text instead.
@@ -39,6 +44,7 @@ pub enum Harm {
 pub struct Fault {
     method: Option<String>,
     path: String,
+    parameter: Option<(String, String)>,
     harm: Harm,
     /// How many requests are skipped before the next one that it applies to.
     skips: u32,
@@ -51,14 +57,21 @@ pub struct Fault {
 impl Fault {
     /// Applies to every request whose path contains `path`.
     pub fn on(path: impl Into<String>, harm: Harm) -> Self {
-        let path = path.into();
-        Fault { method: None, path, harm, skips: 0, every: 0, left: None, until: None }
+        let (path, method, parameter) = (path.into(), None, None);
+        Fault { method, path, parameter, harm, skips: 0, every: 0, left: None, until: None }
     }
 
     /// Only requests of this method.
     #[must_use]
     pub fn method(mut self, method: &str) -> Self {
         self.method = Some(method.to_owned());
+        self
+    }
+
+    /// Only requests with this parameter.
+    #[must_use]
+    pub fn parameter(mut self, name: &str, value: &str) -> Self {
+        self.parameter = Some((name.to_owned(), value.to_owned()));
         self
     }
 
@@ -97,7 +110,9 @@ impl Fault {
 
     /// What happens to this request, if the fault applies to it.
     pub(crate) fn apply(&mut self, call: &Call) -> Option<Harm> {
+        let asks = |(name, value): &(String, String)| call.parameter(name) == Some(value.as_str());
         let matches = self.method.as_ref().is_none_or(|method| *method == call.method)
+            && self.parameter.as_ref().is_none_or(asks)
             && call.path.contains(&self.path);
         if !matches || self.is_over() {
             return None;

@@ -54,6 +54,10 @@ async fn respond(request: Request<Incoming>, world: Shared) -> io::Result<Respon
                 lock(&world).calls.push(call);
                 return to_response(&Answer::error(*status, text.clone()));
             }
+            Harm::Answer(status, body) => {
+                lock(&world).calls.push(call);
+                return response(*status, body.to_string());
+            }
             Harm::Redirect(to) => {
                 lock(&world).calls.push(call);
                 let mut answer = to_response(&Answer::error(302, "Found"))?;
@@ -70,6 +74,11 @@ async fn respond(request: Request<Incoming>, world: Shared) -> io::Result<Respon
                 }
             }
             Harm::ChangeBefore(change) => change(&mut lock(&world)),
+            Harm::Twice => {
+                let mut world = lock(&world);
+                world.calls.push(call.clone());
+                route::answer(&mut world, &call);
+            }
             Harm::DropResponse | Harm::Mask(..) | Harm::HangUp | Harm::Late(_) => {}
         }
     }
@@ -125,13 +134,16 @@ async fn read(request: Request<Incoming>) -> Option<Call> {
     Some(Call { method, path, parameters, authorization })
 }
 
-fn to_response(answer: &Answer) -> io::Result<Response<Full<Bytes>>> {
-    let body = Full::new(Bytes::from(answer.body.to_string()));
-    let mut response = Response::builder()
-        .status(answer.status)
+fn response(status: u16, body: String) -> io::Result<Response<Full<Bytes>>> {
+    Response::builder()
+        .status(status)
         .header(CONTENT_TYPE, "application/json;charset=UTF-8")
-        .body(body)
-        .map_err(io::Error::other)?;
+        .body(Full::new(Bytes::from(body)))
+        .map_err(io::Error::other)
+}
+
+fn to_response(answer: &Answer) -> io::Result<Response<Full<Bytes>>> {
+    let mut response = response(answer.status, answer.body.to_string())?;
     let reason = answer.reason.as_ref().map(|reason| reason.replace('\n', " "));
     if let Some(reason) = reason.and_then(|reason| ReasonPhrase::try_from(reason.as_bytes()).ok()) {
         response.extensions_mut().insert(reason);

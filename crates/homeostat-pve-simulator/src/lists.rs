@@ -57,13 +57,18 @@ pub(crate) fn resources(world: &mut World) -> Value {
         return cached.clone();
     }
     let seen = world.guests.iter().filter(|(_, guest)| guest.is_allowed("VM.Audit"));
-    let rows: Value = seen.map(|(vmid, guest)| resource(*vmid, guest)).collect();
+    let is_online = |guest: &Guest| world.nodes.get(&guest.node) == Some(&true);
+    let rows = seen.map(|(vmid, guest)| resource(*vmid, guest, is_online(guest)));
+    let rows: Value = rows.collect();
     world.resources = Some((now, rows.clone()));
     rows
 }
 
-fn resource(vmid: u32, guest: &Guest) -> Value {
+fn resource(vmid: u32, guest: &Guest, is_online: bool) -> Value {
     let mut row = row(vmid, guest);
+    if !is_online {
+        row["status"] = "unknown".into();
+    }
     row["id"] = format!("{}/{vmid}", guest.kind.word()).into();
     row["node"] = guest.node.clone().into();
     row["type"] = guest.kind.word().into();

@@ -105,7 +105,7 @@ fn on_guest(
     rest: &[&str],
     request: Authenticated<'_>,
 ) -> Result<Value, Answer> {
-    let call = request.call;
+    let (call, by_tasks) = (request.call, world.configures_by_tasks);
     let guest =
         world.guests.get_mut(&vmid).filter(|guest| guest.node == node && guest.kind == kind);
     let guest = guest.ok_or_else(|| {
@@ -118,8 +118,8 @@ fn on_guest(
         ("GET", ["status", "current"]) => Ok(lists::current(vmid, guest)),
         ("GET", ["config"]) => Ok(config::read(guest, call)),
         ("GET", ["pending"]) => Ok(config::pending(guest)),
-        ("PUT", ["config"]) => config::change(guest, vmid, call).map(|()| Value::Null),
-        ("POST", ["config"]) => verbs::configure(world, vmid, request),
+        ("PUT", ["config"]) if !by_tasks => config::change(guest, vmid, call).map(|()| Value::Null),
+        ("PUT" | "POST", ["config"]) => verbs::configure(world, vmid, request),
         ("POST", ["status", verb]) => verbs::begin(world, vmid, verb, request),
         _ => Err(Answer::error(501, "not implemented")),
     }

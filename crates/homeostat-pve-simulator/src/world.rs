@@ -29,6 +29,8 @@ pub struct World {
     pub unaudited: BTreeSet<String>,
     /// How many queries of a new task are answered with "no such task".
     pub hidden_queries: u32,
+    /// Whether a change of a configuration is a task, also if it is a PUT.
+    pub configures_by_tasks: bool,
     /// How long the HA manager takes to start or stop a guest.
     pub ha_delay: Duration,
     /// How old the answer of `/cluster/resources` may be.
@@ -67,6 +69,7 @@ impl Default for World {
             tokens: BTreeMap::from([(USER.to_owned(), SECRET.to_owned())]),
             unaudited: BTreeSet::new(),
             hidden_queries: 0,
+            configures_by_tasks: false,
             ha_delay: Duration::ZERO,
             stale: Duration::from_secs(10),
             calls: Vec::new(),

@@ -8,7 +8,7 @@ use homeostat_engine::PassAnswer;
 use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
     Control, Covers, Entries, Entry, Explain as _, Finding, Kind, Mode, PassReport, PassSeries,
-    Patience, SharedReport,
+    Patience, Recording, SharedReport,
 };
 
 use crate::machine::ObserveOnlyPlan;
@@ -21,16 +21,19 @@ const ROUNDS: usize = 3;
 /// A loop, and the reports of its passes.
 pub(crate) struct Converging {
     pub(crate) control: Arc<dyn Control>,
+    recording: Recording,
     passes: PassSeries,
 }
 
 impl Converging {
+    /// Records all passes from here on.
     pub(crate) fn new(control: Arc<dyn Control>) -> Self {
-        Converging { control, passes: PassSeries::default() }
+        Converging { recording: control.record(), control, passes: PassSeries::default() }
     }
 
-    /// Takes in a full pass.
+    /// Takes in a full pass that was begun before it was recorded.
     pub(crate) fn record(&mut self, answer: PassAnswer) {
+        self.recording.take();
         let report: SharedReport = match answer {
             Ok(report) => report,
             Err(error) => {
@@ -42,9 +45,12 @@ impl Converging {
 
     /// Runs a full pass. A loop that has ended meanwhile, as with its namespace, adds nothing.
     pub(crate) async fn pass(&mut self) {
-        if let Ok(answer) = self.control.pass().await {
-            self.record(answer);
-        }
+        let _ = self.control.pass().await;
+        self.take_recorded();
+    }
+
+    fn take_recorded(&mut self) {
+        self.recording.take().into_iter().for_each(|pass| self.passes.push(pass));
     }
 
     /// How many changes were made.
@@ -53,10 +59,8 @@ impl Converging {
     }
 
     async fn settle(&mut self, patience: Patience) {
-        let Ok(passes) = self.control.settle(patience).await else { return };
-        for pass in passes {
-            self.passes.push(pass);
-        }
+        let _ = self.control.settle(patience).await;
+        self.take_recorded();
     }
 
     /// What the passes have to say together; nothing, if there was none.

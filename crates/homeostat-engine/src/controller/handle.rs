@@ -42,7 +42,8 @@ pub(super) enum Command<S: Source> {
     Put(Arc<Bound<S>>, Forget),
     Apply(Arc<Bound<S>>, oneshot::Sender<PassAnswer>),
     Pass(oneshot::Sender<PassAnswer>),
-    Settle(Patience, oneshot::Sender<Vec<PassReport>>),
+    Record(mpsc::UnboundedSender<PassReport>),
+    Settle(Patience, oneshot::Sender<()>),
     Look(S::Key, oneshot::Sender<PassAnswer>),
     Adopt(S::Key, oneshot::Sender<PassAnswer>),
     Forget(S::Key, oneshot::Sender<Result<bool, Arc<Error>>>),
@@ -164,6 +165,18 @@ impl<S: Source> Handle<S> {
     }
 }
 
+/// The reports of the passes of a loop. A caller that begins to record before it asks for a pass misses nothing of
+/// what follows from that, not even what a task does between two of its commands.
+#[derive(Debug)]
+pub struct Recording(mpsc::UnboundedReceiver<PassReport>);
+
+impl Recording {
+    /// The reports since this was asked last, in order.
+    pub fn take(&mut self) -> Vec<PassReport> {
+        std::iter::from_fn(|| self.0.try_recv().ok()).collect()
+    }
+}
+
 /// Why a command came to nothing.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -194,9 +207,10 @@ pub trait Control: Send + Sync {
     ) -> Result<Later<'static, Result<PassAnswer, CommandRefused>>, CommandRefused>;
     /// Runs a full pass now, and waits for its report.
     fn pass(&self) -> Later<'_, Result<PassAnswer, CommandRefused>>;
-    /// Waits until the loop is converged, or until only findings remain that time cannot cure. Hands out
-    /// the reports of the passes made meanwhile, in order.
-    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, CommandRefused>>;
+    /// Records the reports of all passes from here on, until it is dropped.
+    fn record(&self) -> Recording;
+    /// Waits until the loop is converged, or until only findings remain that time cannot cure.
+    fn settle(&self, patience: Patience) -> Later<'_, Result<(), CommandRefused>>;
     /// Looks at one key, and reports its state. Writes nothing.
     fn look(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Takes once what is on a declared key now, from any owner.
@@ -274,7 +288,14 @@ impl<S: Source> Control for Handle<S> {
         self.ask(Command::Pass)
     }
 
-    fn settle(&self, patience: Patience) -> Later<'_, Result<Vec<PassReport>, CommandRefused>> {
+    fn record(&self) -> Recording {
+        let (sender, reports) = mpsc::unbounded_channel();
+        // A loop that has ended makes no more passes.
+        let _ = self.send(Command::Record(sender));
+        Recording(reports)
+    }
+
+    fn settle(&self, patience: Patience) -> Later<'_, Result<(), CommandRefused>> {
         self.ask(move |answer| Command::Settle(patience, answer))
     }
 

@@ -33,11 +33,9 @@ pub(super) const TRIES: u32 = 3;
 
 /// A caller that waits until nothing is left to wait for.
 pub(super) struct Settling {
-    answer: oneshot::Sender<Vec<PassReport>>,
+    answer: oneshot::Sender<()>,
     patience: Patience,
     since: Time,
-    /// The passes since the caller asked, in order.
-    passes: Vec<PassReport>,
     full_passes: usize,
     /// Whether any pass wrote something: what was set moving may need a moment.
     has_written: bool,
@@ -71,19 +69,18 @@ pub(super) enum Need {
 
 impl Settling {
     pub(super) fn new(
-        answer: oneshot::Sender<Vec<PassReport>>,
+        answer: oneshot::Sender<()>,
         patience: Patience,
         has_written: bool,
         since: Time,
     ) -> Self {
-        Settling { answer, patience, since, passes: Vec::new(), full_passes: 1, has_written }
+        Settling { answer, patience, since, full_passes: 1, has_written }
     }
 
     /// Takes in a pass that has ended.
-    pub(super) fn record(&mut self, pass: PassReport) {
+    pub(super) fn record(&mut self, pass: &PassReport) {
         self.has_written |= pass.report.summary().total() > 0;
         self.full_passes += usize::from(!matches!(pass.covers, Covers::Keys(_)));
-        self.passes.push(pass);
     }
 
     pub(super) fn need(&self, outlook: Outlook, now: Time) -> Need {
@@ -105,9 +102,9 @@ impl Settling {
         Need::Nothing
     }
 
-    /// Hands over the passes. The caller may be gone.
+    /// Answers. The caller may be gone.
     pub(super) fn finish(self) {
-        let _ = self.answer.send(self.passes);
+        let _ = self.answer.send(());
     }
 }
 
@@ -148,7 +145,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(settling.need(moved, at(0)), Need::Pass);
             settling
-                .record(PassReport { covers: Covers::All, report: Arc::new(Entries::default()) });
+                .record(&PassReport { covers: Covers::All, report: Arc::new(Entries::default()) });
         }
         assert_eq!(settling.need(moved, at(0)), Need::Nothing);
     }

@@ -36,9 +36,6 @@ impl SqliteStore {
     pub(super) fn open(directory: &Path) -> Result<(Self, Vec<Entry>), JournalError> {
         let path = directory.join("journal");
         let lock = lock(directory, &path)?;
-        // What was sent to a target is private to the owner. SQLite gives its log the same mode.
-        let made = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
-        made.map_err(|error| failed(&path, error))?;
         let connection = FORMAT.open(&path).map_err(|error| open_error(&path, error))?;
         let mut entries = Vec::new();
         for_each(&connection, 0, &path, |entry| entries.push(entry))?;

@@ -266,10 +266,15 @@ impl Process {
         panic!("not converged: {last:#?}");
     }
 
-    /// The keys that the next hint names. Nothing may be missing for it: the wait has an end.
-    pub(crate) async fn hinted(&mut self) -> Vec<Vmid> {
+    /// The next hint. Nothing may be missing for it: the wait has an end.
+    pub(crate) async fn hint(&mut self) -> Hint<Vmid> {
         let hint = tokio::time::timeout(Duration::from_mins(1), self.observer.hint()).await;
-        match hint.unwrap().unwrap() {
+        hint.unwrap().unwrap()
+    }
+
+    /// The keys that the next hint names.
+    pub(crate) async fn hinted(&mut self) -> Vec<Vmid> {
+        match self.hint().await {
             Hint::Keys(keys) => keys.keys().copied().collect(),
             Hint::Lost => panic!("hints were lost"),
         }

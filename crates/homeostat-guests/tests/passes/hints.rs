@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Explain as _, Focus};
+use homeostat_engine::{Explain as _, Focus, Hint};
 use homeostat_guests::{Run, Wanted};
 use homeostat_pve_simulator::{Fault, Guest, Harm, Kind, World};
 
@@ -87,7 +87,7 @@ async fn is_quiet(ground: &Ground, daemon: &mut Process, questions: usize) {
 }
 
 #[tokio::test]
-async fn a_question_that_fails_is_no_failure_and_is_asked_again() {
+async fn a_question_that_fails_is_a_reason_to_look_at_everything_and_is_asked_again() {
     let ground = ground();
     let (mut daemon, _) = kept(&ground).await;
     ground.simulator.with(|world| {
@@ -95,6 +95,9 @@ async fn a_question_that_fails_is_no_failure_and_is_asked_again() {
         world.fail(Fault::on("/cluster/resources", refuse).times(2));
         guest(world).running = false;
     });
+    for _ in 0..2 {
+        assert_eq!(daemon.hint().await, Hint::Lost);
+    }
     assert_eq!(daemon.hinted().await, [key(101)]);
 }
 

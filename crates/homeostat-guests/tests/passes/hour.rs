@@ -7,6 +7,7 @@ mod judge;
 pub(crate) mod stage;
 mod trouble;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use homeostat_engine::{Control as _, Limits};
@@ -34,13 +35,25 @@ const FULL: Size =
 /// more: virtual time runs on, through many looks, while the journal waits for a disk that is real.
 const BEFORE_LONG: Duration = Duration::from_hours(24);
 
+/// In the quarter of a minute at most between two troubles, for each guest. While a cluster refuses everything, each
+/// retry of a guest looks at all nodes.
+const REQUESTS: usize = 100;
+
+/// What is kept of anything that the target says, at most, in characters.
+const KEPT: usize = 20_000;
+
 /// Lives through it, and returns the most tasks at once, on a node and in all.
 async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
     let stage = Stage::new(seed, (size.guests, size.limits));
     let mut trouble = Trouble::new(&stage, (seed, size.troubled));
     let mut process = Process::start(&stage).await;
+    let requests = || stage.cluster.with(|world| world.calls.len());
     for _ in 0..size.minutes * 6 {
-        let_pass(trouble.pause()).await;
+        let (pause, before) = (trouble.pause(), requests());
+        let_pass(pause).await;
+        let sent = requests() - before;
+        let most = REQUESTS * usize::try_from(size.guests).unwrap();
+        assert!(sent < most, "seed {seed}: {sent} requests in {pause:?}");
         trouble.stir();
         if trouble.rarely() {
             process.put_again(&stage);
@@ -61,6 +74,8 @@ async fn a_life(seed: u64, size: &Size) -> (usize, usize) {
     // Below a megabyte it is not worth making anew; above, it may grow to twice what it needs.
     let most = (1 << 20).max(u64::from(size.guests) * 4000);
     assert!(length < most, "seed {seed}: the journal has {length} bytes");
+    let longest = stage.longest_event.load(Ordering::Relaxed);
+    assert!(longest < KEPT, "seed {seed}: an event of {longest} characters");
     stays_quiet(&stage).await;
     stage.cluster.with(|world| {
         let judge = Judge::of(world, &trouble.disturbances);

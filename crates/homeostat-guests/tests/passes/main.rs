@@ -6,6 +6,7 @@
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
 
+mod bounds;
 mod crash;
 mod dialled;
 mod faults;
@@ -19,6 +20,7 @@ mod laws;
 mod lost;
 mod many;
 mod moved;
+mod noticed;
 mod options;
 mod owning;
 mod refusals;

@@ -1,8 +1,10 @@
 //! Declared options: written once, read back as the same, with a digest as a precondition.
 
+use std::time::Duration;
+
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind, Run, Wanted};
-use homeostat_pve_simulator::{Fault, Guest, Harm, Kind as Simulated, MODELS, World};
+use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind as Simulated, MODELS, Script, World};
 
 use crate::ground::{Ground, desired, options, runs, story};
 
@@ -187,6 +189,17 @@ async fn a_held_lock_is_told_and_tried_again() {
     let desired = desired([(101, options(&[("cores", "2")]))]);
     let report = process.pass(&desired).await;
     let reported = story(&report);
+    assert!(reported.contains("the end of its lock `backup`"), "{reported}");
+    assert_eq!(ground.writes(), 0);
+    // It is locked after the look.
+    lock(None);
+    ground.simulator.with(|world| {
+        let locks = Harm::ChangeBefore(|world| {
+            world.guests.get_mut(&101).unwrap().lock = Some("backup".to_owned());
+        });
+        world.fail(Fault::on("/101/config", locks).method("PUT").times(1));
+    });
+    let reported = story(&process.pass(&desired).await);
     assert!(
         reported.contains("CT is locked (backup)") && reported.contains("retry: Soon"),
         "{reported}"
@@ -200,7 +213,8 @@ async fn a_failed_change_of_options_leaves_the_start_of_that_guest_undone_and_ot
     let ground = ground(Simulated::Lxc);
     ground.simulator.with(|world| {
         world.put(102, Guest::new(Simulated::Lxc, "pve1"));
-        world.guests.get_mut(&101).unwrap().lock = Some("backup".to_owned());
+        let refuse = Harm::Refuse(500, "no".to_owned());
+        world.fail(Fault::on("/101/config", refuse).method("PUT"));
     });
     let mut first = runs(Run::Running);
     first.options.insert("cores".to_owned(), "2".to_owned());
@@ -211,4 +225,45 @@ async fn a_failed_change_of_options_leaves_the_start_of_that_guest_undone_and_ot
     process.operations.tasks_finished().await;
     let running = ground.simulator.with(|world| [101, 102].map(|vmid| world.guests[&vmid].running));
     assert_eq!(running, [false, true]);
+}
+
+#[tokio::test]
+async fn a_value_that_the_target_hides_is_neither_written_nor_taken_for_the_declared_one() {
+    let ground = ground(Simulated::Lxc);
+    let mut process = ground.process();
+    let declared = |hostname| desired([(101, options(&[("hostname", hostname), ("cores", "2")]))]);
+    process.converge(&declared("web")).await;
+    ground.simulator.with(|world| {
+        let guest = world.guests.get_mut(&101).unwrap();
+        guest.config.insert("hostname".to_owned(), "**********".to_owned());
+    });
+    let writes = ground.writes();
+    let reported = story(&process.pass(&declared("not to be shown")).await);
+    assert!(reported.contains("does not show the value of `hostname`"), "{reported}");
+    assert!(!reported.contains("not to be shown"), "{reported}");
+    assert_eq!(ground.writes(), writes);
+}
+
+#[tokio::test]
+async fn a_change_of_options_that_is_a_task_is_followed_to_its_end() {
+    let ground = ground(Simulated::Qemu);
+    ground.simulator.with(|world| {
+        world.configures_by_tasks = true;
+        let end = End::Error("no space left on device".to_owned());
+        world.script(101, Script { takes: Duration::from_millis(200), end });
+        world.script(101, Script { takes: Duration::from_millis(200), end: End::Ok });
+    });
+    let mut process = ground.process();
+    let machine = Wanted { kind: Kind::Qemu, ..options(&[("cores", "2")]) };
+    let desired = desired([(101, machine)]);
+    let report = process.pass(&desired).await;
+    let reported = story(&report);
+    assert!(
+        reported.contains("Failed") && reported.contains("no space left on device"),
+        "{reported}"
+    );
+    let report = process.pass(&desired).await;
+    assert!(report.is_converged(), "{}", story(&report));
+    assert_eq!(ground.ends_of(101, "set"), ["failed", "succeeded"]);
+    assert_eq!(ground.simulator.with(|world| world.count(101, "qmconfig")), 2);
 }

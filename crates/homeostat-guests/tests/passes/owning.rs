@@ -165,7 +165,7 @@ async fn a_release_waits_for_a_lock_and_for_a_configuration_that_can_be_read() {
     };
     lock(Some("backup"));
     let mut process = ground.process();
-    assert!(story(&process.pass(&desired([])).await).contains("is locked (backup)"));
+    assert!(story(&process.pass(&desired([])).await).contains("the end of its lock `backup`"));
     lock(None);
     ground.simulator.with(|world| {
         let refuse = Harm::Refuse(500, "unable to parse".to_owned());

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use homeostat_engine::Explain as _;
 use homeostat_guests::{Kind, Run, Stop, Wanted};
-use homeostat_pve_simulator::{End, Guest, Kind as Simulated, OnShutdown, Script, World};
+use homeostat_pve_simulator::{
+    End, Fault, Guest, Harm, Kind as Simulated, OnShutdown, Script, World,
+};
 
 use crate::ground::{Ground, desired, key, runs, story};
 
@@ -256,5 +258,42 @@ async fn a_stopped_process_finds_its_task_again() {
     assert!(story(&report).contains("UPID"), "{}", story(&report));
     let mut process = ground.process();
     tokio::join!(process.converge(&desired), ground.hurry_when_asked("/tasks/UPID"));
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+}
+
+#[tokio::test]
+async fn a_task_of_another_machine_with_our_name_is_waited_for_and_told() {
+    let mut ground = one(lxc());
+    ground.simulator.with(|world| world.script(101, Script { takes: World::LONG, end: End::Ok }));
+    let desired = desired([(101, runs(Run::Running))]);
+    ground.process().pass(&desired).await;
+    let elsewhere = std::mem::replace(&mut ground.state, tempfile::TempDir::new().unwrap());
+    let mut process = ground.process();
+    let reported = story(&process.pass(&desired).await);
+    assert!(reported.contains("UnknownTask(\"UPID:pve1:"), "{reported}");
+    ground.simulator.with(World::hurry);
+    process.converge(&desired).await;
+    assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
+    drop(elsewhere);
+}
+
+#[tokio::test]
+async fn a_task_whose_name_makes_no_sense_keeps_nothing_from_being_done_after_it() {
+    let ground = one(lxc());
+    ground.simulator.with(|world| {
+        let odd = |body: &str| Harm::Answer(200, body.into());
+        world.fail(Fault::on("/status/start", odd(r#"{"data":"TASK-1"}"#)).times(1));
+        // It is active for a while, and then for ever one of those that are over.
+        let row = r#"{"data":[{"upid":"TASK-1"}]}"#;
+        let tasks = |source| Fault::on("/pve1/tasks", odd(row)).parameter("source", source);
+        world.fail(tasks("active").after(1).times(1));
+        world.fail(tasks("all"));
+    });
+    let desired = desired([(101, runs(Run::Running))]);
+    let mut process = ground.process();
+    let reported = story(&process.pass(&desired).await);
+    assert!(reported.contains("`TASK-1` is no name of a task"), "{reported}");
+    process.converge(&desired).await;
+    assert_eq!(ground.ends(), ["unknown", "succeeded"]);
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
 }

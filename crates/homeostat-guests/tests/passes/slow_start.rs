@@ -59,3 +59,29 @@ async fn a_request_whose_answer_takes_too_long_leads_to_one_start() {
         assert_eq!(starts(&stage), (1, 1), "begun after {seconds} s");
     }
 }
+
+/// Requests that have arrived, begun or not.
+fn requests(stage: &Stage) -> usize {
+    stage.cluster.with(|world| world.calls.len()) + starts(stage).0
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_that_is_killed_after_any_request_leaves_one_start_behind() {
+    // A later one begins after the answer was given up.
+    let is_soak = std::env::var_os("HOMEOSTAT_SOAK").is_some();
+    let delay = Duration::from_secs(if is_soak { 15 } else { 5 });
+    let calm = stage(delay);
+    Process::start(&calm).await.converge().await;
+    for at in 1..=requests(&calm) {
+        let stage = stage(delay);
+        let process = Process::start(&stage).await;
+        while requests(&stage) < at {
+            let_pass(Duration::from_millis(10)).await;
+        }
+        process.kill().await;
+        let process = Process::start(&stage).await;
+        process.converge().await;
+        let_pass(MINUTE).await;
+        assert_eq!(starts(&stage), (1, 1), "killed after {at} requests");
+    }
+}

@@ -96,8 +96,8 @@ impl Drivers<'_> {
             let (ledger, events) = (Arc::clone(&self.ledger), Events::default());
             let LoopTask { control, run } =
                 planner.into_loop(LoopDeps { lock, ledger, events }, pace);
-            loops.spawn(run);
             let mut one = Converging::new(control);
+            loops.spawn(run);
             pass(&mut one).await;
             converging.push(one);
         }

@@ -127,7 +127,7 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
             Row::new(format!("{YELLOW}!{YELLOW:#}"), &key, plain(why))
         }
         Finding::Unknown { why } => Row::new("?", key, plain(why)),
-        Finding::Pending { on } => Row::new(".", key, plain(&format!("waits on {on}"))),
+        Finding::Pending { on } => Row::new(".", key, helped(&format!("waits on {on}"), on.help())),
         Finding::Settled { wanted, held } => {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
@@ -136,8 +136,12 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
 }
 
 fn failed(failure: &Failure) -> String {
-    let help = failure.help.as_ref().map(|help| format!("\n        help: {}", plain(help)));
-    format!("{}{}", plain(&failure.error), help.unwrap_or_default())
+    helped(&failure.error, failure.help.as_deref())
+}
+
+fn helped(text: &str, help: Option<&str>) -> String {
+    let help = help.map(|help| format!("\n        help: {}", plain(help)));
+    format!("{}{}", plain(text), help.unwrap_or_default())
 }
 
 /// Text of others without what a terminal would obey: control characters and those that turn the

@@ -2,19 +2,21 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::journal::{Clock, JournalError, Millis};
 use homeostat_engine::{
-    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, LedgerKey, Limits, Loop,
-    LoopDeps, Operations, Ownership, Pace, Source as _, SqliteLedger,
+    Alone, Bound, Config, DispatchGuard, Event, Events, Handle, Journal, Ledger, LedgerKey, Limits,
+    Loop, LoopDeps, Operations, Ownership, Pace, Source as _, SqliteLedger,
 };
 use homeostat_guests::{
     Client, DesiredState, Guests, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
 };
 use homeostat_pve_simulator::{Guest, InMemory, Kind as Made, OnShutdown, Simulator, World};
 use tempfile::TempDir;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
@@ -38,6 +40,8 @@ pub(crate) struct Stage {
     pub(crate) is_cut_off: Arc<AtomicBool>,
     /// How long an answer is waited for.
     pub(crate) answer: Duration,
+    /// The longest event of any process, in characters.
+    pub(crate) longest_event: Arc<AtomicUsize>,
     clock: Clock,
     seed: u64,
 }
@@ -52,6 +56,7 @@ impl Stage {
             limits,
             is_cut_off: Arc::default(),
             answer: Timeouts::default().answer,
+            longest_event: Arc::default(),
             clock: clock(seed),
             seed,
         }
@@ -161,7 +166,9 @@ impl Process {
         let operations = Operations::new(journal, (Guests::NAME, "host"), stage.limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(stage.state.path()).unwrap());
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = LoopDeps { lock, ledger, events: Events::default() };
+        let events = Events::default();
+        tokio::spawn(measure(events.subscribe(), Arc::clone(&stage.longest_event)));
+        let means = LoopDeps { lock, ledger, events };
         // As the daemon keeps a cluster.
         let pace = Pace::of::<Guests>(stage.seed).with_resync(Duration::from_secs(30)).unwrap();
         let (kept, handle) = Loop::new(stage.bound(&operations), means, pace);
@@ -184,6 +191,19 @@ impl Process {
         running.abort();
         let _ = running.await;
         drop((operations, handle));
+    }
+}
+
+/// Measures the events of a process, as long as it lives.
+async fn measure(mut events: Receiver<Event>, longest: Arc<AtomicUsize>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => {
+                longest.fetch_max(format!("{:?}", event.kind).len(), Ordering::Relaxed);
+            }
+            Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
     }
 }
 

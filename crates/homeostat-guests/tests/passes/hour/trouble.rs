@@ -1,5 +1,6 @@
 //! What goes wrong, by dice that fall the same way for the same seed.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -23,18 +24,32 @@ enum Relief {
     Reach,
 }
 
+/// What a target says too much, in bytes.
+const LONG: usize = 900_000;
+
 pub(crate) struct Trouble<'a> {
     stage: &'a Stage,
     dice: u64,
     troubled: u32,
     reliefs: Vec<(Instant, Relief)>,
+    /// Bodies of answers that make no sense, or too much of it.
+    bodies: [Arc<str>; 4],
     pub(crate) disturbances: Vec<Disturbance>,
 }
 
 impl<'a> Trouble<'a> {
     pub(crate) fn new(stage: &'a Stage, (seed, troubled): (u64, u32)) -> Self {
         let dice = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        Trouble { stage, dice, troubled, reliefs: Vec::new(), disturbances: Vec::new() }
+        let long = "x".repeat(LONG);
+        let bodies = [
+            format!(r#"{{"data":null,"message":"{long}"}}"#),
+            format!(r#"{{"data":[{}]}}"#, vec!["{}"; LONG / 3].join(",")),
+            format!(r#"{{"data":"UPID:{long}"}}"#),
+            r#"{"data":{"status":["running"],"vmid":{}}}"#.to_owned(),
+        ];
+        let (reliefs, disturbances) = (Vec::new(), Vec::new());
+        let bodies = bodies.map(Arc::from);
+        Trouble { stage, dice, troubled, reliefs, bodies, disturbances }
     }
 
     fn roll(&mut self, sides: u32) -> u32 {
@@ -151,6 +166,7 @@ impl<'a> Trouble<'a> {
         match self.roll(10) {
             0 => End::Warnings(1),
             1 | 2 => End::Error("startup for container failed".to_owned()),
+            3 if self.roll(4) == 0 => End::Error("x".repeat(LONG)),
             3 => End::Killed,
             4 => End::KilledAfterEffect,
             _ => End::Ok,
@@ -190,13 +206,19 @@ impl<'a> Trouble<'a> {
 
     /// The next request of some kind about a guest goes wrong.
     fn harm(&mut self, vmid: u32) {
-        let harm = match self.roll(8) {
+        let harm = match self.roll(12) {
             0 => Harm::DropRequest,
             1 | 2 => Harm::DropResponse,
             3 => Harm::Mask(596, "Broken pipe".to_owned()),
             4 => Harm::Refuse(599, "Too many redirections".to_owned()),
             5 => Harm::Slow(self.seconds(30)),
             6 => Harm::Late(self.seconds(30)),
+            7 | 8 => {
+                let body = usize::try_from(self.roll(4)).unwrap();
+                let status = if self.roll(2) == 0 { 200 } else { 500 };
+                Harm::Answer(status, Arc::clone(&self.bodies[body]))
+            }
+            9 => return self.delay_or_repeat(vmid),
             _ => return,
         };
         let on = |path: String| Fault::on(path, harm);
@@ -204,11 +226,24 @@ impl<'a> Trouble<'a> {
             0..4 => on(format!("/{vmid}/status/")).method("POST"),
             4 => on(format!("/{vmid}/config")).method("PUT"),
             5 => on(format!("/{vmid}/")),
+            6 if self.roll(2) == 0 => on(format!("/nodes/{}/lxc", node(vmid))).method("GET"),
             6 => on(format!(":{vmid}:")),
             _ => on(format!("/nodes/{}/tasks", node(vmid))),
         };
         let times = 1 + self.roll(2);
         self.fail(fault.times(times), 60);
+    }
+
+    /// A start begins long after it was sent, or a change of options arrives twice.
+    fn delay_or_repeat(&mut self, vmid: u32) {
+        let fault = match self.roll(2) {
+            0 => {
+                let late = Harm::BeginLater(self.seconds(19));
+                Fault::on(format!("/{vmid}/status/"), late).method("POST")
+            }
+            _ => Fault::on(format!("/{vmid}/config"), Harm::Twice).method("PUT"),
+        };
+        self.fail(fault.times(1), 60);
     }
 
     fn fail(&mut self, fault: Fault, most: u32) {
