@@ -302,11 +302,8 @@ impl Observation<'_, '_> {
         let mut goes = false;
         for SeenAddress { key, address, protocol, is_secondary } in found {
             let owner = address_owner(protocol, self.source);
-            moment.addresses.push(ObservedAddress {
-                key,
-                owner: self.proven(&key, &owner),
-                is_secondary,
-            });
+            let observed = ObservedAddress { owner: self.proven(&key, &owner), is_secondary };
+            moment.addresses.extend([(key, observed)]);
             let (key, object) = (Key::Address(key), Object::Address(address));
             goes |= self.may_go(&key, &object, &owner);
             self.report(key, object, owner);

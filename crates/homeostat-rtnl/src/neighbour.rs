@@ -249,10 +249,8 @@ impl Observation<'_, '_> {
             Nature::Permanent if protocol == self.source.protocol => Owner::Ours,
             Nature::Permanent => foreign(protocol),
         };
-        let link = key.link;
-        let key = Key::Neighbour(key);
-        moment.foreign.note_on(link, &key, &owner);
-        self.report(key, Object::Neighbour(neighbour), owner);
+        moment.foreign.note_neighbour(&key, &owner);
+        self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
     }
 }
 

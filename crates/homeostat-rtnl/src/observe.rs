@@ -10,12 +10,14 @@ use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Mess
 
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link::model::Field;
 use crate::link::namespaces::OtherNamespaces;
+use crate::link::observe::MayLose;
 use crate::link::{self, Links};
+use crate::message::AF_INET6;
 use crate::moment::{Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
+use crate::route::observe::EVERYWHERE;
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
@@ -155,22 +157,23 @@ impl Observation<'_, '_> {
     /// Dumps the kinds of the keys where that is cheap. The shadow answers for routes.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
         moment.extent = Extent::Few;
-        let loses = |key: &Key| link::observe::may_take_along(moment, self.view, key);
-        let falls = keys.iter().any(loses);
+        let may_lose = MayLose::of(moment, self.view, keys);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
-        let has_address = falls || is_any(|key| matches!(key, Key::Address(_)));
+        let has_address = may_lose.everything || is_any(|key| matches!(key, Key::Address(_)));
         let address_goes = has_address && self.addresses(moment)?;
         if is_any(|key| matches!(key, Key::Rule(_))) {
             self.rules(moment)?;
         }
-        if falls || is_any(|key| matches!(key, Key::Neighbour(_) | Key::LinkField(_, Field::Mac))) {
+        if may_lose.neighbours || is_any(|key| matches!(key, Key::Neighbour(_))) {
             self.neighbours(moment)?;
         }
-        let has_nexthop = falls || is_any(|key| matches!(key, Key::Nexthop(_)));
+        let has_nexthop = may_lose.ipv6_routes || is_any(|key| matches!(key, Key::Nexthop(_)));
         let nexthop_goes = has_nexthop && self.nexthops(moment)?;
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
-        if falls || address_goes || nexthop_goes {
-            self.foreign_routes(moment)?;
+        if may_lose.everything || address_goes || nexthop_goes {
+            self.foreign_routes(moment, &EVERYWHERE)?;
+        } else if may_lose.ipv6_routes {
+            self.foreign_routes(moment, &[(AF_INET6, None)])?;
         }
         self.some_routes(moment, keys)
     }
@@ -189,7 +192,7 @@ impl Observation<'_, '_> {
             });
             for link in links.collect::<BTreeSet<_>>() {
                 let seen = link::observe::find(self.connection, link);
-                moment.table.extend(seen.map(|seen| (link, seen)));
+                moment.table.extend(seen);
             }
             moment.links = known;
         } else {
@@ -197,7 +200,7 @@ impl Observation<'_, '_> {
             let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
             let links = found.iter().map(|seen| (seen.name, seen.index)).collect();
             moment.links = Arc::new(links);
-            moment.table.extend(found.into_iter().map(|seen| (seen.name, seen)));
+            moment.table.extend(found);
         }
         let references = self.view.desired.links().flat_map(|(_, link)| link.references());
         let names: BTreeSet<&str> =

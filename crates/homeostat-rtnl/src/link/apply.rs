@@ -97,7 +97,7 @@ impl LinkWriter<'_> {
 
     /// Deletes exactly the link that was seen: one that took its name since has another number.
     fn delete(&mut self, name: LinkName) -> Written {
-        let Some(seen) = self.moment.table.get(&name) else { return Ok(()) };
+        let Some(seen) = self.moment.table.get(name) else { return Ok(()) };
         match ask(self.connection, |batch| message::delete(batch, seen.index), &mut |_| {}) {
             Err(Error::Refused(refusal)) if refusal.errno == Errno::NODEV => {}
             asked => asked.map_err(|error| failed(&error, &seen.link.kind))?,
@@ -228,7 +228,7 @@ impl LinkWriter<'_> {
     }
 
     fn update(&mut self, name: LinkName, link: &Link, cycle: Cycle) -> Written {
-        let Some(seen) = self.moment.table.get(&name) else { return Err(pending(name)) };
+        let Some(seen) = self.moment.table.get(name) else { return Err(pending(name)) };
         let (index, kind) = (seen.index, &link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;
         if falls && seen.is_up() {
@@ -275,7 +275,7 @@ impl LinkWriter<'_> {
 
     fn set(&mut self, name: LinkName, field: Field, value: &Setting, cycle: Cycle) -> Written {
         let index = self.index(name)?;
-        let seen = self.moment.table.get(&name).filter(|seen| seen.index == index);
+        let seen = self.moment.table.get(name).filter(|seen| seen.index == index);
         let kind = LinkKind::Other { name: name.to_string() };
         let parts = match (field, value) {
             (Field::Up, Setting::Flag(up)) => Parts { up: Some(*up), ..Parts::default() },

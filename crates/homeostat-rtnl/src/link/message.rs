@@ -130,7 +130,9 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<SeenLink, Malformed> {
     link.incarnation = Incarnation(Some(index));
     let owner = Owner::Unmarked;
     let (alias, master, lower, primary) = (None, None, None, None);
-    let mut seen = SeenLink { index, name, link, owner, alias, group: 0, master, lower, primary };
+    let (group, has_carrier) = (0, has_carrier(message)?);
+    let mut seen =
+        SeenLink { index, name, link, owner, alias, group, master, lower, primary, has_carrier };
     read_attrs(&mut seen, attrs)?;
     seen.link.alias = seen.alias.as_deref().map(|text| alias::split(text).0.to_owned());
     Ok(seen)

@@ -16,9 +16,9 @@ use crate::route::RouteKey;
 use crate::route::message::decode;
 
 /// A family, and one of its tables or all.
-type Place = (u8, Option<Table>);
+pub(crate) type Place = (u8, Option<Table>);
 
-const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
+pub(crate) const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
 
 impl Observation<'_, '_> {
     pub(crate) fn all_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
@@ -26,8 +26,12 @@ impl Observation<'_, '_> {
     }
 
     /// Learns what foreign routes there are, and hands on none.
-    pub(crate) fn foreign_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, place, |_| false))
+    pub(crate) fn foreign_routes(
+        &mut self,
+        moment: &mut Moment,
+        places: &[Place],
+    ) -> Result<(), Error> {
+        places.iter().copied().try_for_each(|place| self.routes(moment, place, |_| false))
     }
 
     /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
@@ -75,14 +79,14 @@ impl Observation<'_, '_> {
         let mut request = Batch::new();
         let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
-        let Moment { links, foreign, .. } = moment;
+        let Moment { links, foreign, nexthops, .. } = moment;
         let (mut names, mut bad, mut torn) = (LinkNames::new(links), None, false);
         let Observation { connection, source, see, shadow, .. } = self;
         let mut each = |message: Message<'_>| -> Result<(), Malformed> {
             let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
             let owner = route_owner(seen.protocol, source.protocol);
             if matches!(owner, Owner::Foreign(_)) {
-                foreign.note(&seen.key, &seen.route, &owner);
+                foreign.note(&seen.key, &seen.route, &owner, nexthops);
             }
             if !is_wanted(&seen.key) {
                 return Ok(());
