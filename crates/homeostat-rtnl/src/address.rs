@@ -9,8 +9,9 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use homeostat_core::{Agreement, Desired as _, Owner};
 use homeostat_netlink::uapi::{
-    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS,
-    IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR,
+    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_DADFAILED, IFA_F_DEPRECATED,
+    IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR,
+    RTM_GETADDR, RTM_NEWADDR,
 };
 use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
@@ -48,6 +49,9 @@ pub struct Address {
     /// Whether the kernel is kept from making a route for its network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noprefixroute: Option<bool>,
+    /// Whether another host on the link has it, so that it is not used. The kernel finds out; none is declared so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_duplicate: bool,
 }
 
 /// How long something lives.
@@ -79,6 +83,12 @@ pub(crate) fn normalize(key: &AddressKey, desired: &mut Address) -> Result<(), I
     if seconds(desired.preferred) > seconds(desired.valid) && desired.preferred.is_some() {
         return Err(Impossible::PreferredBeyondValid);
     }
+    if desired.valid == Some(Lifetime::Seconds(0)) {
+        return Err(Impossible::NoLifetime);
+    }
+    if key.ip.is_ipv4() && is_never_deprecated(desired.valid, desired.preferred) {
+        return Err(Impossible::NeverDeprecated);
+    }
     // An address that ends and says no more is preferred until then.
     desired.preferred = desired.preferred.or(desired.valid);
     if key.ip.is_ipv6() {
@@ -93,9 +103,17 @@ pub(crate) fn normalize(key: &AddressKey, desired: &mut Address) -> Result<(), I
     Ok(())
 }
 
+/// Quirk `v4-forever-is-preferred-forever` (Linux 6.18): `ip address add 10.0.0.1/24 dev va preferred_lft 60` succeeds,
+/// and the address is preferred for ever, since it lives for ever. Only `preferred_lft 0` is honoured.
+pub(crate) fn is_never_deprecated(valid: Option<Lifetime>, preferred: Option<Lifetime>) -> bool {
+    let lives_forever = valid.is_none_or(|valid| valid == Lifetime::Forever);
+    lives_forever && matches!(preferred, Some(Lifetime::Seconds(1..)))
+}
+
 /// Whether an address is as declared.
 pub(crate) fn address_agrees(desired: &Address, seen: &Address) -> bool {
-    lifetime_agrees(desired.valid, seen.valid)
+    !seen.is_duplicate
+        && lifetime_agrees(desired.valid, seen.valid)
         && lifetime_agrees(desired.preferred, seen.preferred)
         && is_fixed_alike(desired, seen)
 }
@@ -286,6 +304,11 @@ pub(crate) fn decode(
         }
     }
     address.noprefixroute = Some(flags & IFA_F_NOPREFIXROUTE != 0);
+    address.is_duplicate = flags & IFA_F_DADFAILED != 0;
+    // The kernel says that an IPv4 address that lives for ever is preferred for ever, deprecated or not.
+    if flags & IFA_F_DEPRECATED != 0 {
+        address.preferred = Some(Lifetime::Seconds(0));
+    }
     let Some(ip) = local.or(peer) else { return Ok(None) };
     let key = AddressKey::new(link, ip, prefix_len);
     let key = key.and_then(|key| key.with_peer(peer.unwrap_or(ip)));

@@ -9,7 +9,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Slot, WaitsOn};
+use homeostat_core::{
+    Change, ChangeList, Desired as _, Draft, Failure, Owner, Retry, Slot, WaitsOn,
+};
 
 use crate::address::cascade::{Cascade, Leaving, Nets, Subnets};
 use crate::address::{AddressKey, AddressMarks, is_fixed_alike};
@@ -182,6 +184,9 @@ impl<'a> Planner<'a> {
         if self.is_pending(slot) {
             return;
         }
+        if matches!(&before, Object::Address(address) if address.is_duplicate) {
+            return self.draft.refuse(self.desired.key(slot), duplicate());
+        }
         let declared = self.desired.other_at(slot);
         let recreate = match (declared.map(|one| (&one.key, &one.object)), &before) {
             (Some((Key::Address(key), Object::Address(desired))), Object::Address(before)) => {
@@ -328,6 +333,13 @@ impl<'a> Planner<'a> {
         self.draft.findings.extend(findings);
         self.draft
     }
+}
+
+/// The kernel tries an address again only if it is added again.
+fn duplicate() -> Failure {
+    let words = "another host on the link has this address: duplicate address detection failed";
+    let help = "take it from one of the two, then delete it here: it is added and tried again";
+    Failure::new(words, Retry::OnChange).with_help(help)
 }
 
 /// Whether a link will exist when addresses and routes are written.

@@ -155,12 +155,12 @@ impl Text for RouteKind {
 impl Text for Lifetime {
     const WHAT: &'static str = "a duration such as \"1h\", or \"forever\"";
 
-    /// The kernel counts in seconds, and takes 0 for an address that is gone already.
+    /// The kernel counts in seconds; less than one that is not zero is one.
     fn from_text(text: &str) -> Result<Self, ValueError> {
         if text == "forever" {
             return Ok(Lifetime::Forever);
         }
-        let seconds = duration(text)?.as_millis().div_ceil(1000).max(1);
+        let seconds = duration(text)?.as_millis().div_ceil(1000);
         Ok(Lifetime::Seconds(u32::try_from(seconds).unwrap_or(u32::MAX - 1)))
     }
 }

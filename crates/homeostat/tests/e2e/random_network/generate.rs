@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::document::{Document, Entry, Link, Need, SECTIONS};
-use super::known::{Failure, is_known, leave_out_known};
 use crate::soak::dice::Dice;
 
 /// Links that every world has.
@@ -49,7 +48,6 @@ impl Case {
             if dice.below(8) == 0 {
                 add_impossible(&mut document, &mut dice);
             }
-            leave_out_known(&mut document);
             documents.push(document);
         }
         let mut sabotage = |document: &Document| {
@@ -88,9 +86,7 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
         "link add fa address 02:00:00:00:0f:00 type veth peer name fb address 02:00:00:00:0f:01",
         &["link fa", "link fb"],
     );
-    let fixed = is_known(Failure::PortTakesForeignNeighbours);
-    let fixed = if fixed { " address 02:00:00:00:0f:02" } else { "" };
-    say(&format!("link add fbr{fixed} type bridge"), &["link fbr"]);
+    say(FOLLOWING_BRIDGE, &["link fbr"]);
     for link in ["fa", "fb", "fbr"] {
         say(&format!("link set {link} up"), &[]);
     }
@@ -129,10 +125,7 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
                 Need::Network((number, _)) | Need::NetworkOn((number, _), _) => *number == 0,
                 Need::Nexthop(_) => false,
             };
-            // Those of `fa` stay: it has an address of its own, and the document sets no other MAC.
-            let may_be_lost = section == "neighbours" && !entry.toml.contains("\"fa\"");
-            let is_left_out = may_be_lost && is_known(Failure::LastAddressTakesForeignNeighbours);
-            if entry.needs.iter().all(is_free) && !is_left_out {
+            if entry.needs.iter().all(is_free) {
                 let add = format!("{}{add} {}", entry.family, entry.add.replace("76", "bird"));
                 say(&add, &[&key]);
             }
@@ -141,8 +134,15 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
     // The same key twice is refused by the kernel, and is not part of the world.
     let mut seen = std::collections::BTreeSet::new();
     lines.retain(|(_, keys)| keys.is_empty() || keys.iter().all(|key| seen.insert(key.clone())));
+    // A port may give its bridge another hardware address, unless neighbours would go with it.
+    if !lines.iter().any(|(line, _)| line.contains("lladdr") && line.contains("dev fbr")) {
+        let bridge = lines.iter_mut().find(|(line, _)| line == FOLLOWING_BRIDGE).unwrap();
+        bridge.0 = "link add fbr address 02:00:00:00:0f:02 type bridge".to_owned();
+    }
     lines
 }
+
+const FOLLOWING_BRIDGE: &str = "link add fbr type bridge";
 
 /// A plain kind that the kernel has.
 fn plain() -> &'static str {
@@ -298,17 +298,15 @@ fn link(dice: &mut Dice) -> (String, Link) {
     let is_own = !name.starts_with('f');
     link.up = (is_own || dice.below(3) == 0).then(|| !is_own || dice.below(5) > 0);
     let mtus: &[u32] = match name {
-        "fa" if is_known(Failure::MtuLowersForeignRoutes) => &[1500],
         "o0" | "p0" | "o1" | "o3" | "o4" => &[1300, 1400, 1500],
-        _ if is_known(Failure::LowMtuTakesForeignIpv6) => &[1300, 1400, 1500],
         _ => &[1200, 1300, 1500],
     };
     link.mtu = (link.parent.is_none() && dice.below(3) == 0).then(|| *dice.pick(mtus));
     link.alias = (dice.below(4) == 0).then(|| (*dice.pick(&["one", "two"])).to_owned());
-    if name == "fa" && !is_known(Failure::MacTakesForeignNeighbours) {
+    if name == "fa" && dice.below(2) == 0 {
         link.mac = Some(mac(number));
     }
-    if name == "fb" && !is_known(Failure::CarrierTakesForeignNexthops) {
+    if name == "fb" {
         link.up = Some(dice.below(2) == 0);
     }
     if is_own {
@@ -376,7 +374,7 @@ fn route(dice: &mut Dice) -> (String, Entry) {
         }
         3 => {
             let dev = device(network, dice);
-            if !is_known(Failure::LocalRouteNeedsScope) && dice.below(4) == 0 {
+            if dice.below(4) == 0 {
                 toml += ", type = \"local\"";
                 add = format!("local {add}");
             }
@@ -390,8 +388,8 @@ fn route(dice: &mut Dice) -> (String, Entry) {
             add = format!("{kind} {add}");
         }
         5 => {
-            let may_be_equal = is_ipv6 && !is_known(Failure::Ipv6RouteWithEqualWays);
-            let step = if may_be_equal { dice.below(2) } else { 1 };
+            // An IPv6 route cannot have the same way twice.
+            let step = if is_ipv6 { 1 } else { dice.below(2) };
             let (other, weight) = ((network + step) % 5, 1 + dice.below(3));
             let second = gateway(other, host, is_ipv6);
             write!(
