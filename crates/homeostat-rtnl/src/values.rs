@@ -154,6 +154,7 @@ impl Text for RouteKind {
 
 impl Text for Lifetime {
     const WHAT: &'static str = "a duration such as \"1h\", or \"forever\"";
+    const ZERO: Option<&'static str> = Period::ZERO;
 
     /// The kernel counts in seconds; less than one that is not zero is one.
     fn from_text(text: &str) -> Result<Self, ValueError> {
@@ -167,6 +168,7 @@ impl Text for Lifetime {
 
 impl Text for Centis {
     const WHAT: &'static str = Period::WHAT;
+    const ZERO: Option<&'static str> = Period::ZERO;
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         duration(text).map(Centis::from)
@@ -178,6 +180,7 @@ pub(crate) struct Seconds(pub(crate) u32);
 
 impl Text for Seconds {
     const WHAT: &'static str = Period::WHAT;
+    const ZERO: Option<&'static str> = Period::ZERO;
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         Ok(Self(u32::try_from(duration(text)?.as_secs()).unwrap_or(u32::MAX)))
