@@ -213,7 +213,7 @@ impl Observation<'_, '_> {
                 OtherNamespaces::look(&names, &self.source.namespaces, &here, self.connection);
         }
         link::observe::resolve(moment, self.source, self.view);
-        link::observe::report(moment, self.view, self.see);
+        link::observe::report(moment, self.source, self.view, self.see);
         Ok(())
     }
 

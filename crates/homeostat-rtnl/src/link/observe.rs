@@ -74,7 +74,12 @@ fn is_the_kernels(seen: &SeenLink) -> bool {
 }
 
 /// Reports every link, and the fields that are declared or recorded of those that are there.
-pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
+pub(crate) fn report(
+    moment: &Moment,
+    source: &Rtnl,
+    view: &View<'_, Rtnl>,
+    see: &mut See<'_, Key, Object>,
+) {
     for seen in moment.table.values() {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
         if view.focus.covers(&key) {
@@ -98,7 +103,9 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
         if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
             let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
             let object = Object::Setting(Configured { setting, incarnation });
-            see(Seen::Present { key, object, owner: Owner::Nobody });
+            let other = source.others.get(&key).map(|other| format!("owner {other}"));
+            let owner = other.map_or(Owner::Nobody, |other| Owner::Foreign(Cow::Owned(other)));
+            see(Seen::Present { key, object, owner });
         }
     }
 }

@@ -96,6 +96,23 @@ fn run_all(world: &World, lines: &[String]) -> BTreeMap<usize, String> {
     failed
 }
 
+/// The same, and runs those again that failed because the carrier of a link comes a little later than the link.
+fn run_with_carriers(world: &World, lines: &[String]) -> BTreeMap<usize, String> {
+    let deadline = UNIX_EPOCH.elapsed().unwrap() + PATIENCE;
+    let mut failed = run_all(world, lines);
+    loop {
+        let late = failed.iter().filter(|(_, words)| words.contains("Carrier for nexthop device"));
+        let late: Vec<usize> = late.map(|(number, _)| *number).collect();
+        if late.is_empty() || UNIX_EPOCH.elapsed().unwrap() > deadline {
+            return failed;
+        }
+        let again: Vec<String> = late.iter().map(|number| lines[*number].clone()).collect();
+        let still = run_all(world, &again);
+        let came = late.iter().enumerate().filter(|(at, _)| !still.contains_key(at));
+        came.for_each(|(_, number)| drop(failed.remove(number)));
+    }
+}
+
 /// A fresh world in which nothing comes by itself and late.
 fn fresh() -> World {
     let world = World::new();
@@ -133,7 +150,7 @@ impl Reference {
             let world = fresh();
             run_all(&world, &foreign);
             let lines: Vec<String> = commands.iter().map(|command| command.line.clone()).collect();
-            let failed = run_all(&world, &lines).into_iter().map(|(number, words)| {
+            let failed = run_with_carriers(&world, &lines).into_iter().map(|(number, words)| {
                 (commands[number].key.clone(), format!("ip {}: {words}", lines[number]))
             });
             send_refused.send(failed.collect()).unwrap();

@@ -9,15 +9,11 @@ use crate::world::{DOCUMENT, World};
 pub(super) enum Failure {
     /// `disable_ipv6` takes foreign IPv6 addresses along.
     DisablingIpv6TakesForeignIpv6,
-    /// With another protocol number nothing is done about the routes of the former one.
-    FormerProtocolIsForgotten,
 }
 
 /// All of them, each with its reproduction: true if it fails as it is known to.
-const KNOWN: [(Failure, fn() -> bool); 2] = [
-    (Failure::DisablingIpv6TakesForeignIpv6, disabling_ipv6_takes_foreign_ipv6),
-    (Failure::FormerProtocolIsForgotten, former_protocol_is_forgotten),
-];
+const KNOWN: [(Failure, fn() -> bool); 1] =
+    [(Failure::DisablingIpv6TakesForeignIpv6, disabling_ipv6_takes_foreign_ipv6)];
 
 /// What failed once and is held back now, the shortest document for each.
 const HELD: [(&str, fn() -> bool); 8] = [
@@ -139,15 +135,4 @@ fn carrier_takes_foreign_nexthops() -> bool {
 fn disabling_ipv6_takes_foreign_ipv6() -> bool {
     let document = "[links.fa]\nsysctl = { \"ipv6/disable_ipv6\" = 1 }\n";
     takes(&ADDRESSES, &[document], ("-6 address show dev fa", "fdf0::1/64"))
-}
-
-fn former_protocol_is_forgotten() -> bool {
-    let world = foreign(&ADDRESSES);
-    let route = "[[routes]]\nto = \"10.100.0.0/16\"\ntype = \"blackhole\"\n";
-    world.apply(route);
-    world.write(DOCUMENT, format!("[settings]\nprotocol = 77\n{route}"));
-    world.run("apply --yes host.toml").exits(0);
-    world.write(DOCUMENT, "routes = []\n[settings]\nprotocol = 77\n");
-    world.run("apply --yes host.toml").exits(0);
-    world.ip("route show").contains("10.100.0.0/16")
 }
