@@ -4,8 +4,10 @@ pub(crate) mod cascade;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use homeostat_core::{Agreement, Desired as _, Owner};
 use homeostat_netlink::uapi::{
@@ -13,18 +15,19 @@ use homeostat_netlink::uapi::{
     IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR,
     RTM_GETADDR, RTM_NEWADDR,
 };
-use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
+use homeostat_netlink::{Batch, Errno, Error, Malformed, Message, MessageWriter, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
 use crate::key::Key;
+use crate::link::observe::ask;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::{Moment, ObservedAddress};
 use crate::net::{Family, Net, bits};
 use crate::number::{Protocol, Scope};
 use crate::object::{Object, agrees};
-use crate::observe::{Observation, collect, foreign};
+use crate::observe::{MOST_LOOKUPS, Observation, collect, foreign};
 use crate::source::Rtnl;
 
 /// The managed part of an address.
@@ -317,21 +320,95 @@ pub(crate) fn decode(
 }
 
 impl Observation<'_, '_> {
-    /// Dumps addresses. Returns whether one of them may be deleted by the pass, for good or for a moment.
+    /// Dumps addresses, of which the shadow then knows. Returns whether one of them may be deleted by the pass, for
+    /// good or for a moment.
     pub(crate) fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let links = &moment.links;
         let found =
             collect(self.connection, RTM_GETADDR, &[0; 8], |message| decode(message, links))?;
+        let all = Arc::make_mut(&mut moment.addresses);
+        all.extend(found.into_iter().map(|seen| {
+            let mut observed = announced(&seen, self.source);
+            observed.owner = self.proven(&seen.key, &observed.owner);
+            (seen.key, observed)
+        }));
+        if let Some(shadow) = &mut self.shadow {
+            shadow.addresses = Some(Arc::clone(&moment.addresses));
+        }
+        let all = Arc::clone(&moment.addresses);
+        Ok(self.report_addresses(all.iter()))
+    }
+
+    /// The same for some keys, without a dump if the shadow knows all addresses. A mark that is in the ledger is not
+    /// known there.
+    ///
+    /// Quirk `tentative-addresses-change-silently` (Linux 6.18): new lifetimes of an IPv6 address are announced only once
+    /// duplicate address detection has ended, so that the kernel is asked for each. It cannot be asked for an IPv4 one.
+    pub(crate) fn some_addresses(
+        &mut self,
+        moment: &mut Moment,
+        keys: &BTreeSet<Key>,
+    ) -> Result<bool, Error> {
+        let known = self.shadow.as_mut().and_then(|shadow| shadow.addresses.take());
+        let known = known.filter(|_| self.source.address_marks != AddressMarks::Ledger);
+        let keys: Vec<AddressKey> = keys.iter().filter_map(Key::address).collect();
+        let (Some(mut known), true) = (known, keys.len() <= MOST_LOOKUPS) else {
+            return self.addresses(moment);
+        };
+        for key in keys.iter().filter(|key| key.ip.is_ipv6()) {
+            let seen = self.look_up_ipv6(key, &moment.links)?;
+            let known = Arc::make_mut(&mut known);
+            match seen.filter(|seen| seen.key == *key) {
+                Some(seen) => known.extend([(*key, announced(&seen, self.source))]),
+                None => known.remove(key),
+            }
+        }
+        moment.addresses = Arc::clone(&known);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.addresses = Some(Arc::clone(&known));
+        }
+        Ok(self.report_addresses(keys.iter().filter_map(|key| known.get_key_value(key))))
+    }
+
+    fn look_up_ipv6(
+        &mut self,
+        key: &AddressKey,
+        links: &Links,
+    ) -> Result<Option<SeenAddress>, Error> {
+        let Some(index) = links.index(key.link) else { return Ok(None) };
+        let mut found = None;
+        let write = |batch: &mut Batch| {
+            let [i0, i1, i2, i3] = index.0.to_ne_bytes();
+            let mut message = batch.message(RTM_GETADDR, 0);
+            message.fixed(&[AF_INET6, 0, 0, 0, i0, i1, i2, i3]);
+            put_ip(&mut message, IFA_LOCAL, key.ip);
+            put_ip(&mut message, IFA_ADDRESS, key.peer.unwrap_or(key.ip));
+            message.finish()
+        };
+        let asked = ask(self.connection, write, &mut |message| {
+            found = decode(&message, links).ok().flatten();
+        });
+        match asked {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::ADDRNOTAVAIL => Ok(None),
+            asked => asked.map(|()| found),
+        }
+    }
+
+    fn report_addresses<'k>(
+        &mut self,
+        found: impl Iterator<Item = (&'k AddressKey, &'k ObservedAddress)>,
+    ) -> bool {
         let mut goes = false;
-        for SeenAddress { key, address, protocol, is_secondary } in found {
-            let owner = address_owner(protocol, self.source);
-            let observed = ObservedAddress { owner: self.proven(&key, &owner), is_secondary };
-            moment.addresses.extend([(key, observed)]);
-            let (key, object) = (Key::Address(key), Object::Address(address));
+        for (key, observed) in found {
+            let owner = match self.source.address_marks {
+                AddressMarks::Ledger => Owner::Unmarked,
+                _ => observed.owner.clone(),
+            };
+            let (key, object) = (Key::Address(*key), Object::Address(observed.address.clone()));
             goes |= self.may_go(&key, &object, &owner);
             self.report(key, object, owner);
         }
-        Ok(goes)
+        goes
     }
 
     /// Whose an address is; the ledger says it of one without a mark.
@@ -353,6 +430,12 @@ impl Observation<'_, '_> {
         };
         may_be_ours && self.view.focus.covers(key) && !is_as_declared()
     }
+}
+
+/// What a message says of an address.
+pub(crate) fn announced(seen: &SeenAddress, source: &Rtnl) -> ObservedAddress {
+    let (address, is_secondary) = (seen.address.clone(), seen.is_secondary);
+    ObservedAddress { address, owner: address_owner(seen.protocol, source), is_secondary }
 }
 
 /// The kernel marks what it makes by itself with 1 to 3: loopback, router advertisement, link-local.

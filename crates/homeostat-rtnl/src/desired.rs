@@ -17,11 +17,12 @@ use crate::builder::Builder;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::{Field, Link, Setting};
-use crate::net::Net;
+use crate::net::{Family, Net};
 use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::object::{Object, explained};
 use crate::route::packed::PackedRoute;
 use crate::route::{Route, RouteKey, is_touched_by, route_agrees};
+use crate::rule::RuleKey;
 
 /// What should exist, in key order: addresses, then IPv4 routes, then IPv6 routes, then the others.
 #[derive(Clone, Debug, Default)]
@@ -195,6 +196,19 @@ impl DesiredState {
     pub(crate) fn routes_of(&self, template: &RouteTemplate) -> impl Iterator<Item = RouteKey> {
         let numbers = self.by_template.get(template.routes.clone()).unwrap_or_default().iter();
         numbers.filter_map(|number| Some(self.packed(*number as usize)?.key()))
+    }
+
+    /// The keys of the rules of a family with a priority, or with none.
+    pub(crate) fn rules_at(
+        &self,
+        family: Family,
+        priority: Option<u32>,
+    ) -> impl Iterator<Item = Key> {
+        let lowest = Key::from(RuleKey { priority, ..RuleKey::new(family) });
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        let keys = self.others.iter().skip(first).map(|declared| &declared.key);
+        let is_there = move |key: &&Key| matches!(key, Key::Rule(key) if (key.family, key.priority) == (family, priority));
+        keys.take_while(is_there).cloned()
     }
 
     /// The links that are created.

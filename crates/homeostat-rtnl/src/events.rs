@@ -26,7 +26,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
 use crate::address::{self, AddressMarks, SeenAddress};
-use crate::desired::{DesiredState, LinkSet};
+use crate::desired::{DesiredState, LinkSet, RouteTemplate};
 use crate::key::Key;
 use crate::link::model::Field;
 use crate::link::{self, LinkName, Links};
@@ -147,6 +147,12 @@ impl DirtyKeys {
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
     fn rule(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = rule::decode(message)? else { return Ok(true) };
+        if let Some(rules) = self.shadow.as_mut().and_then(|shadow| shadow.rules.as_mut()) {
+            match message.kind {
+                RTM_DELRULE => rules.remove(&seen),
+                _ => rules.add(seen),
+            }
+        }
         let keys = [seen.key, RuleKey { priority: None, ..seen.key }].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
@@ -227,6 +233,14 @@ impl DirtyKeys {
 
     fn address(&mut self, message: &Message<'_>, seen: &SeenAddress) -> bool {
         let is_going = message.kind == RTM_DELADDR;
+        if let Some(known) = self.shadow.as_mut().and_then(|shadow| shadow.addresses.as_mut()) {
+            let known = Arc::make_mut(known);
+            if is_going {
+                known.remove(&seen.key);
+            } else {
+                known.extend([(seen.key, address::announced(seen, &self.source))]);
+            }
+        }
         let is_echo = self.source.own_writes.is_ours(message.port)
             && if is_going {
                 self.source.own_writes.take_deleted(&seen.key)
@@ -252,9 +266,11 @@ impl DirtyKeys {
         let key = Key::Address(seen.key);
         let may_be_ours = seen.protocol == self.source.protocol
             || self.source.address_marks == AddressMarks::Ledger;
-        let mut carries = false;
-        desired.dependants(&key, &mut |_| carries = true);
-        may_be_ours || carries || desired.slot(&key, None).is_some()
+        let carries = || {
+            let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, &seen.key);
+            desired.templates.iter().any(is_touched)
+        };
+        may_be_ours || desired.slot(&key, None).is_some() || carries()
     }
 
     /// Drops a shadow with too many uncertain routes. Then only a full observation helps, and this is false.
@@ -276,6 +292,12 @@ impl DirtyKeys {
         let former = self.links.knows(index).then(|| self.links.name(index));
         let former = former.filter(|former| *former != name);
         let went = message.kind == RTM_DELLINK;
+        if former.is_some()
+            && let Some(shadow) = &mut self.shadow
+        {
+            // It has them under its former name.
+            shadow.addresses = None;
+        }
         let links = Arc::make_mut(&mut self.links);
         links.remove(index);
         if !went {

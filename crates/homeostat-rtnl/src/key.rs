@@ -39,6 +39,14 @@ impl Key {
     pub(crate) fn is_link(&self) -> bool {
         matches!(self, Key::Link(_) | Key::LinkField(..))
     }
+
+    /// The key of an address.
+    pub(crate) fn address(&self) -> Option<AddressKey> {
+        match self {
+            Key::Address(key) => Some(*key),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Key {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use homeostat_core::{Owner, Taken};
 
-use crate::address::{AddressKey, AddressMarks};
+use crate::address::{Address, AddressKey, AddressMarks};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::LinkTable;
 use crate::link::{LinkName, Links};
@@ -20,7 +20,7 @@ use crate::rule::ObservedRule;
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
     pub(crate) links: Arc<Links>,
-    pub(crate) addresses: Addresses,
+    pub(crate) addresses: Arc<Addresses>,
     pub(crate) foreign: Foreign,
     pub(crate) nexthops: Nexthops,
     pub(crate) rules: Vec<ObservedRule>,
@@ -53,15 +53,35 @@ pub(crate) struct Addresses {
 impl Extend<(AddressKey, ObservedAddress)> for Addresses {
     fn extend<I: IntoIterator<Item = (AddressKey, ObservedAddress)>>(&mut self, found: I) {
         for (key, observed) in found {
-            self.by_net.entry((key.link, key.net())).or_default().push(key);
-            self.by_key.insert(key, observed);
+            if self.by_key.insert(key, observed).is_none() {
+                self.by_net.entry((key.link, key.net())).or_default().push(key);
+            }
         }
     }
 }
 
 impl Addresses {
+    pub(crate) fn remove(&mut self, key: &AddressKey) {
+        if self.by_key.remove(key).is_some()
+            && let Some(near) = self.by_net.get_mut(&(key.link, key.net()))
+        {
+            near.retain(|other| other != key);
+        }
+    }
+
     pub(crate) fn get(&self, key: &AddressKey) -> Option<&ObservedAddress> {
         self.by_key.get(key)
+    }
+
+    pub(crate) fn get_key_value(
+        &self,
+        key: &AddressKey,
+    ) -> Option<(&AddressKey, &ObservedAddress)> {
+        self.by_key.get_key_value(key)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
+        self.by_key.iter()
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &AddressKey> {
@@ -92,6 +112,7 @@ impl Addresses {
 /// An address that is there.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedAddress {
+    pub(crate) address: Address,
     pub(crate) owner: Owner,
     pub(crate) is_secondary: bool,
 }

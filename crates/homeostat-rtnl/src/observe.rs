@@ -125,6 +125,9 @@ pub(crate) fn failure(error: &Error) -> Failure {
     Failure::from_error(error, retry)
 }
 
+/// With more keys than this, a dump costs less than asking for each.
+pub(crate) const MOST_LOOKUPS: usize = 256;
+
 /// One observation while it runs.
 pub(crate) struct Observation<'a, 'v> {
     pub(crate) connection: &'a mut Connection,
@@ -160,11 +163,11 @@ impl Observation<'_, '_> {
         let may_lose = MayLose::of(moment, self.view, keys);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
         let has_address = may_lose.everything || is_any(|key| matches!(key, Key::Address(_)));
-        let address_goes = has_address && self.addresses(moment)?;
+        let address_goes = has_address && self.some_addresses(moment, keys)?;
         if is_any(|key| matches!(key, Key::Rule(_))) {
-            self.rules(moment)?;
+            self.some_rules(moment, keys)?;
         }
-        if may_lose.neighbours || is_any(|key| matches!(key, Key::Neighbour(_))) {
+        if may_lose.neighbours || !self.some_neighbours(moment, keys)? {
             self.neighbours(moment)?;
         }
         let has_nexthop = may_lose.ipv6_routes || is_any(|key| matches!(key, Key::Nexthop(_)));
@@ -186,10 +189,7 @@ impl Observation<'_, '_> {
             _ => None,
         };
         if let (Some(keys), Some(known)) = (keys, self.known_links.take()) {
-            let links = keys.iter().filter_map(|key| match key {
-                Key::Address(key) => Some(key.link),
-                _ => None,
-            });
+            let links = keys.iter().filter_map(|key| Some(key.address()?.link));
             for link in links.collect::<BTreeSet<_>>() {
                 let seen = link::observe::find(self.connection, link);
                 moment.table.extend(seen);

@@ -154,8 +154,28 @@ impl Document {
         all
     }
 
+    /// Removes routes whose gateway is in a network that is on other links than it was.
+    pub(super) fn leave_out_moved(&mut self, before: &Document) {
+        let places = |document: &Document, network: &Network| -> BTreeSet<String> {
+            let all = document.networks().into_iter().filter(|(one, _)| one == network);
+            all.map(|(_, link)| link).collect()
+        };
+        let mut routes = self.entries.remove("routes").unwrap_or_default();
+        routes.retain(|_, route| {
+            !route.needs.iter().any(|need| match need {
+                Need::Network(network) => places(self, network) != places(before, network),
+                _ => false,
+            })
+        });
+        self.entries.insert("routes", routes);
+    }
+
     /// Removes what lacks something that it needs, and what needs that. Returns whether there was any.
     pub(super) fn prune(&mut self) -> bool {
+        // A document that has both is refused.
+        for link in self.links.values_mut().filter(|link| link.mtu < Some(1280)) {
+            link.addresses.retain(|_, (_, is_ipv6)| link.mtu.is_none() || !*is_ipv6);
+        }
         let (links, networks, carriers) = (self.link_names(), self.networks(), self.carriers());
         let ids: BTreeSet<String> = self.entries["nexthops"].keys().cloned().collect();
         let mut is_changed = false;

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::document::{Document, Entry, Link, Need, SECTIONS};
+use super::known::{Failure, is_known};
 use crate::soak::dice::Dice;
 
 /// Links that every world has.
@@ -32,7 +33,7 @@ impl Case {
         let mut dice = Dice::new(seed);
         let foreign = foreign(&mut dice);
         let mut document = Document::empty();
-        let mut documents = Vec::new();
+        let mut documents: Vec<Document> = Vec::new();
         for number in 0..length {
             let edits = if number == 0 { 14 } else { 1 + dice.below(6) };
             for _ in 0..edits {
@@ -41,6 +42,9 @@ impl Case {
             if number > 0 && dice.below(8) == 0 {
                 let (section, _) = dice.pick(&SECTIONS);
                 document.entries.insert(*section, BTreeMap::new());
+            }
+            if is_known(Failure::RouteStaysOnItsFormerLink) {
+                document.leave_out_moved(documents.last().unwrap_or(&Document::empty()));
             }
             document.prune();
             let mut document = document.clone();

@@ -9,11 +9,15 @@ use crate::world::{DOCUMENT, World};
 pub(super) enum Failure {
     /// `disable_ipv6` takes foreign IPv6 addresses along.
     DisablingIpv6TakesForeignIpv6,
+    /// A route without a link of its own stays on a link that has no address in the network of its gateway any more.
+    RouteStaysOnItsFormerLink,
 }
 
 /// All of them, each with its reproduction: true if it fails as it is known to.
-const KNOWN: [(Failure, fn() -> bool); 1] =
-    [(Failure::DisablingIpv6TakesForeignIpv6, disabling_ipv6_takes_foreign_ipv6)];
+const KNOWN: [(Failure, fn() -> bool); 2] = [
+    (Failure::DisablingIpv6TakesForeignIpv6, disabling_ipv6_takes_foreign_ipv6),
+    (Failure::RouteStaysOnItsFormerLink, route_stays_on_its_former_link),
+];
 
 /// What failed once and is held back now, the shortest document for each.
 const HELD: [(&str, fn() -> bool); 8] = [
@@ -26,6 +30,10 @@ const HELD: [(&str, fn() -> bool); 8] = [
     ("a parent lowers the MTU of foreign links", parent_lowers_mtu_of_foreign_links),
     ("the carrier takes foreign nexthops", carrier_takes_foreign_nexthops),
 ];
+
+pub(super) fn is_known(failure: Failure) -> bool {
+    KNOWN.iter().any(|(known, _)| *known == failure)
+}
 
 #[test]
 fn what_is_known_to_fail_still_fails() {
@@ -135,4 +143,15 @@ fn carrier_takes_foreign_nexthops() -> bool {
 fn disabling_ipv6_takes_foreign_ipv6() -> bool {
     let document = "[links.fa]\nsysctl = { \"ipv6/disable_ipv6\" = 1 }\n";
     takes(&ADDRESSES, &[document], ("-6 address show dev fa", "fdf0::1/64"))
+}
+
+fn route_stays_on_its_former_link() -> bool {
+    let world = foreign(&[]);
+    let route = "routes = [{ to = \"10.100.0.0/16\", via = \"10.1.0.9\" }]\n";
+    let on = |fa: &str, fb: &str| {
+        format!("{route}[links.fa]\naddresses = [{fa}]\n[links.fb]\naddresses = [{fb}]\n")
+    };
+    world.apply(&on("\"10.1.0.1/24\"", ""));
+    world.apply(&on("\"10.2.0.1/24\"", "\"10.1.0.1/24\""));
+    world.ip("route show 10.100.0.0/16").contains("dev fa")
 }
