@@ -29,7 +29,8 @@ use crate::address::{self, AddressMarks, SeenAddress};
 use crate::desired::{DesiredState, LinkSet, RouteTemplate};
 use crate::key::Key;
 use crate::link::model::Field;
-use crate::link::{self, LinkName, Links};
+use crate::link::observe::KnownLinks;
+use crate::link::{self, LinkName};
 use crate::message::LinkNames;
 use crate::number::Protocol;
 use crate::object::Object;
@@ -43,8 +44,7 @@ use crate::{neighbour, nexthop, rule};
 
 /// The keys that events named and that no hint has handed out yet.
 pub(crate) struct DirtyKeys {
-    /// The links as the last observation and the events since then say.
-    links: Arc<Links>,
+    links: KnownLinks,
     /// Whether no event was lost since the last observation.
     links_are_current: bool,
     pub(crate) desired: Arc<DesiredState>,
@@ -60,7 +60,7 @@ pub(crate) struct DirtyKeys {
 impl DirtyKeys {
     pub(crate) fn new(source: &Rtnl) -> Self {
         DirtyKeys {
-            links: Arc::default(),
+            links: KnownLinks::default(),
             links_are_current: false,
             desired: Arc::default(),
             shadow: None,
@@ -84,14 +84,20 @@ impl DirtyKeys {
             !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.desired.len());
     }
 
-    /// The links by which events and requests are understood; none, if a dump is needed.
-    pub(crate) fn links(&self) -> Option<Arc<Links>> {
-        self.links_are_current.then(|| Arc::clone(&self.links))
+    /// Takes the links for an observation; none, if a dump is needed. Events are understood by their names meanwhile.
+    pub(crate) fn take_links(&mut self) -> Option<KnownLinks> {
+        let links = Arc::clone(&self.links.links);
+        let is_current = std::mem::take(&mut self.links_are_current);
+        let known =
+            std::mem::replace(&mut self.links, KnownLinks { links, ..KnownLinks::default() });
+        is_current.then_some(known)
     }
 
-    pub(crate) fn set_links(&mut self, links: &Arc<Links>) {
-        self.links = Arc::clone(links);
-        self.links_are_current = true;
+    pub(crate) fn set_links(&mut self, known: Option<KnownLinks>) {
+        if let Some(known) = known {
+            self.links = known;
+            self.links_are_current = true;
+        }
     }
 
     /// The keys to look at, handed out once: one hint for each culprit.
@@ -124,16 +130,18 @@ impl DirtyKeys {
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => {
                 if let Some(seen) =
-                    route::message::decode(message, &mut LinkNames::new(&self.links))?
+                    route::message::decode(message, &mut LinkNames::new(&self.links.links))?
                 {
                     self.route(message, seen);
                 }
                 Ok(true)
             }
             RTM_NEWADDR | RTM_DELADDR => {
-                let Some(seen) = address::decode(message, &self.links)? else { return Ok(true) };
+                let Some(seen) = address::decode(message, &self.links.links)? else {
+                    return Ok(true);
+                };
                 // The link may have been created after the last observation.
-                let knows_link = self.links.index(seen.key.link).is_some();
+                let knows_link = self.links.links.index(seen.key.link).is_some();
                 Ok(self.address(message, &seen) && knows_link)
             }
             RTM_NEWLINK | RTM_DELLINK => self.link(message),
@@ -166,7 +174,7 @@ impl DirtyKeys {
 
     /// The neighbour that an event is about, if it is declared or ours.
     fn neighbour(&mut self, message: &Message<'_>) -> bool {
-        let Ok(Some(seen)) = neighbour::decode(message, &self.links) else { return true };
+        let Ok(Some(seen)) = neighbour::decode(message, &self.links.links) else { return true };
         let key = Key::Neighbour(seen.key);
         let is_declared = |desired: &DesiredState| desired.slot(&key, None).is_some();
         let is_echo = self.is_echo(message, RTM_NEWNEIGH, is_declared);
@@ -177,7 +185,7 @@ impl DirtyKeys {
     }
 
     fn nexthop(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
-        let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(true) };
+        let Some(seen) = nexthop::decode(message, &self.links.links)? else { return Ok(true) };
         let key = Key::Nexthop(seen.id);
         let is_going = message.kind == RTM_DELNEXTHOP;
         let is_known =
@@ -289,7 +297,8 @@ impl DirtyKeys {
             self.name_link(name);
             return Ok(true);
         }
-        let former = self.links.knows(index).then(|| self.links.name(index));
+        let links = &self.links.links;
+        let former = links.knows(index).then(|| links.name(index));
         let former = former.filter(|former| *former != name);
         let went = message.kind == RTM_DELLINK;
         if former.is_some()
@@ -298,10 +307,12 @@ impl DirtyKeys {
             // It has them under its former name.
             shadow.addresses = None;
         }
-        let links = Arc::make_mut(&mut self.links);
-        links.remove(index);
+        let seen = link::message::decode(message).ok();
+        self.links_are_current &= seen.is_some();
+        self.links.remove(index);
         if !went {
-            links.insert(name, index);
+            Arc::make_mut(&mut self.links.links).insert(name, index);
+            self.links.table.extend(seen.clone());
         }
         // Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that stays up and loses its
         // carrier loses its nexthops with their routes, and neither is announced (`ip link set vb
@@ -316,7 +327,6 @@ impl DirtyKeys {
                 shadow.mark_uncertain(|route, rests_on| carriers.may_carry(route, rests_on))
             });
         }
-        let seen = link::message::decode(message).ok();
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
         for name in former.into_iter().chain([name]) {
             if is_marked {

@@ -40,6 +40,14 @@ impl Key {
         matches!(self, Key::Link(_) | Key::LinkField(..))
     }
 
+    /// The link that has to be known for it: itself, or that of an address.
+    pub(crate) fn link(&self) -> Option<LinkName> {
+        match self {
+            Key::Link(name) | Key::LinkField(name, _) => Some(*name),
+            _ => self.address().map(|key| key.link),
+        }
+    }
+
     /// The key of an address.
     pub(crate) fn address(&self) -> Option<AddressKey> {
         match self {

@@ -19,12 +19,20 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts one with the first `size` routes and `more` in its document, and waits until it has converged.
     pub(super) fn start(size: usize, more: &str) -> Result<Self> {
-        let program = program()?;
         let directory = tempfile::tempdir()?;
-        let [list, document, state] =
-            ["all.routes", "host.toml", "state"].map(|name| directory.path().join(name));
-        std::fs::write(list, routes(size)?)?;
-        std::fs::write(&document, format!("{DOCUMENT}{more}"))?;
+        std::fs::write(directory.path().join("all.routes"), routes(size)?)?;
+        Self::run(directory, &format!("{DOCUMENT}{more}"))
+    }
+
+    /// The same with any document.
+    pub(super) fn of(document: &str) -> Result<Self> {
+        Self::run(tempfile::tempdir()?, document)
+    }
+
+    fn run(directory: TempDir, text_of_document: &str) -> Result<Self> {
+        let program = program()?;
+        let [document, state] = ["host.toml", "state"].map(|name| directory.path().join(name));
+        std::fs::write(&document, text_of_document)?;
         let (document, state) = (text(&document)?, text(&state)?);
         let running = Running::start(&program, &["run", document, "--state-dir", state])?;
         let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", state];

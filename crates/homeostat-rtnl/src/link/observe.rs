@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
@@ -10,7 +11,7 @@ use crate::key::Key;
 use crate::link::cascade::{IPV6_MIN_MTU, first_mtu};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Configured, Field, Link, LinkRef, Setting, link_agrees};
-use crate::link::{IfIndex, LinkName, alias, message};
+use crate::link::{IfIndex, LinkName, Links, alias, message};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::source::Rtnl;
@@ -270,17 +271,22 @@ pub(crate) struct LinkTable {
     links: BTreeMap<LinkName, SeenLink>,
     names: BTreeMap<IfIndex, LinkName>,
     /// The links on top of a link.
-    above: BTreeMap<IfIndex, Vec<LinkName>>,
+    above: Related,
     /// The links that have it as their master.
-    ports: BTreeMap<IfIndex, Vec<LinkName>>,
+    ports: Related,
 }
 
+type Related = BTreeMap<IfIndex, BTreeSet<LinkName>>;
+
 impl Extend<SeenLink> for LinkTable {
+    /// Each takes the place of what has its number or its name.
     fn extend<I: IntoIterator<Item = SeenLink>>(&mut self, found: I) {
         for seen in found {
+            self.remove(seen.index);
+            self.get(seen.name).map(|former| former.index).map(|index| self.remove(index));
             let name = seen.name;
             self.names.insert(seen.index, name);
-            let add = |to: &mut BTreeMap<_, Vec<_>>, of| to.entry(of).or_default().push(name);
+            let add = |to: &mut Related, of| to.entry(of).or_default().insert(name);
             seen.parent().map(|parent| add(&mut self.above, parent));
             seen.master.map(|master| add(&mut self.ports, master));
             self.links.insert(name, seen);
@@ -289,6 +295,15 @@ impl Extend<SeenLink> for LinkTable {
 }
 
 impl LinkTable {
+    pub(crate) fn remove(&mut self, index: IfIndex) {
+        let Some(seen) = self.names.remove(&index).and_then(|name| self.links.remove(&name)) else {
+            return;
+        };
+        let forget = |from: &mut Related, of| from.get_mut(&of).map(|all| all.remove(&seen.name));
+        seen.parent().map(|parent| forget(&mut self.above, parent));
+        seen.master.map(|master| forget(&mut self.ports, master));
+    }
+
     pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
         self.links.get(&name)
     }
@@ -320,5 +335,37 @@ impl LinkTable {
     pub(crate) fn ports(&self, seen: &SeenLink) -> impl Iterator<Item = &SeenLink> {
         let names = self.ports.get(&seen.index).into_iter().flatten();
         names.filter_map(|name| self.get(*name))
+    }
+}
+
+/// The links as the last observation and the events since then say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownLinks {
+    pub(crate) links: Arc<Links>,
+    /// As the kernel reports them: owners and names are resolved for each observation.
+    pub(crate) table: LinkTable,
+}
+
+impl KnownLinks {
+    /// What a look at the link of a name shows.
+    pub(crate) fn refresh(&mut self, name: LinkName, seen: Option<SeenLink>) {
+        let former = self
+            .links
+            .index(name)
+            .filter(|index| seen.as_ref().is_none_or(|seen| seen.index != *index));
+        if let Some(index) = former {
+            self.remove(index);
+        }
+        if let Some(seen) = seen {
+            if self.links.index(name) != Some(seen.index) {
+                Arc::make_mut(&mut self.links).insert(name, seen.index);
+            }
+            self.table.extend([seen]);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, index: IfIndex) {
+        Arc::make_mut(&mut self.links).remove(index);
+        self.table.remove(index);
     }
 }
