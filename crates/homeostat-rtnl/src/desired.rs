@@ -17,6 +17,7 @@ use crate::builder::Builder;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::{Field, Link, Setting};
+use crate::neighbour::Mac;
 use crate::net::{Family, Net};
 use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::object::{Object, explained};
@@ -264,6 +265,15 @@ impl DesiredState {
             _ => None,
         };
         self.link(name).and_then(|link| link.mtu).or_else(field)
+    }
+
+    /// The declared hardware address of a link, likewise.
+    pub(crate) fn mac(&self, name: LinkName) -> Option<Mac> {
+        let field = || match self.field(name, Field::Mac)? {
+            Setting::Text(mac) => mac.parse().ok(),
+            _ => None,
+        };
+        self.link(name).and_then(|link| link.mac).or_else(field)
     }
 
     /// The declared link without which there is none of this name: itself, or the other end.

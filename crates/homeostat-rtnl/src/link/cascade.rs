@@ -157,7 +157,8 @@ impl Cascades<'_> {
         next.extend(mtu.filter(is_new).map(|mtu| (name, Loss::Mtu(mtu))));
         if let Some(bridge) = joins.and_then(|joins| table.get(joins)) {
             let port = match mac {
-                NewMac::Same => seen.and_then(|seen| seen.link.mac),
+                // It gets a declared one before it joins.
+                NewMac::Same => self.desired.mac(name).or(seen.and_then(|seen| seen.link.mac)),
                 NewMac::Changed(mac) => Some(mac),
                 NewMac::Any => None,
             };

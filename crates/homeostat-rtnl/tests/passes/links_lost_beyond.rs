@@ -152,6 +152,19 @@ fn a_bridge_has_the_mac_of_a_port() {
 }
 
 #[test]
+fn a_port_joins_with_the_mac_that_it_gets_in_the_same_pass() {
+    let namespace = cable();
+    ip(&namespace, "link add br0 up type bridge");
+    ip(&namespace, "link add y0 address 02:00:00:00:00:05 up type veth peer name y1");
+    ip(&namespace, "link set y0 master br0");
+    ip(&namespace, "link set va address 02:00:00:00:00:ff");
+    ip(&namespace, NEIGHBOUR);
+    let entries = [("link va mac", "02:00:00:00:00:01"), ("link va master", "br0")];
+    holds(&mut Bench::new(), &entries, "neighbour 10.0.0.9 dev br0");
+    assert_eq!(listed(&namespace, "neighbour show nud permanent").len(), 1);
+}
+
+#[test]
 fn a_port_that_leaves_a_foreign_bridge_or_goes_takes_neighbours() {
     let namespace = cable();
     ip(&namespace, "link add br0 up type bridge");

@@ -56,14 +56,26 @@ impl Case {
         }
         let mut sabotage = |document: &Document| {
             let mut all = document.sabotage();
-            // What stands on such a key may be foreign.
-            all.retain(|one| !foreign.iter().any(|(_, keys)| keys.contains(&one.key)));
+            // What stands on such a key may be foreign, and what others have on a link may go with a change of it.
+            let is_foreign = |key: &String| foreign.iter().any(|(_, keys)| keys.contains(key));
+            let costs = |line: &str| FOREIGN_LINKS.iter().any(|link| is_used(&foreign, line, link));
+            all.retain(|one| !is_foreign(&one.key) && !costs(&one.line));
             let count = if all.is_empty() { 0 } else { dice.below(5) };
             (0..count).map(|_| dice.pick(&all).line.clone()).collect()
         };
         let sabotage = documents.iter().map(&mut sabotage).collect();
         Case { foreign, documents, sabotage, patience: super::PATIENCE }
     }
+}
+
+/// Whether a command is about a link on which others have more than addresses.
+fn is_used(foreign: &[(String, Vec<String>)], line: &str, link: &str) -> bool {
+    let is_about = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        words.array_windows().any(|[word, name]| *name == link && ["dev", "set"].contains(word))
+    };
+    let is_more = |line: &str| line.contains("proto");
+    is_about(line) && foreign.iter().any(|(line, _)| is_more(line) && is_about(line))
 }
 
 /// The gateway of a network, of either family.
