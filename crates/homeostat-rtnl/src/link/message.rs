@@ -91,6 +91,14 @@ pub(crate) fn delete(batch: &mut Batch, index: IfIndex) -> Result<()> {
     message.finish()
 }
 
+/// Deletes all links of a group.
+pub(crate) fn delete_group(batch: &mut Batch, group: u32) -> Result<()> {
+    let mut message = batch.message(RTM_DELLINK, 0);
+    message.fixed(&head(IfIndex(0), None));
+    message.attr_u32(IFLA_GROUP, group);
+    message.finish()
+}
+
 /// Asks for a link.
 pub(crate) fn get(batch: &mut Batch, name: LinkName) -> Result<()> {
     let mut message = batch.message(RTM_GETLINK, NLM_F_ECHO);

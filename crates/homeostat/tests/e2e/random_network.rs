@@ -253,18 +253,18 @@ impl<'a> Trial<'a> {
         let held = keys_of(&found, &["held"]);
         let effective = &document.with_held(&self.effective.borrow(), &held);
         self.effective.replace(effective.clone());
-        let conflicts = keys_of(&found, &["conflicts"]);
-        let reference = Reference::build(self.case, effective, &conflicts);
-        let matched = report["matched"].as_array().cloned().unwrap_or_default();
-        let matched: BTreeSet<&str> =
-            matched.iter().filter_map(|one| one["key"].as_str()).collect();
+        let matched = report["matched"].as_array().into_iter().flatten();
+        let matched: BTreeSet<String> =
+            matched.filter_map(|one| one["key"].as_str().map(str::to_owned)).collect();
+        let mut theirs = keys_of(&found, &["conflicts"]);
+        theirs.extend(matched.iter().cloned());
+        let reference = Reference::build(self.case, effective, &theirs);
         for key in keys_of(&found, &["failed", "pending"]) {
             let is_refused = reference.refused.contains_key(&key);
             ensure(is_refused, || format!("`{key}` is no trouble for ip:\n{said}"))?;
         }
         for (key, words) in &reference.refused {
-            let is_reported =
-                matched.contains(key.as_str()) || found.iter().any(|(_, one)| one == key);
+            let is_reported = matched.contains(key) || found.iter().any(|(_, one)| one == key);
             ensure(is_reported, || format!("`{key}` is not reported, but {words}\n{said}"))?;
         }
         until_same(self.case.patience, || reference.differences(effective))
@@ -372,13 +372,16 @@ fn by_daemon(case: &Case) -> Checked {
         let ran = world.run("reload --json --allow-mass-delete");
         let reference =
             trial.check(document, &ran).map_err(|why| format!("document {number}: {why}"))?;
-        let sabotage = case.sabotage.get(number).cloned().unwrap_or_default();
+        let effective = trial.effective.borrow().clone();
+        let mut sabotage = case.sabotage.get(number).cloned().unwrap_or_default();
+        // What is held back is not healed.
+        let kept = effective.sabotage();
+        sabotage.retain(|line| kept.iter().any(|one| one.line == *line));
         if sabotage.is_empty() {
             continue;
         }
         run_all(world, &sabotage);
         // Healed without being asked, then looked at as a whole.
-        let effective = trial.effective.borrow().clone();
         let healed = until_same(HEALING * case.patience, || reference.differences(&effective));
         healed.map_err(|lines| {
             format!("document {number}, not healed after {sabotage:#?}:\n{lines}")
