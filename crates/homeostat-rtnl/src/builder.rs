@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
 
-use crate::desired::{Declared, DesiredState, RouteTemplate};
+use crate::desired::{Declared, DeclaredLinks, DesiredState, RouteTemplate};
 use crate::key::Key;
 use crate::object::Object;
 use crate::route::packed::{PackedRoute, TemplateCache};
@@ -119,6 +119,7 @@ impl Builder {
             *rests_on = keys.copied().collect();
         }
         self.index_templates();
+        self.desired.declared_links = DeclaredLinks::of(&self.desired);
         Ok(self.desired)
     }
 

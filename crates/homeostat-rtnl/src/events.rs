@@ -346,17 +346,11 @@ impl DirtyKeys {
             }
             return;
         };
-        if concerns(&desired, name) {
+        if desired.concerns_link(name) {
             self.name(Key::Link(name));
         }
         desired.fields_of(name).for_each(|key| self.name(key));
     }
-}
-
-fn concerns(desired: &DesiredState, name: LinkName) -> bool {
-    let mut carries = false;
-    desired.dependants(&Key::Link(name), &mut |_| carries = true);
-    carries || desired.maker_of(name).is_some() || desired.fields_of(name).next().is_some()
 }
 
 /// The numbers of processes have this many bits at most.
