@@ -52,7 +52,11 @@ fn foreign_changes_cause_no_hints() {
 
 #[test]
 fn deleted_routes_are_restored() {
-    check("heal: one deleted route", 1);
+    // Of routes, and of rules.
+    check("heal: one deleted r", 2);
+    check("heal: one deleted address", 1);
+    check("heal: one deleted neighbour", 1);
+    check("heal: one changed link", 1);
     check("heal: 10k routes", 1);
     check("heal: 300k of 1M", 1);
 }

@@ -19,9 +19,14 @@ pub(super) struct Document {
 impl Document {
     /// Declares the first `size` routes, and `more`.
     pub(super) fn of_routes(size: usize, more: &str) -> Result<Self> {
-        let document = Document { program: program()?, directory: tempfile::tempdir()? };
+        let document = Self::new(&format!("{DOCUMENT}{more}"))?;
         std::fs::write(document.path("all.routes"), routes(size)?)?;
-        std::fs::write(document.path("host.toml"), format!("{DOCUMENT}{more}"))?;
+        Ok(document)
+    }
+
+    pub(super) fn new(text: &str) -> Result<Self> {
+        let document = Document { program: program()?, directory: tempfile::tempdir()? };
+        std::fs::write(document.path("host.toml"), text)?;
         Ok(document)
     }
 

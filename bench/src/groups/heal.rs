@@ -7,6 +7,7 @@ mod burst;
 mod daemon;
 mod fixture;
 mod idle;
+mod kinds;
 mod latency;
 mod listener;
 mod memory;
@@ -15,6 +16,7 @@ use crate::Group;
 
 pub(super) fn groups() -> Vec<Group> {
     let mut groups = vec![latency::group()];
+    groups.extend(kinds::groups());
     groups.extend(burst::groups());
     groups.extend(idle::groups());
     groups.push(memory::group());

@@ -121,10 +121,8 @@ impl Settings {
         };
         let shared = self.protocol.as_ref().map(|protocol| &protocol.value);
         let help = "add `protocol = 77`, or another free number that only this owner uses";
-        if !fields.has("protocol") {
-            let message = format!("the owner `{}` needs a protocol of its own", owner.value);
-            fields.report(Diagnostic::new(owner.span, message).help(help));
-        } else if shared == Some(&Protocol::Number(DEFAULT_PROTOCOL)) {
+        // Without one the caller may give it.
+        if shared == Some(&Protocol::Number(DEFAULT_PROTOCOL)) {
             let message = format!("protocol {DEFAULT_PROTOCOL} belongs to the owner `default`");
             let at = fields.at("protocol");
             fields.report(

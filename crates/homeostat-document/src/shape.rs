@@ -79,12 +79,18 @@ pub trait Text: Sized {
     fn words() -> Vec<&'static str> {
         Vec::new()
     }
+
+    /// The text that the number 0 stands for, if it needs no unit.
+    const ZERO: Option<&'static str> = None;
 }
 
 impl<T: Text> Shape for T {
     fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
         if let Value::Text(text) = &node.value {
             return check(T::from_text(text), node, checker);
+        }
+        if let (Value::Int(0), Some(zero)) = (&node.value, T::ZERO) {
+            return check(T::from_text(zero), node, checker);
         }
         let help = node.scalar().and_then(|text| help_quoting::<T>(&text));
         checker.expected(T::WHAT, node, help);
@@ -94,7 +100,8 @@ impl<T: Text> Shape for T {
     fn schema(_: &mut Definitions) -> Json {
         let words = T::words();
         if words.is_empty() {
-            return json!({ "type": "string", "description": T::WHAT });
+            let text = json!({ "type": "string", "description": T::WHAT });
+            return T::ZERO.map_or(text.clone(), |_| json!({ "anyOf": [text, { "const": 0 }] }));
         }
         json!({ "enum": words, "description": T::WHAT })
     }

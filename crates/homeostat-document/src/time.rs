@@ -54,6 +54,7 @@ impl FromStr for Period {
 
 impl Text for Period {
     const WHAT: &'static str = "a duration such as \"30s\"";
+    const ZERO: Option<&'static str> = Some("0s");
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         text.parse()

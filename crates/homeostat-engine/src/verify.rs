@@ -146,8 +146,8 @@ fn objections<'a, D: Desired>(
     absent.chain(changes).chain(findings).collect()
 }
 
-/// Where a step went bad, its own words say why the key is not as declared; and what could not be
-/// read before is no news.
+/// Where a step went bad, or the plan has none for a key, it is known why the key is not as declared; and what could
+/// not be read before is no news.
 fn drop_explained<S: Source>(
     plan: &Plan<S>,
     tally: &Tally<S::Object>,
@@ -160,9 +160,12 @@ fn drop_explained<S: Source>(
     for step in bad.filter_map(|(at, _)| plan.steps.get(at)) {
         objections.remove(&step.key(&plan.desired));
     }
-    let unknown = plan.findings.iter().filter(|(_, finding)| finding.kind() == Kind::Unknown);
-    for (key, _) in unknown {
-        if matches!(objections.get(key), Some(Objection::Unknown(_))) {
+    for (key, finding) in &plan.findings {
+        let is_explained = match finding.kind() {
+            Kind::Unknown => matches!(objections.get(key), Some(Objection::Unknown(_))),
+            kind => matches!(kind, Kind::Held | Kind::Pending),
+        };
+        if is_explained {
             objections.remove(key);
         }
     }

@@ -11,6 +11,7 @@ pub mod cgroup;
 mod coupling;
 mod gate;
 mod hints;
+mod ipv6_off;
 mod key;
 mod knob_file;
 mod model;

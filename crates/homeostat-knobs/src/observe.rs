@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::Path;
 
-use homeostat_core::{Failure, Hint, Original, Owner, Record, Retry, See, Seen, View, WaitsOn};
+use homeostat_core::{
+    Failure, Hint, Original, Owner, Record, Retry, See, Seen, Taken, View, WaitsOn,
+};
 use rustix::io::Errno;
 
 use crate::absence::Absence;
@@ -12,6 +14,7 @@ use crate::cgroup::unit_of;
 use crate::coupling::{is_general, rewrites};
 use crate::gate::{self, Gate};
 use crate::hints::Hints;
+use crate::ipv6_off::Ipv6Addresses;
 use crate::key::Key;
 use crate::knob_file::{Found, KnobFile, find, open_root};
 use crate::model::Value;
@@ -28,6 +31,8 @@ pub struct Moment {
     pub rewritten: BTreeMap<Key, Value>,
     /// What turning forwarding on waits on, if anything.
     pub gate: Option<WaitsOn>,
+    /// What others would lose if IPv6 were turned off by a knob.
+    pub ipv6: BTreeMap<Key, Vec<Taken>>,
 }
 
 /// What is in one file.
@@ -67,7 +72,8 @@ impl homeostat_core::Reader<Knobs> for Reader {
         let looks = knobs.run(|| {
             // A subscription after the read would miss what happens in between (law 10).
             hints.watch(knobs, &keys, view.focus);
-            let look = |key| (knobs.look(key), knobs.owner(key));
+            let addresses = Ipv6Addresses::of(keys.iter(), &knobs.roots.sysctl);
+            let look = |key| (knobs.look(key), knobs.owner(key), addresses.lost_with(key));
             knobs.check_roots(&keys)?;
             Ok(keys.iter().map(look).collect::<Vec<_>>())
         })??;
@@ -76,7 +82,10 @@ impl homeostat_core::Reader<Knobs> for Reader {
         self.held =
             if gate.is_some() { gate::held(view.desired, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
-        for (key, (look, owner)) in keys.into_iter().zip(looks) {
+        for (key, (look, owner, lost)) in keys.into_iter().zip(looks) {
+            if !lost.is_empty() {
+                moment.ipv6.insert(key.clone(), lost);
+            }
             let (value, writable) = match look {
                 Look::Holds { value, writable } => (value, writable),
                 Look::Absent(absence) => {

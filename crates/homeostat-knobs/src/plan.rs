@@ -4,12 +4,13 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{
     Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, Line, Owner, Reason, Retry,
-    Slot, WaitsOn,
+    Slot, Taken, WaitsOn,
 };
 
 use crate::absence::Absence;
 use crate::coupling::{fights, is_general, phase, rewrites};
 use crate::gate::lets_through;
+use crate::ipv6_off;
 use crate::key::Key;
 use crate::model::{DesiredState, Value};
 use crate::normalize::Form;
@@ -56,12 +57,16 @@ impl Drafting<'_> {
                 let restore = restore.filter(|_| !self.would_undo(&key));
                 match self.must_wait_for(&key, restore.as_ref().filter(|value| **value != before)) {
                     Some(on) => self.draft.wait(key, on),
-                    None => self.draft.steps.push(Step::Release { key, before, restore }),
+                    None => {
+                        let takes = self.takes(&key, &before, restore.as_ref());
+                        self.draft.steps.push(Step::Release { key, before, restore, takes });
+                    }
                 }
             }
             // A knob cannot be deleted, only released.
             Change::Delete { key, before } => {
-                self.draft.steps.push(Step::Release { key, before, restore: None });
+                let (restore, takes) = (None, Vec::new());
+                self.draft.steps.push(Step::Release { key, before, restore, takes });
             }
         }
     }
@@ -103,8 +108,16 @@ impl Drafting<'_> {
             self.draft.wait(key, on);
             return;
         }
-        let phase = phase(&key);
-        self.draft.steps.push(Step::Set { slot, before, why, phase });
+        let (phase, takes) = (phase(&key), self.takes(&key, &before, Some(wanted)));
+        self.draft.steps.push(Step::Set { slot, before, why, phase, takes });
+    }
+
+    /// What others lose by this value.
+    fn takes(&self, key: &Key, before: &Value, value: Option<&Value>) -> Vec<Taken> {
+        let turns_off = |value: &Value| ipv6_off::turns_off(key, value);
+        let is_lost = !turns_off(before) && value.is_some_and(turns_off);
+        let lost = self.moment.ipv6.get(key).filter(|_| is_lost);
+        lost.cloned().unwrap_or_default()
     }
 
     /// What this value waits on, also if it is an original that comes back.
@@ -116,7 +129,7 @@ impl Drafting<'_> {
     fn leave_originals(&mut self) {
         let generals = self.keys_of(Step::changes);
         for step in &mut self.draft.steps {
-            let Step::Release { key, before, restore } = step else { continue };
+            let Step::Release { key, before, restore, .. } = step else { continue };
             let is_rewritten =
                 generals.iter().any(|other| rewrites(other, key) && phase(other) < phase(key));
             if restore.as_ref() == Some(before) && !is_rewritten {
@@ -152,9 +165,9 @@ impl Drafting<'_> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Makes a knob hold what is declared.
-    Set { slot: Slot, before: Value, why: Why, phase: u8 },
+    Set { slot: Slot, before: Value, why: Why, phase: u8, takes: Vec<Taken> },
     /// Releases a knob that is no longer declared; `restore` is its original value, where that is to come back.
-    Release { key: Key, before: Value, restore: Option<Value> },
+    Release { key: Key, before: Value, restore: Option<Value>, takes: Vec<Taken> },
 }
 
 /// Why a knob is written.
@@ -193,7 +206,7 @@ impl Step {
     /// What a release puts back. What was never set cannot be unset again.
     pub(crate) fn restores(&self) -> Option<Value> {
         match self {
-            Step::Release { key, before, restore: Some(original) } => {
+            Step::Release { key, before, restore: Some(original), .. } => {
                 let value = original.restoring(key, before);
                 // Lists can be emptied by writing nothing; other knobs take no empty text.
                 let is_clearable = matches!(Form::of(key), Form::Ranges | Form::Text);
@@ -243,6 +256,12 @@ impl homeostat_core::Step<DesiredState> for Step {
         if self.writes() && is_general(key) {
             let others = desired.iter().map(|(other, _)| other);
             others.filter(|other| rewrites(key, other)).cloned().for_each(disturb);
+        }
+    }
+
+    fn takes(&self) -> &[Taken] {
+        match self {
+            Step::Set { takes, .. } | Step::Release { takes, .. } => takes,
         }
     }
 
@@ -348,10 +367,11 @@ mod tests {
         };
         let (key, before) = (key("net.ipv4.ip_forward"), value("0"));
         let slot = desired.slot(&key, None).unwrap();
-        let set = Step::Set { slot, before: before.clone(), why: Why::Differs, phase: 0 };
+        let takes = Vec::new();
+        let set = Step::Set { slot, before: before.clone(), why: Why::Differs, phase: 0, takes };
         let others = ["net/ipv4/conf/all/forwarding", "net/ipv4/conf/lo/forwarding"];
         assert_eq!(disturbed(set), others);
-        let idle = Step::Release { key, before, restore: None };
+        let idle = Step::Release { key, before, restore: None, takes: Vec::new() };
         assert!(disturbed(idle).is_empty(), "a step that writes nothing disturbs no other knob");
     }
 

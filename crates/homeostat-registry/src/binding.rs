@@ -38,7 +38,7 @@ pub struct Caller {
 }
 
 /// What the kernel stores with each object of one owner: the number of a routing protocol.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mark(pub u8);
 
 /// Values that outlive a binding, one of each type. Clones share them.

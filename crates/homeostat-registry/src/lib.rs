@@ -19,6 +19,7 @@
 mod binding;
 mod error;
 mod gate;
+mod marks;
 mod missing;
 mod scope;
 
@@ -37,6 +38,7 @@ use serde_json::{Map, Value};
 pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal};
 pub use error::Error;
 pub use gate::Gate;
+pub use marks::record_mark;
 pub use missing::{DocumentPlace, missing, table};
 pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, scope_name};
 

@@ -4,27 +4,31 @@ pub(crate) mod cascade;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 use homeostat_core::{Agreement, Desired as _, Owner};
 use homeostat_netlink::uapi::{
-    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS,
-    IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR, RTM_GETADDR, RTM_NEWADDR,
+    IFA_ADDRESS, IFA_BROADCAST, IFA_CACHEINFO, IFA_F_DADFAILED, IFA_F_DEPRECATED,
+    IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR,
+    RTM_GETADDR, RTM_NEWADDR,
 };
-use homeostat_netlink::{Error, Malformed, Message, MessageWriter, Result};
+use homeostat_netlink::{Batch, Errno, Error, Malformed, Message, MessageWriter, Result};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
 use crate::key::Key;
+use crate::link::observe::ask;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::{Moment, ObservedAddress};
 use crate::net::{Family, Net};
 use crate::number::{Protocol, Scope};
 use crate::object::{Object, agrees};
-use crate::observe::{Observation, collect, foreign};
+use crate::observe::{MOST_LOOKUPS, Observation, collect, foreign};
 use crate::source::Rtnl;
 
 /// The managed part of an address.
@@ -49,6 +53,9 @@ pub struct Address {
     /// Whether the kernel is kept from making a route for its network.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noprefixroute: Option<bool>,
+    /// Whether another host on the link has it, so that it is not used. The kernel finds out; none is declared so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_duplicate: bool,
 }
 
 /// How long something lives.
@@ -80,6 +87,12 @@ pub(crate) fn normalize(key: &AddressKey, desired: &mut Address) -> Result<(), I
     if seconds(desired.preferred) > seconds(desired.valid) && desired.preferred.is_some() {
         return Err(Impossible::PreferredBeyondValid);
     }
+    if desired.valid == Some(Lifetime::Seconds(0)) {
+        return Err(Impossible::NoLifetime);
+    }
+    if key.ip.is_ipv4() && is_never_deprecated(desired.valid, desired.preferred) {
+        return Err(Impossible::NeverDeprecated);
+    }
     // An address that ends and says no more is preferred until then.
     desired.preferred = desired.preferred.or(desired.valid);
     if key.ip.is_ipv6() {
@@ -94,9 +107,17 @@ pub(crate) fn normalize(key: &AddressKey, desired: &mut Address) -> Result<(), I
     Ok(())
 }
 
+/// Quirk `v4-forever-is-preferred-forever` (Linux 6.18): `ip address add 10.0.0.1/24 dev va preferred_lft 60` succeeds,
+/// and the address is preferred for ever, since it lives for ever. Only `preferred_lft 0` is honoured.
+pub(crate) fn is_never_deprecated(valid: Option<Lifetime>, preferred: Option<Lifetime>) -> bool {
+    let lives_forever = valid.is_none_or(|valid| valid == Lifetime::Forever);
+    lives_forever && matches!(preferred, Some(Lifetime::Seconds(1..)))
+}
+
 /// Whether an address is as declared.
 pub(crate) fn address_agrees(desired: &Address, seen: &Address) -> bool {
-    lifetime_agrees(desired.valid, seen.valid)
+    !seen.is_duplicate
+        && lifetime_agrees(desired.valid, seen.valid)
         && lifetime_agrees(desired.preferred, seen.preferred)
         && is_fixed_alike(desired, seen)
 }
@@ -292,6 +313,11 @@ pub(crate) fn decode(
         }
     }
     address.noprefixroute = Some(flags & IFA_F_NOPREFIXROUTE != 0);
+    address.is_duplicate = flags & IFA_F_DADFAILED != 0;
+    // The kernel says that an IPv4 address that lives for ever is preferred for ever, deprecated or not.
+    if flags & IFA_F_DEPRECATED != 0 {
+        address.preferred = Some(Lifetime::Seconds(0));
+    }
     let Some(ip) = local.or(peer) else { return Ok(None) };
     let key = AddressKey::new(link, ip, prefix_len);
     let key = key.and_then(|key| key.with_peer(peer.unwrap_or(ip)));
@@ -300,24 +326,95 @@ pub(crate) fn decode(
 }
 
 impl Observation<'_, '_> {
-    /// Dumps addresses. Returns whether one of them may be deleted by the pass, for good or for a moment.
+    /// Dumps addresses, of which the shadow then knows. Returns whether one of them may be deleted by the pass, for
+    /// good or for a moment.
     pub(crate) fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
         let links = &moment.links;
         let found =
             collect(self.connection, RTM_GETADDR, &[0; 8], |message| decode(message, links))?;
+        let all = Arc::make_mut(&mut moment.addresses);
+        all.extend(found.into_iter().map(|seen| {
+            let mut observed = announced(&seen, self.source);
+            observed.owner = self.proven(&seen.key, &observed.owner);
+            (seen.key, observed)
+        }));
+        if let Some(shadow) = &mut self.shadow {
+            shadow.addresses = Some(Arc::clone(&moment.addresses));
+        }
+        let all = Arc::clone(&moment.addresses);
+        Ok(self.report_addresses(all.iter()))
+    }
+
+    /// The same for some keys, without a dump if the shadow knows all addresses. A mark that is in the ledger is not
+    /// known there.
+    ///
+    /// Quirk `tentative-addresses-change-silently` (Linux 6.18): new lifetimes of an IPv6 address are announced only once
+    /// duplicate address detection has ended, so that the kernel is asked for each. It cannot be asked for an IPv4 one.
+    pub(crate) fn some_addresses(
+        &mut self,
+        moment: &mut Moment,
+        keys: &BTreeSet<Key>,
+    ) -> Result<bool, Error> {
+        let known = self.shadow.as_mut().and_then(|shadow| shadow.addresses.take());
+        let known = known.filter(|_| self.source.address_marks != AddressMarks::Ledger);
+        let keys: Vec<AddressKey> = keys.iter().filter_map(Key::address).collect();
+        let (Some(mut known), true) = (known, keys.len() <= MOST_LOOKUPS) else {
+            return self.addresses(moment);
+        };
+        for key in keys.iter().filter(|key| key.ip.is_ipv6()) {
+            let seen = self.look_up_ipv6(key, &moment.links)?;
+            let known = Arc::make_mut(&mut known);
+            match seen.filter(|seen| seen.key == *key) {
+                Some(seen) => known.extend([(*key, announced(&seen, self.source))]),
+                None => known.remove(key),
+            }
+        }
+        moment.addresses = Arc::clone(&known);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.addresses = Some(Arc::clone(&known));
+        }
+        Ok(self.report_addresses(keys.iter().filter_map(|key| known.get_key_value(key))))
+    }
+
+    fn look_up_ipv6(
+        &mut self,
+        key: &AddressKey,
+        links: &Links,
+    ) -> Result<Option<SeenAddress>, Error> {
+        let Some(index) = links.index(key.link) else { return Ok(None) };
+        let mut found = None;
+        let write = |batch: &mut Batch| {
+            let [i0, i1, i2, i3] = index.0.to_ne_bytes();
+            let mut message = batch.message(RTM_GETADDR, 0);
+            message.fixed(&[AF_INET6, 0, 0, 0, i0, i1, i2, i3]);
+            put_ip(&mut message, IFA_LOCAL, key.ip);
+            put_ip(&mut message, IFA_ADDRESS, key.peer.unwrap_or(key.ip));
+            message.finish()
+        };
+        let asked = ask(self.connection, write, &mut |message| {
+            found = decode(&message, links).ok().flatten();
+        });
+        match asked {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::ADDRNOTAVAIL => Ok(None),
+            asked => asked.map(|()| found),
+        }
+    }
+
+    fn report_addresses<'k>(
+        &mut self,
+        found: impl Iterator<Item = (&'k AddressKey, &'k ObservedAddress)>,
+    ) -> bool {
         let mut goes = false;
-        for SeenAddress { key, address, protocol, is_secondary } in found {
-            let owner = address_owner(protocol, self.source);
-            moment.addresses.push(ObservedAddress {
-                key,
-                owner: self.proven(&key, &owner),
-                is_secondary,
-            });
-            let (key, object) = (Key::Address(key), Object::Address(address));
+        for (key, observed) in found {
+            let owner = match self.source.address_marks {
+                AddressMarks::Ledger => Owner::Unmarked,
+                _ => observed.owner.clone(),
+            };
+            let (key, object) = (Key::Address(*key), Object::Address(observed.address.clone()));
             goes |= self.may_go(&key, &object, &owner);
             self.report(key, object, owner);
         }
-        Ok(goes)
+        goes
     }
 
     /// Whose an address is; the ledger says it of one without a mark.
@@ -339,6 +436,12 @@ impl Observation<'_, '_> {
         };
         may_be_ours && self.view.focus.covers(key) && !is_as_declared()
     }
+}
+
+/// What a message says of an address.
+pub(crate) fn announced(seen: &SeenAddress, source: &Rtnl) -> ObservedAddress {
+    let (address, is_secondary) = (seen.address.clone(), seen.is_secondary);
+    ObservedAddress { address, owner: address_owner(seen.protocol, source), is_secondary }
 }
 
 /// The kernel marks what it makes by itself with 1 to 3: loopback, router advertisement, link-local.

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
 
-use crate::desired::{Declared, DesiredState, RouteTemplate};
+use crate::desired::{Declared, DeclaredLinks, DesiredState, RouteTemplate};
 use crate::key::Key;
 use crate::object::Object;
 use crate::route::packed::{PackedRoute, TemplateCache};
@@ -119,6 +119,7 @@ impl Builder {
             *rests_on = keys.copied().collect();
         }
         self.index_templates();
+        self.desired.declared_links = DeclaredLinks::of(&self.desired);
         Ok(self.desired)
     }
 
@@ -209,6 +210,16 @@ pub enum Impossible {
     Weight,
     #[error("it would be preferred for longer than it is valid")]
     PreferredBeyondValid,
+    #[error("an address that lives for no time is gone already")]
+    NoLifetime,
+    #[error(
+        "an IPv4 address that lives for ever is preferred for ever: give it a lifetime, too, or prefer it for 0s"
+    )]
+    NeverDeprecated,
+    #[error(
+        "an IPv6 route cannot have the same way twice: give one of them the sum of the weights"
+    )]
+    EqualWays,
     #[error("labels are for IPv4 only")]
     LabelOnIpv6,
     #[error("broadcast addresses are for IPv4 only")]

@@ -4,7 +4,7 @@
 //! that is kept once. Everything else is a list of keys and objects.
 //! Also what is declared on a link, and which link has to exist before which. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,11 +17,13 @@ use crate::builder::Builder;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::{Field, Link, Setting};
-use crate::net::Net;
+use crate::neighbour::Mac;
+use crate::net::{Family, Net};
 use crate::nexthop::{self, Nexthop, NexthopId};
 use crate::object::{Object, explained};
 use crate::route::packed::PackedRoute;
 use crate::route::{Route, RouteKey, is_touched_by, route_agrees};
+use crate::rule::RuleKey;
 
 /// What should exist, in key order: addresses, then IPv4 routes, then IPv6 routes, then the others.
 #[derive(Clone, Debug, Default)]
@@ -35,8 +37,51 @@ pub struct DesiredState {
     pub(crate) templates: Vec<RouteTemplate>,
     /// The numbers of the routes, those of one template together.
     pub(crate) by_template: Vec<u32>,
+    /// How links are declared to stand to each other.
+    pub(crate) declared_links: DeclaredLinks,
     /// Identifies this desired state; its clones are the same desired state.
     pub(crate) identity: Arc<()>,
+}
+
+/// What is asked of links for every event and every step, so that it is looked up and not searched for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DeclaredLinks {
+    /// The declared ends of pairs, by the other end.
+    makers: BTreeMap<LinkName, LinkName>,
+    /// The links that anything declared names.
+    named: BTreeSet<LinkName>,
+    /// Whether a route may be on any link.
+    has_route_anywhere: bool,
+}
+
+impl DeclaredLinks {
+    pub(crate) fn of(desired: &DesiredState) -> Self {
+        let mut links = Self::default();
+        let mut add = |names: &mut dyn Iterator<Item = LinkName>| links.named.extend(names);
+        for Declared { key, object, .. } in &desired.others {
+            match (key, object) {
+                (Key::Address(key), _) => add(&mut [key.link].into_iter()),
+                (Key::Neighbour(key), _) => add(&mut [key.link].into_iter()),
+                (_, Object::Nexthop(nexthop)) => add(&mut nexthop.dev.into_iter()),
+                (Key::Link(name), Object::Link(link)) => {
+                    let references = link.references().map(|other| other.name);
+                    let others = link.master.into_iter().chain(link.kind.primary());
+                    add(&mut references.chain(others).chain([*name]));
+                    let maker = link.peer_here().map(|peer| (peer, *name));
+                    links.makers.extend(maker);
+                }
+                (Key::LinkField(name, _), Object::Setting(configured)) => {
+                    add(&mut configured.setting.link_name().into_iter().chain([*name]));
+                }
+                _ => {}
+            }
+        }
+        for template in &desired.templates {
+            add(&mut template.route.links());
+            links.has_route_anywhere |= is_anywhere(&template.route, &template.rests_on);
+        }
+        links
+    }
 }
 
 /// A declared object that is no route.
@@ -197,6 +242,19 @@ impl DesiredState {
         numbers.filter_map(|number| Some(self.packed(*number as usize)?.key()))
     }
 
+    /// The keys of the rules of a family with a priority, or with none.
+    pub(crate) fn rules_at(
+        &self,
+        family: Family,
+        priority: Option<u32>,
+    ) -> impl Iterator<Item = Key> {
+        let lowest = Key::from(RuleKey { priority, ..RuleKey::new(family) });
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        let keys = self.others.iter().skip(first).map(|declared| &declared.key);
+        let is_there = move |key: &&Key| matches!(key, Key::Rule(key) if (key.family, key.priority) == (family, priority));
+        keys.take_while(is_there).cloned()
+    }
+
     /// The links that are created.
     pub(crate) fn links(&self) -> impl Iterator<Item = (LinkName, &Link)> {
         let first = self.others.partition_point(|declared| !declared.key.is_link());
@@ -223,8 +281,15 @@ impl DesiredState {
     }
 
     pub(crate) fn fields_of(&self, link: LinkName) -> impl Iterator<Item = Key> {
-        let fields = self.fields().filter(move |(name, ..)| *name == link);
-        fields.map(|(name, field, _)| Key::LinkField(name, field))
+        let lowest = Key::LinkField(link, Field::Mtu);
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        let keys = self.others.iter().skip(first).map(|declared| declared.key.clone());
+        keys.take_while(move |key| matches!(key, Key::LinkField(name, _) if *name == link))
+    }
+
+    /// Whether anything declared may have to do with a link.
+    pub(crate) fn concerns_link(&self, name: LinkName) -> bool {
+        self.declared_links.has_route_anywhere || self.declared_links.named.contains(&name)
     }
 
     /// The declared link of this name.
@@ -252,10 +317,23 @@ impl DesiredState {
         self.link(name).and_then(|link| link.mtu).or_else(field)
     }
 
+    /// The declared hardware address of a link, likewise.
+    pub(crate) fn mac(&self, name: LinkName) -> Option<Mac> {
+        let field = || match self.field(name, Field::Mac)? {
+            Setting::Text(mac) => mac.parse().ok(),
+            _ => None,
+        };
+        self.link(name).and_then(|link| link.mac).or_else(field)
+    }
+
     /// The declared link without which there is none of this name: itself, or the other end.
     pub(crate) fn maker_of(&self, name: LinkName) -> Option<(LinkName, &Link)> {
-        let other_end = || self.links().find(|(_, link)| link.peer_here() == Some(name));
-        self.link(name).map(|link| (name, link)).or_else(other_end)
+        let maker = if self.link(name).is_some() {
+            name
+        } else {
+            *self.declared_links.makers.get(&name)?
+        };
+        Some((maker, self.link(maker)?))
     }
 
     /// The keys of links without which nothing can be on this one.
@@ -371,11 +449,12 @@ impl<'a> LinkSet<'a> {
 
     /// The same, or it is unknown where the route is: its gateway is in a network that is not declared.
     pub(crate) fn may_carry(&self, route: &Route, rests_on: &[AddressKey]) -> bool {
-        let is_anywhere = route.links().next().is_none()
-            && route.gateways().next().is_some()
-            && rests_on.is_empty();
-        is_anywhere || self.carry(route, rests_on)
+        is_anywhere(route, rests_on) || self.carry(route, rests_on)
     }
+}
+
+fn is_anywhere(route: &Route, rests_on: &[AddressKey]) -> bool {
+    route.links().next().is_none() && route.gateways().next().is_some() && rests_on.is_empty()
 }
 
 /// Looks a route up in its part of the desired state, which begins at `base`.

@@ -25,10 +25,11 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
 use crate::address::{self, AddressMarks, SeenAddress};
-use crate::desired::{DesiredState, LinkSet};
+use crate::desired::{DesiredState, LinkSet, RouteTemplate};
 use crate::key::Key;
 use crate::link::model::Field;
-use crate::link::{self, LinkName, Links};
+use crate::link::observe::KnownLinks;
+use crate::link::{self, LinkName};
 use crate::message::LinkNames;
 use crate::number::Protocol;
 use crate::object::Object;
@@ -42,8 +43,7 @@ use crate::{neighbour, nexthop, rule};
 
 /// The keys that events named and that no hint has handed out yet.
 pub(crate) struct DirtyKeys {
-    /// The links as the last observation and the events since then say.
-    links: Arc<Links>,
+    links: KnownLinks,
     /// Whether no event was lost since the last observation.
     links_are_current: bool,
     pub(crate) desired: Arc<DesiredState>,
@@ -58,7 +58,7 @@ pub(crate) struct DirtyKeys {
 impl DirtyKeys {
     pub(crate) fn new(source: &Rtnl) -> Self {
         DirtyKeys {
-            links: Arc::default(),
+            links: KnownLinks::default(),
             links_are_current: false,
             desired: Arc::default(),
             shadow: None,
@@ -82,14 +82,20 @@ impl DirtyKeys {
             !matches!(taken, Ok(true)) || self.keys.len() > most_keys(self.desired.len());
     }
 
-    /// The links by which events and requests are understood; none, if a dump is needed.
-    pub(crate) fn links(&self) -> Option<Arc<Links>> {
-        self.links_are_current.then(|| Arc::clone(&self.links))
+    /// Takes the links for an observation; none, if a dump is needed. Events are understood by their names meanwhile.
+    pub(crate) fn take_links(&mut self) -> Option<KnownLinks> {
+        let links = Arc::clone(&self.links.links);
+        let is_current = std::mem::take(&mut self.links_are_current);
+        let known =
+            std::mem::replace(&mut self.links, KnownLinks { links, ..KnownLinks::default() });
+        is_current.then_some(known)
     }
 
-    pub(crate) fn set_links(&mut self, links: &Arc<Links>) {
-        self.links = Arc::clone(links);
-        self.links_are_current = true;
+    pub(crate) fn set_links(&mut self, known: Option<KnownLinks>) {
+        if let Some(known) = known {
+            self.links = known;
+            self.links_are_current = true;
+        }
     }
 
     /// The keys to look at, handed out once.
@@ -113,16 +119,18 @@ impl DirtyKeys {
         match message.kind {
             RTM_NEWROUTE | RTM_DELROUTE => {
                 if let Some(seen) =
-                    route::message::decode(message, &mut LinkNames::new(&self.links))?
+                    route::message::decode(message, &mut LinkNames::new(&self.links.links))?
                 {
                     self.route(message, seen);
                 }
                 Ok(true)
             }
             RTM_NEWADDR | RTM_DELADDR => {
-                let Some(seen) = address::decode(message, &self.links)? else { return Ok(true) };
+                let Some(seen) = address::decode(message, &self.links.links)? else {
+                    return Ok(true);
+                };
                 // The link may have been created after the last observation.
-                let knows_link = self.links.index(seen.key.link).is_some();
+                let knows_link = self.links.links.index(seen.key.link).is_some();
                 Ok(self.address(message, &seen) && knows_link)
             }
             RTM_NEWLINK | RTM_DELLINK => self.link(message),
@@ -136,6 +144,12 @@ impl DirtyKeys {
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
     fn rule(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = rule::decode(message)? else { return Ok(true) };
+        if let Some(rules) = self.shadow.as_mut().and_then(|shadow| shadow.rules.as_mut()) {
+            match message.kind {
+                RTM_DELRULE => rules.remove(&seen),
+                _ => rules.add(seen),
+            }
+        }
         let keys = [seen.key, RuleKey { priority: None, ..seen.key }].map(Key::from);
         let should_be =
             |desired: &DesiredState| keys.iter().any(|key| desired.slot(key, None).is_some());
@@ -149,7 +163,7 @@ impl DirtyKeys {
 
     /// The neighbour that an event is about, if it is declared or ours.
     fn neighbour(&mut self, message: &Message<'_>) -> bool {
-        let Ok(Some(seen)) = neighbour::decode(message, &self.links) else { return true };
+        let Ok(Some(seen)) = neighbour::decode(message, &self.links.links) else { return true };
         let key = Key::Neighbour(seen.key);
         let is_declared = |desired: &DesiredState| desired.slot(&key, None).is_some();
         let is_echo = self.is_echo(message, RTM_NEWNEIGH, is_declared);
@@ -160,7 +174,7 @@ impl DirtyKeys {
     }
 
     fn nexthop(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
-        let Some(seen) = nexthop::decode(message, &self.links)? else { return Ok(true) };
+        let Some(seen) = nexthop::decode(message, &self.links.links)? else { return Ok(true) };
         let key = Key::Nexthop(seen.id);
         let is_going = message.kind == RTM_DELNEXTHOP;
         let is_known =
@@ -216,6 +230,14 @@ impl DirtyKeys {
 
     fn address(&mut self, message: &Message<'_>, seen: &SeenAddress) -> bool {
         let is_going = message.kind == RTM_DELADDR;
+        if let Some(known) = self.shadow.as_mut().and_then(|shadow| shadow.addresses.as_mut()) {
+            let known = Arc::make_mut(known);
+            if is_going {
+                known.remove(&seen.key);
+            } else {
+                known.extend([(seen.key, address::announced(seen, &self.source))]);
+            }
+        }
         let is_echo = self.source.own_writes.is_ours(message.port)
             && if is_going {
                 self.source.own_writes.take_deleted(&seen.key)
@@ -241,9 +263,11 @@ impl DirtyKeys {
         let key = Key::Address(seen.key);
         let may_be_ours = seen.protocol == self.source.protocol
             || self.source.address_marks == AddressMarks::Ledger;
-        let mut carries = false;
-        desired.dependants(&key, &mut |_| carries = true);
-        may_be_ours || carries || desired.slot(&key, None).is_some()
+        let carries = || {
+            let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, &seen.key);
+            desired.templates.iter().any(is_touched)
+        };
+        may_be_ours || desired.slot(&key, None).is_some() || carries()
     }
 
     /// Drops a shadow with too many uncertain routes. Then only a full observation helps, and this is false.
@@ -262,13 +286,22 @@ impl DirtyKeys {
             self.name_link(name);
             return Ok(true);
         }
-        let former = self.links.knows(index).then(|| self.links.name(index));
+        let links = &self.links.links;
+        let former = links.knows(index).then(|| links.name(index));
         let former = former.filter(|former| *former != name);
         let went = message.kind == RTM_DELLINK;
-        let links = Arc::make_mut(&mut self.links);
-        links.remove(index);
+        if former.is_some()
+            && let Some(shadow) = &mut self.shadow
+        {
+            // It has them under its former name.
+            shadow.addresses = None;
+        }
+        let seen = link::message::decode(message).ok();
+        self.links_are_current &= seen.is_some();
+        self.links.remove(index);
         if !went {
-            links.insert(name, index);
+            Arc::make_mut(&mut self.links.links).insert(name, index);
+            self.links.table.extend(seen.clone());
         }
         // Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that stays up and loses its
         // carrier loses its nexthops with their routes, and neither is announced (`ip link set vb
@@ -283,7 +316,6 @@ impl DirtyKeys {
                 shadow.mark_uncertain(|route, rests_on| carriers.may_carry(route, rests_on))
             });
         }
-        let seen = link::message::decode(message).ok();
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
         for name in former.into_iter().chain([name]) {
             if is_marked {
@@ -303,17 +335,11 @@ impl DirtyKeys {
             }
             return;
         };
-        if concerns(&desired, name) {
+        if desired.concerns_link(name) {
             self.name(Key::Link(name));
         }
         desired.fields_of(name).for_each(|key| self.name(key));
     }
-}
-
-fn concerns(desired: &DesiredState, name: LinkName) -> bool {
-    let mut carries = false;
-    desired.dependants(&Key::Link(name), &mut |_| carries = true);
-    carries || desired.maker_of(name).is_some() || desired.fields_of(name).next().is_some()
 }
 
 /// The numbers of processes have this many bits at most.

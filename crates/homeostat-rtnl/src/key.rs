@@ -39,6 +39,22 @@ impl Key {
     pub(crate) fn is_link(&self) -> bool {
         matches!(self, Key::Link(_) | Key::LinkField(..))
     }
+
+    /// The link that has to be known for it: itself, or that of an address.
+    pub(crate) fn link(&self) -> Option<LinkName> {
+        match self {
+            Key::Link(name) | Key::LinkField(name, _) => Some(*name),
+            _ => self.address().map(|key| key.link),
+        }
+    }
+
+    /// The key of an address.
+    pub(crate) fn address(&self) -> Option<AddressKey> {
+        match self {
+            Key::Address(key) => Some(*key),
+            _ => None,
+        }
+    }
 }
 
 impl fmt::Display for Key {
@@ -63,7 +79,9 @@ impl FromStr for Key {
         let key = match words.as_slice() {
             ["address", ip, "peer", prefix, "dev", link] => address(Some(ip), prefix, link),
             ["address", prefix, "dev", link] => address(None, prefix, link),
-            ["route", dst, options @ ..] => route(dst, options).map(Key::Route),
+            ["route", dst, options @ ..] | [dst @ "default", options @ ..] => {
+                route(dst, options).map(Key::Route)
+            }
             ["nexthop", id] => id.parse().ok().map(Key::Nexthop),
             ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
             ["neighbour", options @ ..] => NeighbourKey::read(options).map(Key::Neighbour),
@@ -89,6 +107,8 @@ fn address(ip: Option<&str>, prefix: &str, link: &str) -> Option<Key> {
 }
 
 fn route(dst: &str, options: &[&str]) -> Option<RouteKey> {
+    // The word that documents have for it.
+    let dst = if dst == "default" { "0.0.0.0/0" } else { dst };
     let mut key = RouteKey::new(dst.parse().ok()?);
     for option in options.chunks(2) {
         key = match option {
@@ -156,6 +176,8 @@ mod key_tests {
             ("route 10.1.2.3/8 table main metric 0", "route 10.0.0.0/8"),
             ("route 10.0.0.0/8 metric 5 table 100", "route 10.0.0.0/8 table 100 metric 5"),
             ("route 0.0.0.0/0 table local tos 16", "route 0.0.0.0/0 table local tos 16"),
+            ("route default", "route 0.0.0.0/0"),
+            ("default table 100", "route 0.0.0.0/0 table 100"),
             ("route ::/0 metric 1024", "route ::/0"),
             ("route ::/0 metric 0", "route ::/0"),
             ("link br0", "link br0"),

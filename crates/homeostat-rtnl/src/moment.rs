@@ -1,18 +1,18 @@
 //! What one observe learned beside the objects: links, and what hangs on addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use homeostat_core::{Owner, Taken};
 
-use crate::address::{AddressKey, AddressMarks};
-use crate::key::Key;
+use crate::address::{Address, AddressKey, AddressMarks};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::LinkTable;
 use crate::link::{LinkName, Links};
 use crate::neighbour::NeighbourKey;
-use crate::nexthop::{NexthopId, ObservedNexthop};
+use crate::net::Net;
+use crate::nexthop::{NexthopId, Nexthops};
 use crate::route::{Route, RouteKey};
 use crate::rule::ObservedRule;
 
@@ -20,9 +20,9 @@ use crate::rule::ObservedRule;
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
     pub(crate) links: Arc<Links>,
-    pub(crate) addresses: Vec<ObservedAddress>,
+    pub(crate) addresses: Arc<Addresses>,
     pub(crate) foreign: Foreign,
-    pub(crate) nexthops: Vec<ObservedNexthop>,
+    pub(crate) nexthops: Nexthops,
     pub(crate) rules: Vec<ObservedRule>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
     pub(crate) table: LinkTable,
@@ -43,10 +43,76 @@ pub(crate) enum Extent {
     Few,
 }
 
+/// The addresses that are there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Addresses {
+    by_key: BTreeMap<AddressKey, ObservedAddress>,
+    by_net: BTreeMap<(LinkName, Net), Vec<AddressKey>>,
+}
+
+impl Extend<(AddressKey, ObservedAddress)> for Addresses {
+    fn extend<I: IntoIterator<Item = (AddressKey, ObservedAddress)>>(&mut self, found: I) {
+        for (key, observed) in found {
+            if self.by_key.insert(key, observed).is_none() {
+                self.by_net.entry((key.link, key.net())).or_default().push(key);
+            }
+        }
+    }
+}
+
+impl Addresses {
+    pub(crate) fn remove(&mut self, key: &AddressKey) {
+        if self.by_key.remove(key).is_some()
+            && let Some(near) = self.by_net.get_mut(&(key.link, key.net()))
+        {
+            near.retain(|other| other != key);
+        }
+    }
+
+    pub(crate) fn get(&self, key: &AddressKey) -> Option<&ObservedAddress> {
+        self.by_key.get(key)
+    }
+
+    pub(crate) fn get_key_value(
+        &self,
+        key: &AddressKey,
+    ) -> Option<(&AddressKey, &ObservedAddress)> {
+        self.by_key.get_key_value(key)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
+        self.by_key.iter()
+    }
+
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &AddressKey> {
+        self.by_key.keys()
+    }
+
+    /// Those of a link: links come first in the order of keys.
+    pub(crate) fn on(
+        &self,
+        link: LinkName,
+    ) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
+        let lowest =
+            AddressKey { link, ip: Ipv4Addr::UNSPECIFIED.into(), prefix_len: 0, peer: None };
+        self.by_key.range(lowest..).take_while(move |(key, _)| key.link == link)
+    }
+
+    /// Those of a link in a network.
+    fn in_net(
+        &self,
+        link: LinkName,
+        net: Net,
+    ) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
+        let keys = self.by_net.get(&(link, net)).into_iter().flatten();
+        keys.filter_map(|key| self.by_key.get_key_value(key))
+    }
+}
+
 /// An address that is there.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedAddress {
-    pub(crate) key: AddressKey,
+    pub(crate) address: Address,
     pub(crate) owner: Owner,
     pub(crate) is_secondary: bool,
 }
@@ -60,6 +126,8 @@ pub(crate) struct Foreign {
     /// Routes by their nexthop object.
     pub(crate) by_nexthop: BTreeMap<NexthopId, Taken>,
     on_links: BTreeMap<(LinkName, OnLink), Taken>,
+    /// IPv6 routes by their link and their MTU.
+    by_mtu: BTreeMap<(LinkName, u32), Taken>,
 }
 
 /// What is on a link beside addresses, as far as the kernel removes one without the other.
@@ -67,7 +135,6 @@ pub(crate) struct Foreign {
 pub(crate) enum OnLink {
     Ipv4Route,
     Ipv6Route,
-    Nexthop,
     Ipv4Neighbour,
     Ipv6Neighbour,
     Ipv4Proxy,
@@ -75,25 +142,28 @@ pub(crate) enum OnLink {
 }
 
 impl Foreign {
-    /// Notes a nexthop or a neighbour on a link, if it is foreign.
-    pub(crate) fn note_on(&mut self, link: LinkName, key: &Key, owner: &Owner) {
-        let what = match key {
-            Key::Neighbour(key) => match (key.ip.is_ipv4(), key.is_proxy) {
-                (true, false) => OnLink::Ipv4Neighbour,
-                (false, false) => OnLink::Ipv6Neighbour,
-                (true, true) => OnLink::Ipv4Proxy,
-                (false, true) => OnLink::Ipv6Proxy,
-            },
-            _ => OnLink::Nexthop,
+    /// Notes a neighbour on a link, if it is foreign.
+    pub(crate) fn note_neighbour(&mut self, key: &NeighbourKey, owner: &Owner) {
+        let what = match (key.ip.is_ipv4(), key.is_proxy) {
+            (true, false) => OnLink::Ipv4Neighbour,
+            (false, false) => OnLink::Ipv6Neighbour,
+            (true, true) => OnLink::Ipv4Proxy,
+            (false, true) => OnLink::Ipv6Proxy,
         };
         if matches!(owner, Owner::Foreign(_)) {
             let taken = || Taken { key: key.to_string(), owner: owner.clone() };
-            self.on_links.entry((link, what)).or_insert_with(taken);
+            self.on_links.entry((key.link, what)).or_insert_with(taken);
         }
     }
 
     /// Notes a foreign route.
-    pub(crate) fn note(&mut self, key: &RouteKey, route: &Route, owner: &Owner) {
+    pub(crate) fn note(
+        &mut self,
+        key: &RouteKey,
+        route: &Route,
+        owner: &Owner,
+        nexthops: &Nexthops,
+    ) {
         let taken = || Taken { key: key.to_string(), owner: owner.clone() };
         if let Some(src) = route.src {
             self.by_src.entry(src).or_insert_with(taken);
@@ -105,6 +175,24 @@ impl Foreign {
         for link in route.links() {
             self.on_links.entry((link, what)).or_insert_with(taken);
         }
+        if let Some(mtu) = route.mtu.filter(|_| !key.is_ipv4()) {
+            let through = route.nexthop.map(|id| nexthops.links_of(id)).unwrap_or_default();
+            for link in route.links().chain(through) {
+                self.by_mtu.entry((link, mtu)).or_insert_with(taken);
+            }
+        }
+    }
+
+    /// Something on a link, of each of these kinds.
+    pub(crate) fn on(&self, link: LinkName, kinds: &[OnLink]) -> impl Iterator<Item = &Taken> {
+        kinds.iter().filter_map(move |kind| self.on_links.get(&(link, *kind)))
+    }
+
+    /// An IPv6 route on a link whose MTU the kernel sets to that of the link, which is now another one.
+    pub(crate) fn with_mtu(&self, link: LinkName, now: u32, before: Option<u32>) -> Option<&Taken> {
+        let same = before.and_then(|mtu| self.by_mtu.get(&(link, mtu)));
+        let larger = || self.by_mtu.range((link, now)..=(link, u32::MAX)).next();
+        same.or_else(|| larger().map(|(_, taken)| taken))
     }
 }
 
@@ -122,34 +210,20 @@ impl Moment {
     pub(crate) fn secondaries_of(
         &self,
         key: &AddressKey,
-    ) -> impl Iterator<Item = &ObservedAddress> + use<'_> {
+    ) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
         let (key, counts) = (*key, self.is_primary(key) && key.ip.is_ipv4());
-        self.addresses.iter().filter(move |other| {
-            let is_near = (other.key.link, other.key.net()) == (key.link, key.net());
-            counts && other.is_secondary && is_near && other.key != key
-        })
+        self.addresses
+            .in_net(key.link, key.net())
+            .filter(move |(other, observed)| counts && observed.is_secondary && **other != key)
     }
 
     /// Whether an address is there and not secondary to another.
     pub(crate) fn is_primary(&self, key: &AddressKey) -> bool {
-        self.observed(key).is_some_and(|observed| !observed.is_secondary)
+        self.addresses.get(key).is_some_and(|observed| !observed.is_secondary)
     }
 
     /// Whether no other owner has this address.
     pub(crate) fn is_ours_or_absent(&self, key: &AddressKey) -> bool {
-        self.observed(key).is_none_or(|observed| observed.owner == Owner::Ours)
-    }
-
-    fn observed(&self, key: &AddressKey) -> Option<&ObservedAddress> {
-        self.addresses.iter().find(|observed| observed.key == *key)
-    }
-
-    /// Something foreign on a link, of each of these kinds.
-    pub(crate) fn taken_on(
-        &self,
-        link: LinkName,
-        kinds: &[OnLink],
-    ) -> impl Iterator<Item = &Taken> {
-        kinds.iter().filter_map(move |kind| self.foreign.on_links.get(&(link, *kind)))
+        self.addresses.get(key).is_none_or(|observed| observed.owner == Owner::Ours)
     }
 }

@@ -7,6 +7,7 @@
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -16,18 +17,19 @@ use homeostat_netlink::uapi::{
     NDA_DST, NDA_LLADDR, NDA_PROTOCOL, NTF_EXT_LEARNED, NTF_PROXY, NUD_NOARP, NUD_PERMANENT,
     RTM_DELNEIGH, RTM_GETNEIGH, RTM_NEWNEIGH,
 };
-use homeostat_netlink::{Error, Malformed, Message, Result};
+use homeostat_netlink::{Batch, Errno, Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
 use crate::key::Key;
+use crate::link::observe::ask;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::Moment;
 use crate::net::Family;
 use crate::number::{ParseError, Protocol, serde_as_text};
 use crate::object::Object;
-use crate::observe::{Observation, collect, foreign};
+use crate::observe::{MOST_LOOKUPS, Observation, collect, foreign};
 
 /// Which neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -161,6 +163,16 @@ impl Encoder<'_> {
     }
 }
 
+/// Asks for one neighbour.
+fn get(batch: &mut Batch, key: &NeighbourKey, index: IfIndex) -> Result<()> {
+    let [i0, i1, i2, i3] = index.0.to_ne_bytes();
+    let proxy = if key.is_proxy { NTF_PROXY } else { 0 };
+    let mut message = batch.message(RTM_GETNEIGH, 0);
+    message.fixed(&[Family::of(key.ip).to_kernel(), 0, 0, 0, i0, i1, i2, i3, 0, 0, proxy, 0]);
+    put_ip(&mut message, NDA_DST, key.ip);
+    message.finish()
+}
+
 /// A neighbour as the kernel reports it.
 pub(crate) struct SeenNeighbour {
     pub(crate) key: NeighbourKey,
@@ -223,6 +235,39 @@ fn nature(state: u16, flags: u8) -> Nature {
 }
 
 impl Observation<'_, '_> {
+    /// Looks up the neighbours that have some keys, one by one. False, if only a dump shows them: they are too many,
+    /// or the kernel is older than Linux 5.0.
+    pub(crate) fn some_neighbours(
+        &mut self,
+        moment: &mut Moment,
+        keys: &BTreeSet<Key>,
+    ) -> Result<bool, Error> {
+        let wanted = keys.iter().filter_map(|key| match key {
+            Key::Neighbour(key) => Some((*key, moment.links.index(key.link)?)),
+            _ => None,
+        });
+        let wanted: Vec<(NeighbourKey, IfIndex)> = wanted.collect();
+        if wanted.len() > MOST_LOOKUPS {
+            return Ok(false);
+        }
+        let mut found = Vec::new();
+        for (key, index) in wanted {
+            let links = &moment.links;
+            let asked = ask(self.connection, |batch| get(batch, &key, index), &mut |message| {
+                found.extend(decode(&message, links).ok().flatten())
+            });
+            match asked {
+                Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}
+                Err(Error::Refused(_)) => return Ok(false),
+                asked => asked?,
+            }
+        }
+        for seen in &found {
+            self.neighbour(seen, moment);
+        }
+        Ok(true)
+    }
+
     pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
         // The kernel dumps proxy entries only where the request asks for them.
         for flags in [0, NTF_PROXY] {
@@ -249,10 +294,8 @@ impl Observation<'_, '_> {
             Nature::Permanent if protocol == self.source.protocol => Owner::Ours,
             Nature::Permanent => foreign(protocol),
         };
-        let link = key.link;
-        let key = Key::Neighbour(key);
-        moment.foreign.note_on(link, &key, &owner);
-        self.report(key, Object::Neighbour(neighbour), owner);
+        moment.foreign.note_neighbour(&key, &owner);
+        self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
     }
 }
 

@@ -7,7 +7,7 @@
 #[cfg(feature = "document")]
 pub(crate) mod section;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -321,7 +321,46 @@ fn members(attr: &Attr<'_>) -> Result<Vec<Member>, Malformed> {
 pub(crate) struct ObservedNexthop {
     pub(crate) id: NexthopId,
     pub(crate) owner: Owner,
+    pub(crate) dev: Option<LinkName>,
     pub(crate) members: Vec<NexthopId>,
+}
+
+/// The nexthops that are there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Nexthops {
+    by_id: BTreeMap<NexthopId, ObservedNexthop>,
+    on_links: BTreeMap<LinkName, BTreeSet<NexthopId>>,
+    /// The groups that a nexthop is in.
+    groups: BTreeMap<NexthopId, Vec<NexthopId>>,
+}
+
+impl Extend<ObservedNexthop> for Nexthops {
+    fn extend<I: IntoIterator<Item = ObservedNexthop>>(&mut self, found: I) {
+        for observed in found {
+            let id = observed.id;
+            observed.dev.map(|link| self.on_links.entry(link).or_default().insert(id));
+            for member in &observed.members {
+                self.groups.entry(*member).or_default().push(id);
+            }
+            self.by_id.insert(id, observed);
+        }
+    }
+}
+
+impl Nexthops {
+    /// The links of a nexthop, or of the members of a group.
+    pub(crate) fn links_of(&self, id: NexthopId) -> Vec<LinkName> {
+        let Some(observed) = self.by_id.get(&id) else { return Vec::new() };
+        let members = observed.members.iter().filter_map(|member| self.by_id.get(member));
+        members.chain([observed]).filter_map(|one| one.dev).collect()
+    }
+
+    /// The groups that lose a member with some nexthops.
+    fn groups_of(&self, ids: &BTreeSet<NexthopId>) -> impl Iterator<Item = &ObservedNexthop> {
+        let groups = ids.iter().filter_map(|id| self.groups.get(id)).flatten();
+        let groups: BTreeSet<&NexthopId> = groups.collect();
+        groups.into_iter().filter_map(|group| self.by_id.get(group))
+    }
 }
 
 impl Observation<'_, '_> {
@@ -341,10 +380,8 @@ impl Observation<'_, '_> {
                 matches!(declared, Some(Object::Nexthop(one)) if is_same_kind(one, &nexthop));
             goes |= !is_kept && !stays;
             let members = nexthop.group.iter().map(|member| member.id).collect();
-            moment.nexthops.push(ObservedNexthop { id, owner: owner.clone(), members });
-            if let Some(link) = nexthop.dev {
-                moment.foreign.note_on(link, &key, &owner);
-            }
+            let (owner_seen, dev) = (owner.clone(), nexthop.dev);
+            moment.nexthops.extend([ObservedNexthop { id, owner: owner_seen, dev, members }]);
             self.report(key, Object::Nexthop(nexthop), owner);
         }
         Ok(goes)
@@ -353,16 +390,34 @@ impl Observation<'_, '_> {
 
 /// What other owners lose when a nexthop is deleted: routes, and members of groups.
 pub(crate) fn of_delete(id: NexthopId, moment: &Moment) -> Cascade {
-    let mut takes: Vec<Taken> = moment.foreign.by_nexthop.get(&id).cloned().into_iter().collect();
-    let is_foreign = |group: &&ObservedNexthop| !matches!(group.owner, Owner::Ours | Owner::Kernel);
-    let groups = moment.nexthops.iter().filter(|group| group.members.contains(&id));
-    for group in groups.filter(is_foreign) {
-        takes.push(Taken { key: Key::Nexthop(group.id).to_string(), owner: group.owner.clone() });
+    Cascade { takes: lost(&BTreeSet::from([id]), moment), ..Cascade::default() }
+}
+
+/// What other owners lose when a link loses its nexthops.
+pub(crate) fn lost_on(link: LinkName, moment: &Moment) -> Vec<Taken> {
+    let Some(ids) = moment.nexthops.on_links.get(&link) else { return Vec::new() };
+    let nexthops = ids.iter().filter_map(|id| moment.nexthops.by_id.get(id));
+    let mut takes: Vec<Taken> = nexthops.filter_map(foreign).collect();
+    takes.extend(lost(ids, moment));
+    takes
+}
+
+fn lost(ids: &BTreeSet<NexthopId>, moment: &Moment) -> Vec<Taken> {
+    let routes = |id: &NexthopId| moment.foreign.by_nexthop.get(id).cloned();
+    let mut takes: Vec<Taken> = ids.iter().filter_map(routes).collect();
+    for group in moment.nexthops.groups_of(ids) {
+        takes.extend(foreign(group));
         // A group goes with its last member.
-        let routes = moment.foreign.by_nexthop.get(&group.id).filter(|_| group.members.len() == 1);
-        takes.extend(routes.cloned());
+        let goes = group.members.iter().all(|member| ids.contains(member));
+        takes.extend(routes(&group.id).filter(|_| goes));
     }
-    Cascade { takes, ..Cascade::default() }
+    takes
+}
+
+fn foreign(observed: &ObservedNexthop) -> Option<Taken> {
+    let is_foreign = !matches!(observed.owner, Owner::Ours | Owner::Kernel);
+    let key = || Key::Nexthop(observed.id).to_string();
+    is_foreign.then(|| Taken { key: key(), owner: observed.owner.clone() })
 }
 
 /// The declared keys that depend on a nexthop: groups that it is in, and routes through it or them.
@@ -590,25 +645,24 @@ mod cascade_tests {
 
     fn observed(id: u32, owner: Owner, members: &[u32]) -> ObservedNexthop {
         let members = members.iter().copied().map(NexthopId).collect();
-        ObservedNexthop { id: NexthopId(id), owner, members }
+        ObservedNexthop { id: NexthopId(id), owner, dev: None, members }
     }
 
     #[test]
     fn foreign_groups_and_their_routes_are_named_and_ours_are_not() {
         let foreign = Owner::foreign("somebody");
-        let mut moment = Moment {
-            nexthops: vec![
-                observed(1, Owner::Ours, &[]),
-                observed(20, Owner::Ours, &[1]),
-                observed(30, foreign.clone(), &[1]),
-                observed(31, foreign.clone(), &[1, 2]),
-                observed(32, foreign.clone(), &[2]),
-            ],
-            ..Moment::default()
-        };
+        let mut moment = Moment::default();
+        moment.nexthops.extend([
+            observed(1, Owner::Ours, &[]),
+            observed(20, Owner::Ours, &[1]),
+            observed(30, foreign.clone(), &[1]),
+            observed(31, foreign.clone(), &[1, 2]),
+            observed(32, foreign.clone(), &[2]),
+        ]);
         for (dst, id) in [("10.1.0.0/16", 30), ("10.2.0.0/16", 31), ("10.3.0.0/16", 1)] {
             let key = crate::route::RouteKey::new(dst.parse().unwrap());
-            moment.foreign.note(&key, &Route::through(NexthopId(id)), &foreign);
+            let route = Route::through(NexthopId(id));
+            moment.foreign.note(&key, &route, &foreign, &Nexthops::default());
         }
         let takes = of_delete(NexthopId(1), &moment).takes;
         let keys: Vec<&str> = takes.iter().map(|taken| taken.key.as_str()).collect();

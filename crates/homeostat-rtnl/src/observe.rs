@@ -10,12 +10,14 @@ use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Mess
 
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link::model::Field;
 use crate::link::namespaces::OtherNamespaces;
-use crate::link::{self, Links};
+use crate::link::observe::{KnownLinks, MayLose};
+use crate::link::{self, LinkName};
+use crate::message::AF_INET6;
 use crate::moment::{Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
+use crate::route::observe::EVERYWHERE;
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
@@ -50,12 +52,12 @@ impl Reader {
         // An observation that fails leaves no shadow: it may have removed keys from it that it did not read.
         let shadow = self.shadow_for(view);
         let known_links =
-            self.subscription.as_ref().and_then(|subscription| subscription.dirty.links());
+            self.subscription.as_mut().and_then(|subscription| subscription.dirty.take_links());
         let source = &self.source;
         let mut look =
             Observation { connection: &mut connection, source, view, see, shadow, known_links };
         let moment = look.run();
-        let shadow = look.shadow.take();
+        let (shadow, known_links) = (look.shadow.take(), look.known_links.take());
         if moment.is_err() {
             // The connection may be in the middle of an answer.
             self.received += connection.received_bytes();
@@ -65,7 +67,7 @@ impl Reader {
         let moment = moment.map_err(|error| failure(&error))?;
         if let Some(subscription) = &mut self.subscription {
             subscription.dirty.shadow = shadow;
-            subscription.dirty.set_links(&moment.links);
+            subscription.dirty.set_links(known_links);
         }
         Ok(moment)
     }
@@ -123,6 +125,9 @@ pub(crate) fn failure(error: &Error) -> Failure {
     Failure::from_error(error, retry)
 }
 
+/// With more keys than this, a dump costs less than asking for each.
+pub(crate) const MOST_LOOKUPS: usize = 256;
+
 /// One observation while it runs.
 pub(crate) struct Observation<'a, 'v> {
     pub(crate) connection: &'a mut Connection,
@@ -131,7 +136,7 @@ pub(crate) struct Observation<'a, 'v> {
     pub(crate) see: &'a mut See<'v, Key, Object>,
     pub(crate) shadow: Option<Shadow>,
     /// The links, if every change since the last dump was announced.
-    known_links: Option<Arc<Links>>,
+    known_links: Option<KnownLinks>,
 }
 
 impl Observation<'_, '_> {
@@ -155,54 +160,65 @@ impl Observation<'_, '_> {
     /// Dumps the kinds of the keys where that is cheap. The shadow answers for routes.
     fn some(&mut self, moment: &mut Moment, keys: &BTreeSet<Key>) -> Result<(), Error> {
         moment.extent = Extent::Few;
-        let loses = |key: &Key| link::observe::may_take_along(moment, self.view, key);
-        let falls = keys.iter().any(loses);
+        let may_lose = MayLose::of(moment, self.view, keys);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
-        let has_address = falls || is_any(|key| matches!(key, Key::Address(_)));
-        let address_goes = has_address && self.addresses(moment)?;
+        let has_address = may_lose.everything || is_any(|key| matches!(key, Key::Address(_)));
+        let address_goes = has_address && self.some_addresses(moment, keys)?;
         if is_any(|key| matches!(key, Key::Rule(_))) {
-            self.rules(moment)?;
+            self.some_rules(moment, keys)?;
         }
-        if falls || is_any(|key| matches!(key, Key::Neighbour(_) | Key::LinkField(_, Field::Mac))) {
+        if may_lose.neighbours || !self.some_neighbours(moment, keys)? {
             self.neighbours(moment)?;
         }
-        let has_nexthop = falls || is_any(|key| matches!(key, Key::Nexthop(_)));
+        let has_nexthop = may_lose.ipv6_routes || is_any(|key| matches!(key, Key::Nexthop(_)));
         let nexthop_goes = has_nexthop && self.nexthops(moment)?;
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
-        if falls || address_goes || nexthop_goes {
-            self.foreign_routes(moment)?;
+        if may_lose.everything || address_goes || nexthop_goes {
+            self.foreign_routes(moment, &EVERYWHERE)?;
+        } else if may_lose.ipv6_routes {
+            self.foreign_routes(moment, &[(AF_INET6, None)])?;
         }
         self.some_routes(moment, keys)
     }
 
-    /// Dumps all links, unless the focus is on other keys and every change of a link since the last dump was
-    /// announced: then only the links of addresses in focus are looked up.
+    /// Dumps all links, unless the focus is on a few keys and every change of a link since the last dump was
+    /// announced: then only the links of these keys are looked up.
     fn links(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        let keys = match self.view.focus {
-            Focus::Keys(keys) if !keys.iter().any(Key::is_link) => Some(keys),
-            _ => None,
+        let names: Option<BTreeSet<LinkName>> = match self.view.focus {
+            Focus::Keys(keys) => Some(keys.iter().filter_map(Key::link).collect()),
+            Focus::All => None,
         };
-        if let (Some(keys), Some(known)) = (keys, self.known_links.take()) {
-            let links = keys.iter().filter_map(|key| match key {
-                Key::Address(key) => Some(key.link),
-                _ => None,
-            });
-            for link in links.collect::<BTreeSet<_>>() {
-                let seen = link::observe::find(self.connection, link);
-                moment.table.extend(seen.map(|seen| (link, seen)));
+        let names = names.filter(|names| names.len() <= MOST_LOOKUPS);
+        let has_link = match self.view.focus {
+            Focus::Keys(keys) => keys.iter().any(Key::is_link),
+            Focus::All => true,
+        };
+        if let (Some(names), Some(mut known)) = (names, self.known_links.take()) {
+            for name in names {
+                // A link that is down changes silently.
+                known.refresh(name, link::observe::find(self.connection, name));
+                if !has_link {
+                    moment.table.extend(known.table.get(name).cloned());
+                }
             }
-            moment.links = known;
+            if has_link {
+                moment.table = known.table.clone();
+            }
+            moment.links = Arc::clone(&known.links);
+            self.known_links = Some(known);
         } else {
             let read = |message: &Message<'_>| link::message::decode(message).map(Some);
             let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
             let links = found.iter().map(|seen| (seen.name, seen.index)).collect();
             moment.links = Arc::new(links);
-            moment.table.extend(found.into_iter().map(|seen| (seen.name, seen)));
+            moment.table.extend(found);
+            let table = moment.table.clone();
+            self.known_links = Some(KnownLinks { links: Arc::clone(&moment.links), table });
         }
         let references = self.view.desired.links().flat_map(|(_, link)| link.references());
         let names: BTreeSet<&str> =
             references.filter_map(|other| other.namespace.as_deref()).collect();
-        if keys.is_none()
+        if has_link
             && !names.is_empty()
             && let Ok(here) = self.source.netns()
         {
@@ -210,7 +226,7 @@ impl Observation<'_, '_> {
                 OtherNamespaces::look(&names, &self.source.namespaces, &here, self.connection);
         }
         link::observe::resolve(moment, self.source, self.view);
-        link::observe::report(moment, self.view, self.see);
+        link::observe::report(moment, self.source, self.view, self.see);
         Ok(())
     }
 

@@ -4,13 +4,16 @@
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use homeostat_core::{Change, ChangeList, Desired as _, Draft, Owner, Slot, WaitsOn};
+use homeostat_core::{
+    Change, ChangeList, Desired as _, Draft, Failure, Owner, Retry, Slot, WaitsOn,
+};
 
-use crate::address::cascade::Cascade;
+use crate::address::cascade::{Cascade, Leaving, Nets, Subnets};
 use crate::address::{AddressKey, AddressMarks, is_fixed_alike};
 use crate::desired::{DesiredState, RouteTemplate};
 use crate::key::Key;
@@ -18,7 +21,7 @@ use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
-use crate::nexthop;
+use crate::nexthop::{self, NexthopId};
 use crate::object::Object;
 use crate::route::Route;
 use crate::source::Rtnl;
@@ -53,6 +56,8 @@ struct Planner<'a> {
     moment: &'a Moment,
     /// The addresses that are deleted.
     going: BTreeSet<AddressKey>,
+    /// The others; needed only if one is deleted or recreated.
+    subnets: OnceCell<Subnets>,
     /// The IPv6 addresses that are created: a link can have an IPv6 address only once, whatever its prefix length.
     wanted: BTreeSet<(LinkName, IpAddr)>,
     /// What the routes of a template wait for, computed when the first of them is planned.
@@ -82,6 +87,7 @@ impl<'a> Planner<'a> {
             desired,
             moment,
             going: going.collect(),
+            subnets: OnceCell::new(),
             wanted: wanted.collect(),
             waits: HashMap::new(),
             last: Arc::new(Object::Route(Route::default())),
@@ -112,7 +118,7 @@ impl<'a> Planner<'a> {
     /// Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): only the loopback link can have IPv6 addresses with any MTU.
     fn too_small(&self, key: &AddressKey) -> Option<WaitsOn> {
         let link = key.link;
-        let seen = self.moment.table.get(&link).and_then(|seen| seen.link.mtu);
+        let seen = self.moment.table.get(link).and_then(|seen| seen.link.mtu);
         let mtu = self.desired.mtu(link).or(seen)?;
         let is_too_small = key.ip.is_ipv6() && mtu < IPV6_MIN_MTU && link.as_str() != "lo";
         is_too_small.then(|| {
@@ -178,6 +184,9 @@ impl<'a> Planner<'a> {
         if self.is_pending(slot) {
             return;
         }
+        if matches!(&before, Object::Address(address) if address.is_duplicate) {
+            return self.draft.refuse(self.desired.key(slot), duplicate());
+        }
         let declared = self.desired.other_at(slot);
         let recreate = match (declared.map(|one| (&one.key, &one.object)), &before) {
             (Some((Key::Address(key), Object::Address(desired))), Object::Address(before)) => {
@@ -228,22 +237,24 @@ impl<'a> Planner<'a> {
     }
 
     fn cascade(&self, key: &AddressKey) -> Cascade {
-        Cascade::of(key, &self.going, self.desired, self.moment)
+        let all = || Subnets::new(&self.going, self.desired, self.moment);
+        Cascade::of(key, self.subnets.get_or_init(all), self.moment)
     }
 
     /// Creates declared routes again that the kernel deletes along with addresses and nexthops, after those are
     /// deleted. Routes that the pass creates anyway are created then, too.
     fn make_again(&mut self) {
-        let mut lost = BTreeSet::new();
+        let mut leaving = Leaving::default();
         for step in &self.draft.steps {
             // A step that takes foreign objects along may be held, and then nothing is lost.
             if let Some((key, cascade)) = step.lost_with(self.desired)
                 && cascade.takes.is_empty()
             {
-                cascade.lost_routes(&key, self.desired, &mut lost);
+                leaving.add(&key, cascade);
             }
-            self.lost_with_nexthop(step, &mut lost);
         }
+        let mut lost = leaving.lost_routes(self.desired);
+        self.lost_with_nexthops(&mut lost);
         let moving = self.moving_templates();
         for step in &mut self.draft.steps {
             let Step::Create { slot, phase, .. } = step else { continue };
@@ -268,32 +279,35 @@ impl<'a> Planner<'a> {
     /// of its own is created on the link by which its gateway is reached at that moment: that is the former one
     /// until the address there is gone.
     fn moving_templates(&self) -> BTreeSet<usize> {
-        let is_leaving = |gateway| self.going.iter().any(|address| address.net().contains(gateway));
-        let is_moving = |template: &RouteTemplate| {
-            template.route.links().next().is_none() && template.route.gateways().any(is_leaving)
-        };
         if self.going.is_empty() {
             return BTreeSet::new();
         }
+        let mut nets = Nets::default();
+        self.going.iter().for_each(|address| nets.insert(address.net()));
+        let is_moving = |template: &RouteTemplate| {
+            template.route.links().next().is_none()
+                && template.route.gateways().any(|gateway| nets.contain(gateway))
+        };
         let templates = self.desired.templates.iter().enumerate();
         templates.filter(|(_, template)| is_moving(template)).map(|(number, _)| number).collect()
     }
 
-    /// The declared routes that are lost with a nexthop that is deleted and created again. Those that the pass
-    /// updates after it are created by that update.
-    fn lost_with_nexthop(&self, step: &Step, lost: &mut BTreeSet<Slot>) {
-        let Step::Update(update) = step else { return };
-        let Key::Nexthop(id) = self.desired.key(update.slot) else { return };
-        if update.recreate.as_ref().is_none_or(|cascade| !cascade.takes.is_empty()) {
-            return;
+    /// The declared routes that are lost with nexthops that are deleted and created again. Those that the pass
+    /// updates after them are created by that update.
+    fn lost_with_nexthops(&self, lost: &mut BTreeSet<Slot>) {
+        let (mut going, mut changed) = (BTreeSet::new(), BTreeSet::new());
+        for step in &self.draft.steps {
+            let Step::Update(update) = step else { continue };
+            changed.insert(update.slot);
+            let is_certain = |cascade: &Cascade| cascade.takes.is_empty();
+            if let Key::Nexthop(id) = self.desired.key(update.slot)
+                && update.recreate.as_ref().is_some_and(is_certain)
+            {
+                going.insert(id);
+            }
         }
-        let changed = self.draft.steps.iter().filter_map(|step| match step {
-            Step::Update(update) => Some(update.slot),
-            _ => None,
-        });
-        let changed: BTreeSet<Slot> = changed.collect();
-        let is_through = |template: &RouteTemplate| template.route.nexthop == Some(id);
-        let routes = self.desired.routes_like(is_through);
+        let goes = |id: NexthopId| going.contains(&id);
+        let routes = self.desired.routes_like(|template| template.route.nexthop.is_some_and(goes));
         let slots = routes.filter_map(|key| self.desired.route_slot(&key, None));
         lost.extend(slots.filter(|slot| !changed.contains(slot)));
     }
@@ -319,6 +333,13 @@ impl<'a> Planner<'a> {
         self.draft.findings.extend(findings);
         self.draft
     }
+}
+
+/// The kernel tries an address again only if it is added again.
+fn duplicate() -> Failure {
+    let words = "another host on the link has this address: duplicate address detection failed";
+    let help = "take it from one of the two, then delete it here: it is added and tried again";
+    Failure::new(words, Retry::OnChange).with_help(help)
 }
 
 /// Whether a link will exist when addresses and routes are written.
@@ -352,7 +373,7 @@ fn waits_with(
 ) -> Option<WaitsOn> {
     let serving = || template.rests_on.iter().filter(|address| serves(address));
     let is_served = serving().any(|address| missing_link(has, address.link).is_none())
-        || moment.addresses.iter().any(|observed| serves(&observed.key));
+        || moment.addresses.keys().any(serves);
     let waits = serving().find_map(|address| missing_link(has, address.link));
     waits.filter(|_| !is_served)
 }

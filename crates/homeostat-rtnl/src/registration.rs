@@ -3,13 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Failure, Ownership, Retry, Slot};
+use homeostat_core::{Desired as _, Failure, Owner, Ownership, Retry, Slot};
 use homeostat_document::{Document, Scope as Section, Section as _};
 use homeostat_netns::Netns;
 use homeostat_registry::{
-    BindResult, Binding, DocumentPlace, Error, MissingSections, Registration, Scope, Shown,
+    BindResult, Binding, DocumentPlace, Error, Mark, MissingSections, Registration, Scope, Shown,
 };
 
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::number::Protocol;
@@ -41,17 +42,56 @@ fn waiting(document: &Document, section: &Section) -> Vec<String> {
 fn bind(binding: &Binding<'_>) -> BindResult {
     let desired = binding.section.map(|section| section::desired(binding.document, section));
     let desired = desired.transpose()?.unwrap_or_default();
+    refuse_leaving_behind(binding, &desired)?;
     let missing = binding.missing(|place| missing(binding, place));
-    let source = source(binding)?.with_namespaces(namespaces(binding)?);
+    // What other owners of this state directory hold. A field of a link can be kept by one of them only; all else
+    // carries its mark in the kernel.
+    let others = binding.pages.others(&binding.ledger_key())?.into_iter();
+    let others = others.filter_map(|(owner, key)| Some((key.parse().ok()?, owner)));
+    let fields = others.filter(|(key, _)| matches!(key, Key::LinkField(..)));
+    let source =
+        source(binding)?.with_namespaces(namespaces(binding)?).with_others(fields.collect());
     Ok(Some(binding.bound(source, desired, Ownership::Marked, missing)))
 }
 
 fn source(binding: &Binding<'_>) -> Result<Rtnl, Error> {
-    let number = binding.caller.mark.0;
+    marked(binding, binding.caller.mark)
+}
+
+fn marked(binding: &Binding<'_>, Mark(number): Mark) -> Result<Rtnl, Error> {
     let protocol = Protocol::new(number)
         .ok_or_else(|| Failure::new(format!("protocol {number} is not free"), Retry::Never))?;
     let netns = Arc::clone(&binding.scope.netns);
     Ok(Rtnl::of(netns).with_protocol(protocol).with_owner(&binding.caller.owner))
+}
+
+/// With another mark, what carries the former one would be foreign from now on, and nothing would ever remove it.
+/// Links carry the owner's name.
+fn refuse_leaving_behind(binding: &Binding<'_>, desired: &DesiredState) -> Result<(), Error> {
+    for former in binding.former_marks()? {
+        let mut left = marked(binding, former)?.list()?;
+        left.retain(|one| {
+            let slot = desired.slot(&one.key, None);
+            let is_adopted = slot.is_some_and(|slot| desired.may_adopt(slot));
+            one.owner == Owner::Ours && !one.key.is_link() && !is_adopted
+        });
+        let Some(first) = left.first() else { continue };
+        let (Mark(former), Mark(mark)) = (former, binding.caller.mark);
+        return Err(Error::helped(
+            format!(
+                "in `{}` the owner `{}` has used protocol {former}: with {mark} it would leave {} objects behind, \
+                 such as `{}`",
+                binding.scope.name,
+                binding.caller.owner,
+                left.len(),
+                first.key
+            ),
+            format!(
+                "take them over with `adopt = true`, or apply once with --protocol {former} and without them"
+            ),
+        ));
+    }
+    Ok(())
 }
 
 /// The namespaces that links refer to, those that exist.

@@ -13,6 +13,7 @@ pub(crate) mod section;
 mod tests;
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
@@ -178,6 +179,9 @@ pub(crate) fn normalize(key: &RouteKey, desired: &mut Route) -> Result<(), Impos
     if is_v6 && key.tos.0 != 0 {
         return Err(Impossible::TosOnIpv6);
     }
+    if is_v6 && has_equal_ways(&desired.hops) {
+        return Err(Impossible::EqualWays);
+    }
     if is_v6 {
         desired.scope = None;
     }
@@ -210,6 +214,13 @@ fn collapse(desired: &mut Route) {
         desired.hops.clear();
     }
     desired.hops.sort();
+}
+
+/// Quirk `v6-ways-differ` (Linux 6.18): `ip -6 route add 2001:db8:1::/48 nexthop via 2001:db8::9 nexthop via 2001:db8::9`
+/// is refused because the route exists. IPv4 routes may have the same way twice.
+pub(crate) fn has_equal_ways(hops: &[Hop]) -> bool {
+    let mut ways = BTreeSet::new();
+    !hops.iter().all(|hop| ways.insert((hop.via, hop.dev)))
 }
 
 /// Whether a route is as declared.

@@ -20,6 +20,7 @@ pub(crate) mod section;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::ops::Range;
 use std::str::FromStr;
 
 use homeostat_core::{Desired as _, Failure, Outcome, Retry};
@@ -384,7 +385,7 @@ impl Encoder<'_> {
 }
 
 /// A rule as the kernel reports it: all that makes it what it is.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SeenRule {
     pub(crate) key: RuleKey,
     pub(crate) rule: Rule,
@@ -471,12 +472,54 @@ pub(crate) enum Verdict {
 }
 
 impl Observation<'_, '_> {
+    /// Dumps all rules, of which the shadow then knows.
     pub(crate) fn rules(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        let mut known = KnownRules::default();
         for family in [Family::V4, Family::V6] {
             let fixed = [family.to_kernel(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
             let found = collect(self.connection, RTM_GETRULE, &fixed, decode)?;
-            moment.rules.extend(found.into_iter().map(|seen| observed(seen, self.view.desired)));
+            for seen in found {
+                known.add(seen);
+                moment.rules.push(observed(seen, self.view.desired));
+            }
         }
+        if let Some(shadow) = &mut self.shadow {
+            shadow.rules = Some(known);
+        }
+        self.report_rules(moment);
+        Ok(())
+    }
+
+    /// Reports the rules that some keys may be about, without a dump if the shadow knows them.
+    pub(crate) fn some_rules(
+        &mut self,
+        moment: &mut Moment,
+        keys: &BTreeSet<Key>,
+    ) -> Result<(), Error> {
+        let desired = self.view.desired;
+        let Some(known) = self.shadow.as_ref().and_then(|shadow| shadow.rules.as_ref()) else {
+            return self.rules(moment);
+        };
+        let mut places = BTreeSet::new();
+        for key in keys {
+            match key {
+                Key::Rule(rule) if rule.priority.is_some() => {
+                    places.insert((rule.family, rule.priority));
+                }
+                // A desired rule without a priority is fulfilled anywhere.
+                Key::Rule(rule) if desired.slot(key, None).is_some() => {
+                    places.extend(known.places_of(rule.family));
+                }
+                _ => {}
+            }
+        }
+        let found = places.iter().flat_map(|place| known.at(*place));
+        moment.rules.extend(found.map(|seen| observed(*seen, desired)));
+        self.report_rules(moment);
+        Ok(())
+    }
+
+    fn report_rules(&mut self, moment: &mut Moment) {
         let focus = self.view.focus;
         decide(&mut moment.rules, self.source.protocol, self.view.desired);
         for observed in reported(&moment.rules) {
@@ -488,7 +531,38 @@ impl Observation<'_, '_> {
         for observed in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
             observed.verdict = Verdict::Keep;
         }
-        Ok(())
+    }
+}
+
+/// The family and the priority of a rule: the kernel looks for a rule to delete among those that have both.
+type RulePlace = (Family, Option<u32>);
+
+/// The rules that there are by what was dumped and announced, in the kernel's order.
+#[derive(Debug, Default)]
+pub(crate) struct KnownRules {
+    by_place: BTreeMap<RulePlace, Vec<SeenRule>>,
+}
+
+impl KnownRules {
+    /// A rule comes behind all others of its priority.
+    pub(crate) fn add(&mut self, seen: SeenRule) {
+        self.by_place.entry((seen.key.family, seen.key.priority)).or_default().push(seen);
+    }
+
+    pub(crate) fn remove(&mut self, seen: &SeenRule) {
+        if let Some(rules) = self.by_place.get_mut(&(seen.key.family, seen.key.priority))
+            && let Some(at) = rules.iter().position(|one| one == seen)
+        {
+            rules.remove(at);
+        }
+    }
+
+    fn at(&self, place: RulePlace) -> &[SeenRule] {
+        self.by_place.get(&place).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    fn places_of(&self, family: Family) -> impl Iterator<Item = RulePlace> {
+        self.by_place.range((family, None)..=(family, Some(u32::MAX))).map(|(place, _)| *place)
     }
 }
 
@@ -554,7 +628,8 @@ impl RequestWriter<'_> {
             return Err(Outcome::Applied { now: None });
         }
         let asked = SeenRule { key: *key, rule: *rule, protocol: self.encoder.protocol };
-        let is_broad = self.moment.rules.iter().any(|one| is_hit(&one.seen, &asked));
+        let near = self.moment.rules.get(near(key, self.moment)).unwrap_or_default();
+        let is_broad = near.iter().any(|one| is_hit(&one.seen, &asked));
         let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
         let encoded = self.encoder.rule(RTM_NEWRULE, flags, &asked);
         self.add(Ok(encoded), Goal::Ensure)
@@ -579,7 +654,8 @@ impl RequestWriter<'_> {
     fn delete_one(&mut self, at: usize) -> Written {
         let moment = self.moment;
         let Some(ObservedRule { seen: going, .. }) = moment.rules.get(at) else { return Ok(()) };
-        let before = moment.rules.iter().enumerate().take(at);
+        let before = near(&going.key, moment).start..at;
+        let before = before.clone().zip(moment.rules.get(before).unwrap_or_default());
         let in_the_way =
             before.filter(|(at, one)| !self.moved.contains(at) && is_hit(&one.seen, going));
         let (places, in_the_way): (Vec<usize>, Vec<&ObservedRule>) = in_the_way.unzip();
@@ -612,7 +688,18 @@ fn on<'m>(
     moment: &'m Moment,
 ) -> impl Iterator<Item = (usize, &'m ObservedRule)> + use<'m> {
     let key = *key;
-    moment.rules.iter().enumerate().filter(move |(_, observed)| observed.key == key)
+    // One that is fulfilled anywhere may stand anywhere.
+    let places = if key.priority.is_some() { near(&key, moment) } else { 0..moment.rules.len() };
+    let rules = moment.rules.get(places.clone()).unwrap_or_default();
+    places.zip(rules).filter(move |(_, observed)| observed.key == key)
+}
+
+/// Where the rules of the family and priority of a key are among all, which are in the kernel's order.
+fn near(key: &RuleKey, moment: &Moment) -> Range<usize> {
+    let place = |one: &ObservedRule| (one.seen.key.family, one.seen.key.priority);
+    let start = moment.rules.partition_point(|one| place(one) < (key.family, key.priority));
+    let end = moment.rules.partition_point(|one| place(one) <= (key.family, key.priority));
+    start..end
 }
 
 /// Whether a request to delete `going` would fit another rule too.

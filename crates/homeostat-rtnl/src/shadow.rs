@@ -1,7 +1,7 @@
-//! What is known of routes between two full observations: a bit for each declared route that exists, is ours and is
-//! as declared, and the few exceptions. Pure: dumps and events are its arguments.
+//! What is known of routes, rules and addresses between two full observations. Of routes it is a bit for each declared
+//! one that exists, is ours and is as declared, and the few exceptions. Pure: dumps and events are its arguments.
 //!
-//! The kernel has no exact read of one route, so an observation of a few keys is answered from here. The shadow may be
+//! The kernel has no exact read of one of them, so an observation of a few keys is answered from here. The shadow may be
 //! stale; the kernel checks every write (create only if absent, delete only if ours), and the next full
 //! observation corrects it.
 
@@ -15,8 +15,10 @@ use homeostat_core::{Desired as _, Slot};
 
 use crate::address::AddressKey;
 use crate::desired::{DesiredState, RouteTemplate};
+use crate::moment::Addresses;
 use crate::number::Protocol;
 use crate::route::{Route, RouteKey, route_agrees};
+use crate::rule::KnownRules;
 
 /// With more uncertain routes than this, a full observation costs less.
 const MOST_UNCERTAIN: usize = 4096;
@@ -50,13 +52,18 @@ pub(crate) struct Shadow {
     others: BTreeMap<RouteKey, Vec<MarkedRoute>>,
     /// Keys on which something happened that was not announced in full.
     uncertain: BTreeSet<RouteKey>,
+    /// All rules, if they were dumped: the kernel announces every change of them.
+    pub(crate) rules: Option<KnownRules>,
+    /// All addresses, likewise.
+    pub(crate) addresses: Option<Arc<Addresses>>,
 }
 
 impl Shadow {
     pub(crate) fn new(desired: Arc<DesiredState>, ours: Protocol) -> Self {
         let good = vec![0; desired.len().div_ceil(64)];
         let (others, uncertain) = (BTreeMap::new(), BTreeSet::new());
-        Shadow { desired, ours, good, near: None, others, uncertain }
+        let (rules, addresses) = (None, None);
+        Shadow { desired, ours, good, near: None, others, uncertain, rules, addresses }
     }
 
     pub(crate) fn desired(&self) -> &Arc<DesiredState> {

@@ -30,6 +30,8 @@ pub struct Rtnl {
     pub(crate) own_writes: Arc<OwnWrites>,
     owner: Arc<str>,
     pub(crate) namespaces: NamedNamespaces,
+    /// Fields of links that other owners keep, by the owner: they are foreign to us.
+    pub(crate) others: Arc<BTreeMap<Key, String>>,
     /// Room for events, in bytes; as much as is usual, if nothing is said.
     event_buffer: Option<usize>,
 }
@@ -40,8 +42,9 @@ impl Rtnl {
     pub fn here() -> Self {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
         let (owner, namespaces) = (Arc::from("default"), NamedNamespaces::default());
-        let (own_writes, event_buffer) = (Arc::default(), None);
-        Rtnl { netns: None, protocol, address_marks, own_writes, owner, namespaces, event_buffer }
+        let (own_writes, others, event_buffer) = (Arc::default(), Arc::default(), None);
+        let netns = None;
+        Rtnl { netns, protocol, address_marks, own_writes, owner, namespaces, others, event_buffer }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -76,6 +79,13 @@ impl Rtnl {
     #[must_use]
     pub fn with_namespaces(mut self, namespaces: BTreeMap<String, Arc<Netns>>) -> Self {
         self.namespaces = Arc::new(namespaces);
+        self
+    }
+
+    /// Says which fields of links other owners keep, with the owner of each: such a field carries no mark.
+    #[must_use]
+    pub fn with_others(mut self, others: BTreeMap<Key, String>) -> Self {
+        self.others = Arc::new(others);
         self
     }
 
@@ -166,6 +176,7 @@ impl Source for Rtnl {
             && self.protocol == other.protocol
             && self.address_marks == other.address_marks
             && self.owner == other.owner
+            && self.others == other.others
             && self.event_buffer == other.event_buffer
             && self.namespaces.len() == other.namespaces.len()
             && namespaces.all(|(one, another)| one.0 == another.0 && is_same(one.1, another.1))

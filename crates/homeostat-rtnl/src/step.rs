@@ -1,5 +1,6 @@
 //! One write, and how it explains itself. Pure.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
@@ -269,9 +270,10 @@ impl homeostat_core::Step<DesiredState> for Step {
         match (self.key(desired), self.cascade()) {
             (Key::Nexthop(id), _) if is_deleted => nexthop::dependants(id, desired, disturb),
             // Deleting a rule may delete others of ours for a moment.
-            (Key::Rule(_), _) => {
-                let keys = desired.others.iter().map(|declared| &declared.key);
-                keys.filter(|key| matches!(key, Key::Rule(_))).cloned().for_each(disturb);
+            (Key::Rule(key), _) => {
+                for priority in BTreeSet::from([None, key.priority]) {
+                    desired.rules_at(key.family, priority).for_each(&mut *disturb);
+                }
             }
             (Key::Address(key), Some(cascade)) => {
                 cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));

@@ -111,19 +111,21 @@ impl Text for RouteKind {
 
 impl Text for Lifetime {
     const WHAT: &'static str = "a duration such as \"1h\", or \"forever\"";
+    const ZERO: Option<&'static str> = Period::ZERO;
 
-    /// The kernel counts in seconds, and takes 0 for an address that is gone already.
+    /// The kernel counts in seconds; less than one that is not zero is one.
     fn from_text(text: &str) -> Result<Self, ValueError> {
         if text == "forever" {
             return Ok(Lifetime::Forever);
         }
-        let seconds = duration(text)?.as_millis().div_ceil(1000).max(1);
+        let seconds = duration(text)?.as_millis().div_ceil(1000);
         Ok(Lifetime::Seconds(u32::try_from(seconds).unwrap_or(u32::MAX - 1)))
     }
 }
 
 impl Text for Centis {
     const WHAT: &'static str = Period::WHAT;
+    const ZERO: Option<&'static str> = Period::ZERO;
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         duration(text).map(Centis::from)
@@ -135,6 +137,7 @@ pub(crate) struct Seconds(pub(crate) u32);
 
 impl Text for Seconds {
     const WHAT: &'static str = Period::WHAT;
+    const ZERO: Option<&'static str> = Period::ZERO;
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         Ok(Self(u32::try_from(duration(text)?.as_secs()).unwrap_or(u32::MAX)))

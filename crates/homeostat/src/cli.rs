@@ -144,7 +144,7 @@ pub(crate) struct ApplyArgs {
     /// Do not ask for confirmation; required if there is no terminal
     #[arg(long, short)]
     pub(crate) yes: bool,
-    /// Stop at the first failure and leave the rest pending
+    /// Apply nothing if something declared cannot be resolved, such as a link; stop at the first failure
     #[arg(long)]
     pub(crate) strict: bool,
     #[command(flatten)]

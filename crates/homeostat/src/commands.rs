@@ -35,7 +35,7 @@ const LATER: [&str; 2] = ["confirm", "rollback"];
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
     let global = cli.global;
     match cli.command {
-        Command::Check(args) => check::run(&args),
+        Command::Check(args) => check::run(&args, &global),
         Command::Plan(args) => plan::run(&args, global),
         Command::Verify(args) => plan::verify(&args, global),
         Command::Apply(args) => apply::run(&args, global),

@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
-use homeostat_engine::{Guards, NetnsLock, OnRelease, ScopeLock, Strictness};
+use homeostat_engine::{Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness};
 use homeostat_netns::{Name, Netns, Place, Sandbox};
-use homeostat_registry::{Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, scope_name};
+use homeostat_registry::{
+    Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, record_mark, scope_name,
+};
 
 use crate::cli::{Color, Global};
 use crate::failure::{helped, of_source};
@@ -110,6 +112,14 @@ impl Context {
         })
     }
 
+    /// The same for who keeps a scope as declared, and so gives objects there the mark.
+    pub(crate) fn lock_to_mark(&self, scope: &Scope, ledger: &dyn Ledger) -> Result<ScopeLock> {
+        let locked = self.lock(scope)?;
+        // A ledger that cannot be written stops no healing: then only a later change of the mark goes unnoticed.
+        let _ = record_mark(ledger, scope, &self.caller.owner, self.caller.mark);
+        Ok(locked)
+    }
+
     /// Refuses settings that only a fresh start can take over.
     pub(crate) fn check_same(&self, settings: &Settings) -> Result<()> {
         let owner = settings.owner.as_ref().map(|owner| owner.as_str());
@@ -152,7 +162,7 @@ fn top(sandbox: bool, netns: Option<Place>) -> Top {
 }
 
 /// Owner and mark are one identity, so another owner needs another mark.
-fn owner(global: &Global, settings: &Settings) -> Result<(String, Mark)> {
+pub(crate) fn owner(global: &Global, settings: &Settings) -> Result<(String, Mark)> {
     let declared = settings.owner.as_ref().map(|owner| owner.as_str());
     let owner = global.owner.as_ref().map(OwnerName::as_str).or(declared);
     let owner = owner.unwrap_or(DEFAULT_OWNER).to_owned();
@@ -162,7 +172,7 @@ fn owner(global: &Global, settings: &Settings) -> Result<(String, Mark)> {
     if owner != DEFAULT_OWNER && mark == mark::DEFAULT {
         return Err(helped(
             format!("the owner `{owner}` needs a mark of its own in the kernel"),
-            "add --protocol with a free number, such as 77, that only this owner uses",
+            "add `protocol = 77` to [settings], or --protocol, with a free number that only this owner uses",
         ));
     }
     Ok((owner, mark))

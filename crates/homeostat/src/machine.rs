@@ -220,7 +220,7 @@ impl<'a> Machine<'a> {
             }
             let lock = match &first_lock {
                 Some(lock) if index == 0 => Arc::clone(lock),
-                _ => Arc::new(self.context.lock(scope)?),
+                _ => Arc::new(self.context.lock_to_mark(scope, &**ledger)?),
             };
             if index == 0 {
                 first_lock = Some(Arc::clone(&lock));

@@ -14,7 +14,15 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts one with the first `size` routes and `more` in its document, and waits until it has converged.
     pub(super) fn start(size: usize, more: &str) -> Result<Self> {
-        let document = Document::of_routes(size, more)?;
+        Self::keep(Document::of_routes(size, more)?)
+    }
+
+    /// The same with any document.
+    pub(super) fn of(text: &str) -> Result<Self> {
+        Self::keep(Document::new(text)?)
+    }
+
+    fn keep(document: Document) -> Result<Self> {
         Ok(Daemon { running: document.keep()?, _document: document })
     }
 }

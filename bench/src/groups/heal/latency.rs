@@ -60,7 +60,7 @@ fn record_percentile(run: &mut Run, full: usize, percentile: usize) -> Result<()
 }
 
 /// Records a percentile of sorted times.
-fn record(run: &mut Run, times: &[Duration], percentile: usize) -> Result<()> {
+pub(super) fn record(run: &mut Run, times: &[Duration], percentile: usize) -> Result<()> {
     let at = (times.len() * percentile / 100).min(times.len().saturating_sub(1));
     run.record(times.get(at).context("nothing was healed")?.as_secs_f64());
     Ok(())

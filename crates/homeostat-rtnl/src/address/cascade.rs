@@ -1,13 +1,15 @@
 //! What goes with an address that goes: secondary addresses, and routes. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
-use homeostat_core::{Desired as _, Owner, Slot, Taken};
+use homeostat_core::{Owner, Slot, Taken};
 
 use crate::address::AddressKey;
 use crate::desired::{DesiredState, RouteTemplate};
-use crate::key::Key;
-use crate::moment::{Moment, ObservedAddress, OnLink};
+use crate::link::LinkName;
+use crate::moment::{Moment, OnLink};
+use crate::net::{Net, bits};
 use crate::route::Route;
 
 /// What is on a link only while the link has an IPv4 address.
@@ -25,47 +27,22 @@ pub struct Cascade {
 }
 
 impl Cascade {
-    /// What goes with `key`, when all of `going` go.
-    pub(crate) fn of(
-        key: &AddressKey,
-        going: &BTreeSet<AddressKey>,
-        desired: &DesiredState,
-        moment: &Moment,
-    ) -> Self {
+    /// What goes with `key`.
+    pub(crate) fn of(key: &AddressKey, subnets: &Subnets, moment: &Moment) -> Self {
         let mut takes: Vec<Taken> =
             moment.foreign.by_src.get(&key.ip).cloned().into_iter().collect();
         if key.ip.is_ipv6() {
             return Cascade { takes, ..Cascade::default() };
         }
-        let is_ours = |other: &ObservedAddress| other.owner == Owner::Ours;
-        let others = moment.secondaries_of(key).filter(|other| !is_ours(other));
+        let others = moment.secondaries_of(key).filter(|(_, other)| other.owner != Owner::Ours);
         takes.extend(
-            others.map(|other| Taken { key: other.key.to_string(), owner: other.owner.clone() }),
+            others.map(|(key, other)| Taken { key: key.to_string(), owner: other.owner.clone() }),
         );
-        let empties_link = empties_link(key, going, desired, moment);
+        let empties_link = subnets.empties_link(key, moment);
         if empties_link {
-            takes.extend(moment.taken_on(key.link, &IPV4).cloned());
+            takes.extend(moment.foreign.on(key.link, &IPV4).cloned());
         }
-        Cascade { takes, again: again(key, desired, moment), empties_link }
-    }
-
-    /// The slots of declared routes that go along with `key`.
-    pub(crate) fn lost_routes(
-        &self,
-        key: &AddressKey,
-        desired: &DesiredState,
-        lost: &mut BTreeSet<Slot>,
-    ) {
-        let is_lost = |template: &RouteTemplate| {
-            let reaches = |gateway| key.net().contains(gateway);
-            let is_near = template.rests_on.iter().any(|near| near.link == key.link)
-                || template.route.gateways().any(reaches)
-                || template.route.links().any(|link| link == key.link);
-            template.route.src == Some(key.ip) || self.empties_link && is_near
-        };
-        let routes = desired.routes_like(is_lost);
-        let alike = routes.filter(|route| route.is_ipv4() == key.ip.is_ipv4());
-        lost.extend(alike.filter_map(|route| desired.route_slot(&route, None)));
+        Cascade { takes, again: subnets.again(key, moment), empties_link }
     }
 
     /// Whether a declared route goes along with `key`.
@@ -76,31 +53,118 @@ impl Cascade {
     }
 }
 
-/// The declared addresses that are secondary to `key`, or become so by being made before it goes.
-fn again(key: &AddressKey, desired: &DesiredState, moment: &Moment) -> Vec<Slot> {
-    if !moment.is_primary(key) {
-        return Vec::new();
-    }
-    let is_near = |other: &AddressKey| (other.link, other.net()) == (key.link, key.net());
-    let near = desired.addresses().filter(|other| other != key && is_near(other));
-    let near = near.filter(|other| moment.is_ours_or_absent(other));
-    near.filter_map(|other| desired.slot(&Key::Address(other), None)).collect()
+/// The addresses of a plan by link and network, so that each that goes is judged without a look at all others.
+#[derive(Debug, Default)]
+pub(crate) struct Subnets {
+    /// IPv4 addresses that are there and stay, or are declared.
+    remaining: BTreeSet<AddressKey>,
+    /// How many of them each network of a link has.
+    counts: BTreeMap<LinkName, BTreeMap<Net, usize>>,
+    declared: BTreeMap<(LinkName, Net), Vec<(AddressKey, Slot)>>,
 }
 
-/// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
-/// routes and permanent neighbours of the link go, and secondary addresses go first.
-fn empties_link(
-    key: &AddressKey,
-    going: &BTreeSet<AddressKey>,
-    desired: &DesiredState,
-    moment: &Moment,
-) -> bool {
-    let net = moment.is_primary(key).then(|| key.net());
-    let stays = |other: &AddressKey| {
-        let goes_along = Some(other.net()) == net;
-        other.link == key.link && other.ip.is_ipv4() && other != key && !goes_along
-    };
-    let observed = moment.addresses.iter().map(|observed| observed.key);
-    let observed = observed.filter(|other| !going.contains(other));
-    !observed.chain(desired.addresses()).any(|other| stays(&other))
+impl Subnets {
+    /// Those that there are once all of `going` are gone.
+    pub(crate) fn new(
+        going: &BTreeSet<AddressKey>,
+        desired: &DesiredState,
+        moment: &Moment,
+    ) -> Self {
+        let mut subnets = Subnets::default();
+        let observed = moment.addresses.keys().filter(|key| !going.contains(key)).copied();
+        for key in observed.chain(desired.addresses()).filter(|key| key.ip.is_ipv4()) {
+            if subnets.remaining.insert(key) {
+                let nets = subnets.counts.entry(key.link).or_default();
+                *nets.entry(key.net()).or_default() += 1;
+            }
+        }
+        // Addresses are first among what is declared.
+        for (at, key) in desired.addresses().enumerate().filter(|(_, key)| key.ip.is_ipv4()) {
+            let near = subnets.declared.entry((key.link, key.net())).or_default();
+            near.push((key, Slot::at(at)));
+        }
+        subnets
+    }
+
+    /// The declared addresses that are secondary to `key`, or become so by being made before it goes.
+    fn again(&self, key: &AddressKey, moment: &Moment) -> Vec<Slot> {
+        if !moment.is_primary(key) {
+            return Vec::new();
+        }
+        let near = self.declared.get(&(key.link, key.net())).into_iter().flatten();
+        let near = near.filter(|(other, _)| other != key && moment.is_ours_or_absent(other));
+        near.map(|(_, slot)| *slot).collect()
+    }
+
+    /// Quirk `last-address-takes-routes` (Linux 6.18): with the last IPv4 address of a link all IPv4
+    /// routes and permanent neighbours of the link go, and secondary addresses go first.
+    fn empties_link(&self, key: &AddressKey, moment: &Moment) -> bool {
+        let Some(nets) = self.counts.get(&key.link) else { return true };
+        let near = nets.get(&key.net()).copied().unwrap_or_default();
+        let has_other_nets = nets.len() > usize::from(near > 0);
+        let near_without_it = near - usize::from(self.remaining.contains(key));
+        !has_other_nets && (moment.is_primary(key) || near_without_it == 0)
+    }
+}
+
+/// The addresses that go in a plan, by what declared routes may need of them.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving {
+    sources: BTreeSet<IpAddr>,
+    /// Links that are without IPv4 for a moment at least.
+    emptied: BTreeSet<LinkName>,
+    emptied_nets: Nets,
+}
+
+impl Leaving {
+    pub(crate) fn add(&mut self, key: &AddressKey, cascade: &Cascade) {
+        self.sources.insert(key.ip);
+        if cascade.empties_link {
+            self.emptied.insert(key.link);
+            self.emptied_nets.insert(key.net());
+        }
+    }
+
+    /// The slots of declared routes that go along.
+    pub(crate) fn lost_routes(&self, desired: &DesiredState) -> BTreeSet<Slot> {
+        if self.sources.is_empty() {
+            return BTreeSet::new();
+        }
+        let is_emptied = |link: LinkName| self.emptied.contains(&link);
+        let is_lost = |template: &RouteTemplate, is_ipv4: bool| {
+            let is_near = || {
+                template.rests_on.iter().any(|near| is_emptied(near.link))
+                    || template.route.gateways().any(|gateway| self.emptied_nets.contain(gateway))
+                    || template.route.links().any(is_emptied)
+            };
+            template.route.src.is_some_and(|src| self.sources.contains(&src))
+                || is_ipv4 && is_near()
+        };
+        let mut lost = BTreeSet::new();
+        for template in &desired.templates {
+            let routes = desired.routes_of(template);
+            let routes = routes.filter(|route| is_lost(template, route.is_ipv4()));
+            lost.extend(routes.filter_map(|route| desired.route_slot(&route, None)));
+        }
+        lost
+    }
+}
+
+/// Networks, by which it is known of an address whether one of them has it.
+#[derive(Debug, Default)]
+pub(crate) struct Nets {
+    nets: BTreeSet<Net>,
+    lengths: BTreeSet<u8>,
+}
+
+impl Nets {
+    pub(crate) fn insert(&mut self, net: Net) {
+        self.lengths.insert(net.prefix_len());
+        self.nets.insert(net);
+    }
+
+    pub(crate) fn contain(&self, ip: IpAddr) -> bool {
+        let fits = |len: &&u8| **len <= bits(ip);
+        self.lengths.iter().filter(fits).any(|len| self.nets.contains(&Net::masked(ip, *len)))
+    }
 }

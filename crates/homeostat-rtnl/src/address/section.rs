@@ -9,7 +9,8 @@ use homeostat_document::{
 use ipnet::IpNet;
 use serde_json::json;
 
-use crate::address::{Address, AddressKey, Lifetime};
+use crate::address::{Address, AddressKey, Lifetime, is_never_deprecated};
+use crate::builder::Impossible;
 use crate::link::LinkName;
 use crate::net::Family;
 use crate::section::Declared;
@@ -69,7 +70,7 @@ impl Record for DeclaredAddress {
         let adopt = fields.flag("adopt", "Take this address over from any owner");
         let ip = ip?;
         check_families(fields, ip, [peer, broadcast]);
-        check_lifetimes(fields, valid, preferred);
+        check_lifetimes(fields, ip, valid, preferred);
         let address = Address {
             scope,
             valid: valid.map(|valid| valid.value),
@@ -80,6 +81,7 @@ impl Record for DeclaredAddress {
                 IpAddr::V6(_) => None,
             }),
             noprefixroute: noprefixroute.then_some(true),
+            is_duplicate: false,
         };
         declared(ip.value, peer.map(|peer| peer.value), address, adopt, fields.span())
     }
@@ -107,9 +109,20 @@ fn check_families(
 
 fn check_lifetimes(
     fields: &mut Fields<'_>,
+    ip: Spanned<Prefix>,
     valid: Option<Spanned<Lifetime>>,
     preferred: Option<Spanned<Lifetime>>,
 ) {
+    if let Some(valid) = valid.filter(|valid| valid.value == Lifetime::Seconds(0)) {
+        fields.report(Diagnostic::new(valid.span, Impossible::NoLifetime.to_string()));
+    }
+    let lives = valid.map(|valid| valid.value);
+    if let Some(preferred) = preferred
+        && Family::of(ip.ip) == Family::V4
+        && is_never_deprecated(lives, Some(preferred.value))
+    {
+        fields.report(Diagnostic::new(preferred.span, Impossible::NeverDeprecated.to_string()));
+    }
     let (Some(valid), Some(preferred)) = (valid, preferred) else { return };
     if preferred.to_kernel() > valid.to_kernel() {
         let message = "an address cannot be preferred longer than it lives";

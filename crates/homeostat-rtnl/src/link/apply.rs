@@ -29,12 +29,30 @@ pub(crate) fn run(
 ) -> Links {
     let mut writer =
         LinkWriter { desired: work.desired, moment: work.moment, source, connection, links };
-    for (at, step) in work.iter() {
-        let Step::Link(step) = step else { continue };
-        report(at, writer.write(step).err().unwrap_or(Outcome::Applied { now: None }));
+    let (mut at, mut rest) = (work.first, work.steps);
+    while let Some(step) = rest.first() {
+        let going = rest.iter().take(TOGETHER).map_while(|step| writer.deleted(step));
+        let going: Vec<&SeenLink> = going.collect();
+        let done = if going.len() > 1 && writer.delete_together(&going) {
+            (at..at + going.len()).for_each(|at| report(at, Outcome::Applied { now: None }));
+            going.len()
+        } else {
+            if let Step::Link(step) = step {
+                report(at, writer.write(step).err().unwrap_or(Outcome::Applied { now: None }));
+            }
+            1
+        };
+        at += done;
+        rest = rest.get(done..).unwrap_or_default();
     }
     writer.links
 }
+
+/// How many links are deleted at once: all other requests about links wait that long.
+const TOGETHER: usize = 256;
+
+/// The group of links that are about to be deleted is above this one.
+const LEAVING: u32 = 0x686f_0000;
 
 /// What becomes of a step that does not go through.
 type Written<T = ()> = Result<T, Outcome<Object>>;
@@ -48,7 +66,7 @@ struct LinkWriter<'a> {
     links: Links,
 }
 
-impl LinkWriter<'_> {
+impl<'a> LinkWriter<'a> {
     fn write(&mut self, step: &LinkStep) -> Written {
         match (&step.key, &step.act) {
             (Key::LinkField(name, field), Act::Set(cycle)) => {
@@ -95,9 +113,42 @@ impl LinkWriter<'_> {
         self.change(index, &parts, &Refs::default(), kind)
     }
 
+    /// The link that a step deletes.
+    fn deleted(&self, step: &Step) -> Option<&'a SeenLink> {
+        match step {
+            Step::Link(step) if step.act == Act::Delete => self.moment.table.get(step.key.link()?),
+            _ => None,
+        }
+    }
+
+    /// Puts links into a group that has no others, and deletes the group. False, if that did not work: then they are
+    /// still there, and ours by their alias.
+    ///
+    /// Quirk `a-link-takes-its-time` (Linux 6.18): the kernel waits about 20 ms for all that may still use a link before
+    /// it is gone, and once for a group: `ip link del group 99`.
+    fn delete_together(&mut self, going: &[&SeenLink]) -> bool {
+        let is_free = |group: &u32| self.moment.table.values().all(|seen| seen.group != *group);
+        let mut groups = LEAVING.wrapping_add(std::process::id())..u32::MAX;
+        let Some(group) = groups.find(is_free) else { return false };
+        let parts = Parts { group: Some(group), ..Parts::default() };
+        let move_all = |batch: &mut Batch| {
+            let mut indexes = going.iter().map(|seen| seen.index);
+            indexes.try_for_each(|index| message::change(batch, index, &parts, &Refs::default()))
+        };
+        let moved = ask(self.connection, move_all, &mut |_| {});
+        let delete = |batch: &mut Batch| message::delete_group(batch, group);
+        let deleted = moved.and_then(|()| ask(self.connection, delete, &mut |_| {}));
+        if deleted.is_ok() {
+            for name in going.iter().flat_map(|seen| going_with(&self.moment.table, seen.name)) {
+                self.links.forget(name);
+            }
+        }
+        deleted.is_ok()
+    }
+
     /// Deletes exactly the link that was seen: one that took its name since has another number.
     fn delete(&mut self, name: LinkName) -> Written {
-        let Some(seen) = self.moment.table.get(&name) else { return Ok(()) };
+        let Some(seen) = self.moment.table.get(name) else { return Ok(()) };
         match ask(self.connection, |batch| message::delete(batch, seen.index), &mut |_| {}) {
             Err(Error::Refused(refusal)) if refusal.errno == Errno::NODEV => {}
             asked => asked.map_err(|error| failed(&error, &seen.link.kind))?,
@@ -228,7 +279,7 @@ impl LinkWriter<'_> {
     }
 
     fn update(&mut self, name: LinkName, link: &Link, cycle: Cycle) -> Written {
-        let Some(seen) = self.moment.table.get(&name) else { return Err(pending(name)) };
+        let Some(seen) = self.moment.table.get(name) else { return Err(pending(name)) };
         let (index, kind) = (seen.index, &link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;
         if falls && seen.is_up() {
@@ -275,7 +326,7 @@ impl LinkWriter<'_> {
 
     fn set(&mut self, name: LinkName, field: Field, value: &Setting, cycle: Cycle) -> Written {
         let index = self.index(name)?;
-        let seen = self.moment.table.get(&name).filter(|seen| seen.index == index);
+        let seen = self.moment.table.get(name).filter(|seen| seen.index == index);
         let kind = LinkKind::Other { name: name.to_string() };
         let parts = match (field, value) {
             (Field::Up, Setting::Flag(up)) => Parts { up: Some(*up), ..Parts::default() },

@@ -1,5 +1,5 @@
-//! What goes with a link that goes or changes: each [`Loss`] says what the kernel removes, and from which links.
-//! Pure.
+//! What goes with a link that goes or changes: each [`Loss`] says what the kernel removes from a link, and
+//! [`Cascades`] which links it spreads to. Pure.
 //!
 //! Quirk `links-take-along` (Linux 6.18): deleting a link deletes what stands on it, its other end,
 //! and every address and route on those; setting it down deletes its routes and IPv6 addresses.
@@ -7,56 +7,71 @@
 //! Quirk `a-low-mtu-takes-ipv6` (Linux 6.18): `ip link set va mtu 1000` deletes all IPv6 addresses, neighbours and
 //! routes on `va`, and no IPv6 address can be added to it; nexthops with an id, and routes through them, stay.
 //!
+//! Quirk `an-mtu-rewrites-routes` (Linux 6.18): `ip link set va mtu 1300` sets the `mtu` of every IPv6 route on `va`
+//! to 1300 that had a larger one, or that of the link before; only `mtu lock` is left alone.
+//!
 //! Quirk `a-new-mac-takes-neighbours` (Linux 6.18): `ip link set va address ...` deletes all neighbours on `va`,
 //! permanent ones too; proxy entries stay.
 //!
-//! Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that loses its carrier loses its nexthops.
+//! Quirk `a-bridge-has-the-mac-of-a-port` (Linux 6.18): a bridge whose hardware address was never set has the lowest
+//! of its ports, so that a port that joins, leaves or gets another one may change that of the bridge.
+//!
+//! Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that loses its carrier loses its nexthops. The other end
+//! of a pair loses it when one is set down, macvlans with the link below them, a bridge with its last port.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 use homeostat_core::{Owner, Taken};
 
+use crate::desired::DesiredState;
 use crate::link::LinkName;
 use crate::link::kinds::LinkKind;
+use crate::link::model::Link;
 use crate::link::observe::{LinkTable, SeenLink};
-use crate::moment::{Moment, ObservedAddress, OnLink};
+use crate::moment::{Moment, OnLink};
+use crate::neighbour::Mac;
+use crate::nexthop;
 
 /// The smallest MTU with which a link can have IPv6.
 pub(crate) const IPV6_MIN_MTU: u32 = 1280;
 
-/// The MTU of a bridge without ports whose MTU was never set.
-const BRIDGE_MTU: u32 = 1500;
+/// The MTU of a fresh link, and of a bridge without ports whose MTU was never set.
+const USUAL_MTU: u32 = 1500;
 
 /// What becomes of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Loss {
-    /// It goes down, for a moment at least.
-    Down,
     /// It goes, and is perhaps made again.
     Gone,
+    /// It goes down, for a moment at least.
+    Down,
     /// It has no IPv6 any more.
     Ipv6,
     /// Its hardware address is another one.
     Mac,
     /// It loses its carrier.
     Carrier,
+    /// Its MTU is this one.
+    Mtu(u32),
 }
 
 impl Loss {
-    /// What is removed from the link, beside addresses.
+    /// What is removed from the link, beside addresses and nexthops.
     fn kinds(self) -> &'static [OnLink] {
-        use OnLink::{
-            Ipv4Neighbour, Ipv4Proxy, Ipv4Route, Ipv6Neighbour, Ipv6Proxy, Ipv6Route, Nexthop,
-        };
+        use OnLink::{Ipv4Neighbour, Ipv4Proxy, Ipv4Route, Ipv6Neighbour, Ipv6Proxy, Ipv6Route};
         match self {
             Loss::Down | Loss::Gone => {
-                &[Ipv4Route, Ipv6Route, Nexthop, Ipv4Neighbour, Ipv6Neighbour, Ipv4Proxy, Ipv6Proxy]
+                &[Ipv4Route, Ipv6Route, Ipv4Neighbour, Ipv6Neighbour, Ipv4Proxy, Ipv6Proxy]
             }
             Loss::Ipv6 => &[Ipv6Route, Ipv6Neighbour, Ipv6Proxy],
             Loss::Mac => &[Ipv4Neighbour, Ipv6Neighbour],
-            Loss::Carrier => &[Nexthop],
+            Loss::Carrier | Loss::Mtu(_) => &[],
         }
+    }
+
+    fn removes_nexthops(self) -> bool {
+        matches!(self, Loss::Down | Loss::Gone | Loss::Carrier)
     }
 
     fn removes_address(self, ip: IpAddr) -> bool {
@@ -70,48 +85,246 @@ impl Loss {
     }
 }
 
+/// What a step does to a link that may cost others something.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Effects {
+    /// It goes, and is perhaps made again.
+    pub(crate) goes: bool,
+    /// It goes down, for a moment at least.
+    pub(crate) falls: bool,
+    pub(crate) mac: NewMac,
+    /// Its MTU afterwards, if that is another one, or new to a bridge.
+    pub(crate) mtu: Option<u32>,
+    /// The bridge, bond or VRF that it is put into.
+    pub(crate) joins: Option<LinkName>,
+    /// Whether it is taken out of the one that it is in.
+    pub(crate) leaves: bool,
+}
+
+/// The hardware address of a link after a step.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) enum NewMac {
+    /// That which it has.
+    #[default]
+    Same,
+    Changed(Mac),
+    /// The kernel chooses one.
+    Any,
+}
+
+/// What the steps of one plan cost others.
+pub(crate) struct Cascades<'a> {
+    pub(crate) desired: &'a DesiredState,
+    pub(crate) moment: &'a Moment,
+    /// The links that go, go down or get another master in the same plan.
+    pub(crate) leaving: BTreeSet<LinkName>,
+}
+
+impl Cascades<'_> {
+    /// What other owners lose by a step, and the links on which something may have gone.
+    pub(crate) fn of(&self, name: LinkName, effects: &Effects) -> (Vec<Taken>, Vec<LinkName>) {
+        let losses = self.losses(name, effects);
+        let (mut takes, mut changes) = (Vec::new(), Vec::new());
+        for (link, loss) in &losses {
+            if *loss == Loss::Gone {
+                takes.extend(self.gone(name, *link));
+            }
+            takes.extend(self.lost_on(*link, *loss));
+            if let Loss::Mtu(mtu) = loss {
+                changes.extend(self.lowered(name, *link, *mtu));
+            }
+        }
+        takes.append(&mut changes);
+        let mut named = BTreeSet::new();
+        takes.retain(|taken| named.insert(taken.key.clone()));
+        // The MTU of a link is that of our routes only if they have one.
+        let has_mtu = self.desired.templates.iter().any(|template| template.route.mtu.is_some());
+        let touched = losses.iter().filter(|(_, loss)| has_mtu || !matches!(loss, Loss::Mtu(_)));
+        let touched: BTreeSet<LinkName> = touched.map(|(link, _)| *link).collect();
+        (takes, touched.into_iter().collect())
+    }
+
+    /// What becomes of which links.
+    fn losses(&self, name: LinkName, effects: &Effects) -> BTreeSet<(LinkName, Loss)> {
+        let Effects { goes, falls, mac, mtu, joins, leaves } = *effects;
+        let table = &self.moment.table;
+        let seen = table.get(name);
+        let mut next: Vec<(LinkName, Loss)> = Vec::new();
+        next.extend(goes.then_some((name, Loss::Gone)));
+        next.extend(falls.then_some((name, Loss::Down)));
+        next.extend((!matches!(mac, NewMac::Same)).then_some((name, Loss::Mac)));
+        let is_new = |mtu: &u32| seen.is_none_or(|seen| seen.link.mtu != Some(*mtu));
+        next.extend(mtu.filter(is_new).map(|mtu| (name, Loss::Mtu(mtu))));
+        if let Some(bridge) = joins.and_then(|joins| table.get(joins)) {
+            let port = match mac {
+                // It gets a declared one before it joins.
+                NewMac::Same => self.desired.mac(name).or(seen.and_then(|seen| seen.link.mac)),
+                NewMac::Changed(mac) => Some(mac),
+                NewMac::Any => None,
+            };
+            let lowest = table.ports(bridge).filter_map(|port| port.link.mac).min();
+            let is_lower = port.is_none_or(|port| lowest.is_none_or(|lowest| port < lowest));
+            if has_mac_of_port(table, bridge) && is_lower {
+                next.push((bridge.name, Loss::Mac));
+            }
+            let mtu = mtu.or(seen.and_then(|seen| seen.link.mtu)).unwrap_or(USUAL_MTU);
+            next.extend(follows_ports(table, bridge, mtu).then_some((bridge.name, Loss::Mtu(mtu))));
+        }
+        if let Some(seen) = seen.filter(|_| leaves) {
+            next.extend(self.master_without(seen));
+        }
+        let mut losses = BTreeSet::new();
+        while let Some((link, loss)) = next.pop() {
+            if losses.insert((link, loss))
+                && let Some(seen) = table.get(link)
+            {
+                self.spread(seen, loss, mac, &mut next);
+            }
+        }
+        losses
+    }
+
+    /// What a loss of one link means for others.
+    ///
+    /// Quirk `others-follow-a-low-mtu` (Linux 6.18): macvlans, ipvlans and VLANs are lowered with the link below them;
+    /// so is a bridge with its smallest port, unless its MTU was set (which cannot be seen; one that it was made with
+    /// does not count).
+    fn spread(&self, seen: &SeenLink, loss: Loss, mac: NewMac, next: &mut Vec<(LinkName, Loss)>) {
+        let table = &self.moment.table;
+        let (peer, master) = (table.peer(seen), table.master(seen));
+        let above = table.above(seen);
+        match loss {
+            Loss::Gone => {
+                next.extend(above.chain(peer).map(|other| (other.name, Loss::Gone)));
+                next.extend(self.master_without(seen));
+            }
+            Loss::Down | Loss::Carrier => {
+                next.extend(above.map(|other| match &other.link.kind {
+                    LinkKind::Vlan(_) if loss == Loss::Down => (other.name, Loss::Down),
+                    _ => (other.name, Loss::Carrier),
+                }));
+                let peer = peer.filter(|_| loss == Loss::Down);
+                next.extend(peer.map(|peer| (peer.name, Loss::Carrier)));
+                let master = master.filter(|master| self.is_last_port(master, seen));
+                next.extend(master.map(|master| (master.name, Loss::Carrier)));
+            }
+            Loss::Mac => {
+                let is_like = |other: &&SeenLink| other.link.mac == seen.link.mac;
+                next.extend(above.filter(is_like).map(|other| (other.name, Loss::Mac)));
+                let lowers = |bridge: &SeenLink| match mac {
+                    NewMac::Changed(mac) => Some(mac) < bridge.link.mac,
+                    NewMac::Same | NewMac::Any => true,
+                };
+                let bridge = master.filter(|bridge| has_mac_of_port(table, bridge));
+                let bridge = bridge.filter(|bridge| is_like(bridge) || lowers(bridge));
+                next.extend(bridge.map(|bridge| (bridge.name, Loss::Mac)));
+            }
+            Loss::Mtu(mtu) => {
+                next.extend((mtu < IPV6_MIN_MTU).then_some((seen.name, Loss::Ipv6)));
+                let above = above.filter(|other| follows_parent(other, mtu));
+                let master = master.filter(|bridge| follows_ports(table, bridge, mtu));
+                next.extend(above.chain(master).map(|other| (other.name, loss)));
+            }
+            Loss::Ipv6 => {}
+        }
+    }
+
+    /// What the master of a link loses with it.
+    fn master_without(&self, port: &SeenLink) -> Vec<(LinkName, Loss)> {
+        let table = &self.moment.table;
+        let Some(master) = table.master(port) else { return Vec::new() };
+        let mac = has_mac_of_port(table, master) && master.link.mac == port.link.mac;
+        let carrier = self.is_last_port(master, port);
+        let losses = [(mac, Loss::Mac), (carrier, Loss::Carrier)].into_iter();
+        losses.filter(|(is_lost, _)| *is_lost).map(|(_, loss)| (master.name, loss)).collect()
+    }
+
+    /// Whether a bridge or bond has its carrier by this port alone.
+    fn is_last_port(&self, master: &SeenLink, port: &SeenLink) -> bool {
+        let carries = |other: &SeenLink| {
+            other.has_carrier && other.name != port.name && !self.leaving.contains(&other.name)
+        };
+        matches!(master.link.kind, LinkKind::Bridge(_) | LinkKind::Bond(_))
+            && !self.moment.table.ports(master).any(carries)
+    }
+
+    /// The loss of a link itself, and of its place as a master.
+    fn gone(&self, first: LinkName, link: LinkName) -> Vec<Taken> {
+        let table = &self.moment.table;
+        let Some(seen) = table.get(link) else { return Vec::new() };
+        let mut takes = Vec::new();
+        if link != first {
+            // Who made one end made both.
+            let is_end = table.get(first).and_then(SeenLink::peer) == Some(seen.index);
+            let is_ours = is_end && matches!(seen.owner, Owner::Unmarked);
+            let owner = if is_ours { Owner::Ours } else { seen.owner.clone() };
+            takes.push(Taken { key: format!("link {link}"), owner });
+        }
+        // What is ours and declared is put back; what is ours and undeclared is no loss.
+        let slaves = table.ports(seen).filter(|port| matches!(port.owner, Owner::Foreign(_)));
+        takes.extend(slaves.map(|port| Taken {
+            key: format!("link {} in its master", port.name),
+            owner: port.owner.clone(),
+        }));
+        takes
+    }
+
+    /// What other owners lose on one link.
+    fn lost_on(&self, link: LinkName, loss: Loss) -> Vec<Taken> {
+        let moment = self.moment;
+        let addresses = moment.addresses.on(link).filter(|(key, observed)| {
+            loss.removes_address(key.ip) && matches!(observed.owner, Owner::Foreign(_))
+        });
+        let mut takes: Vec<Taken> = addresses
+            .map(|(key, observed)| Taken { key: key.to_string(), owner: observed.owner.clone() })
+            .collect();
+        takes.extend(moment.foreign.on(link, loss.kinds()).cloned());
+        if loss.removes_nexthops() {
+            takes.extend(nexthop::lost_on(link, moment));
+        }
+        takes
+    }
+
+    /// What others lose by the MTU of a link: that of the link, if it is theirs and follows, and that of routes.
+    fn lowered(&self, first: LinkName, link: LinkName, mtu: u32) -> Vec<Taken> {
+        let moment = self.moment;
+        let Some(seen) = moment.table.get(link) else { return Vec::new() };
+        let is_theirs = link != first
+            && matches!(seen.owner, Owner::Foreign(_))
+            && self.desired.mtu(link).is_none();
+        let own = Taken { key: format!("mtu of link {link}"), owner: seen.owner.clone() };
+        let routes = moment.foreign.with_mtu(link, mtu, seen.link.mtu);
+        let routes = routes.map(|route| Taken {
+            key: format!("mtu of {}", route.key),
+            owner: route.owner.clone(),
+        });
+        is_theirs.then_some(own).into_iter().chain(routes).collect()
+    }
+}
+
 /// A link, what stands on it, and its other end.
 pub(crate) fn going_with(table: &LinkTable, name: LinkName) -> BTreeSet<LinkName> {
     let (mut going, mut next) = (BTreeSet::new(), vec![name]);
     while let Some(name) = next.pop() {
-        let Some(seen) = table.get(&name).filter(|_| going.insert(name)) else { continue };
-        let goes = |other: &&SeenLink| {
-            other.parent() == Some(seen.index) || seen.peer() == Some(other.index)
-        };
-        next.extend(table.values().filter(goes).map(|other| other.name));
+        let seen = table.get(name).filter(|_| going.insert(name));
+        let others = seen.into_iter().flat_map(|seen| table.above(seen).chain(table.peer(seen)));
+        next.extend(others.map(|other| other.name));
     }
     going.insert(name);
     going
 }
 
-/// The links whose MTU is `mtu` when that of `name` is: the link itself, those on it, and the bridge that it is
-/// or will be a port of.
-///
-/// Quirk `others-follow-a-low-mtu` (Linux 6.18): macvlans, ipvlans and VLANs are lowered with the link below them;
-/// so is a bridge with its smallest port, unless its MTU was set (which cannot be seen; one that it was made with
-/// does not count).
-pub(crate) fn lowered_with(
-    table: &LinkTable,
-    name: LinkName,
-    mtu: u32,
-    master: Option<LinkName>,
-) -> BTreeSet<LinkName> {
-    let by_index = |index| table.values().find(|other| other.index == index);
-    let joined = master.and_then(|master| table.get(&master));
-    let mut next = vec![name];
-    next.extend(joined.filter(|bridge| follows_ports(table, bridge, mtu)).map(|seen| seen.name));
-    let mut lowered = BTreeSet::new();
-    while let Some(name) = next.pop() {
-        let Some(seen) = table.get(&name).filter(|_| lowered.insert(name)) else { continue };
-        let master = seen.master.and_then(by_index);
-        next.extend(
-            master.filter(|bridge| follows_ports(table, bridge, mtu)).map(|seen| seen.name),
-        );
-        let above = table.values().filter(|other| other.parent() == Some(seen.index));
-        next.extend(above.filter(|other| follows_parent(other, mtu)).map(|other| other.name));
-    }
-    lowered.insert(name);
-    lowered
+/// The MTU that a link is made with.
+pub(crate) fn first_mtu(declared: &Link, table: &LinkTable) -> u32 {
+    /// Of the outer headers with IPv4.
+    const VXLAN: u32 = 50;
+    let parent = declared.parent.as_ref().filter(|parent| parent.namespace.is_none());
+    let below = parent.and_then(|parent| table.get(parent.name)?.link.mtu).unwrap_or(USUAL_MTU);
+    let usual = match declared.kind {
+        LinkKind::Vxlan(_) if parent.is_some() => below.saturating_sub(VXLAN),
+        _ => below,
+    };
+    declared.mtu.unwrap_or(usual)
 }
 
 fn follows_parent(seen: &SeenLink, mtu: u32) -> bool {
@@ -125,59 +338,16 @@ fn follows_parent(seen: &SeenLink, mtu: u32) -> bool {
 
 /// A bridge that is not as large as its smallest port has an MTU that was set.
 fn follows_ports(table: &LinkTable, seen: &SeenLink, mtu: u32) -> bool {
-    let ports = table.values().filter(|other| other.master == Some(seen.index));
-    let smallest = ports.filter_map(|port| port.link.mtu).min().unwrap_or(BRIDGE_MTU);
+    let smallest = table.ports(seen).filter_map(|port| port.link.mtu).min().unwrap_or(USUAL_MTU);
     let is_bridge = matches!(seen.link.kind, LinkKind::Bridge(_));
     is_bridge && seen.link.mtu == Some(smallest) && smallest > mtu
 }
 
-/// What other owners lose when a link is set down or deleted.
-pub(crate) fn takes(moment: &Moment, name: LinkName, loss: Loss) -> Vec<Taken> {
-    let going = match loss {
-        Loss::Gone => going_with(&moment.table, name),
-        _ => BTreeSet::from([name]),
-    };
-    let ends: BTreeSet<_> = moment.table.get(&name).and_then(SeenLink::peer).into_iter().collect();
-    let mut takes = Vec::new();
-    for link in &going {
-        let seen = moment.table.get(link);
-        if let Some(seen) = seen.filter(|seen| seen.name != name) {
-            // Who made one end made both.
-            let is_ours = ends.contains(&seen.index) && matches!(seen.owner, Owner::Unmarked);
-            let owner = if is_ours { Owner::Ours } else { seen.owner.clone() };
-            takes.push(Taken { key: format!("link {link}"), owner });
-        }
-        if let Some(seen) = seen.filter(|_| loss == Loss::Gone) {
-            // What is ours and declared is put back; what is ours and undeclared is no loss.
-            let is_slave = |other: &&SeenLink| {
-                other.master == Some(seen.index) && matches!(other.owner, Owner::Foreign(_))
-            };
-            takes.extend(moment.table.values().filter(is_slave).map(|other| Taken {
-                key: format!("link {} in its master", other.name),
-                owner: other.owner.clone(),
-            }));
-        }
-        takes.extend(lost_on(moment, *link, loss));
-    }
-    if loss == Loss::Down {
-        let other_end = moment.table.values().find(|other| ends.contains(&other.index));
-        takes
-            .extend(other_end.into_iter().flat_map(|end| lost_on(moment, end.name, Loss::Carrier)));
-    }
-    takes
-}
-
-/// What other owners lose on one link.
-pub(crate) fn lost_on(moment: &Moment, link: LinkName, loss: Loss) -> Vec<Taken> {
-    let is_lost = |observed: &&ObservedAddress| {
-        observed.key.link == link
-            && loss.removes_address(observed.key.ip)
-            && matches!(observed.owner, Owner::Foreign(_))
-    };
-    let addresses = moment.addresses.iter().filter(is_lost);
-    let addresses = addresses
-        .map(|observed| Taken { key: observed.key.to_string(), owner: observed.owner.clone() });
-    addresses.chain(moment.taken_on(link, loss.kinds()).cloned()).collect()
+/// A bridge that has not the lowest hardware address of its ports has one that was set.
+fn has_mac_of_port(table: &LinkTable, seen: &SeenLink) -> bool {
+    let lowest = table.ports(seen).filter_map(|port| port.link.mac).min();
+    matches!(seen.link.kind, LinkKind::Bridge(_))
+        && lowest.is_none_or(|lowest| seen.link.mac == Some(lowest))
 }
 
 /// Whether anything of it is foreign, so that a guard holds the step.

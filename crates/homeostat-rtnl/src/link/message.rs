@@ -91,6 +91,14 @@ pub(crate) fn delete(batch: &mut Batch, index: IfIndex) -> Result<()> {
     message.finish()
 }
 
+/// Deletes all links of a group.
+pub(crate) fn delete_group(batch: &mut Batch, group: u32) -> Result<()> {
+    let mut message = batch.message(RTM_DELLINK, 0);
+    message.fixed(&head(IfIndex(0), None));
+    message.attr_u32(IFLA_GROUP, group);
+    message.finish()
+}
+
 /// Asks for a link.
 pub(crate) fn get(batch: &mut Batch, name: LinkName) -> Result<()> {
     let mut message = batch.message(RTM_GETLINK, NLM_F_ECHO);
@@ -130,7 +138,9 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<SeenLink, Malformed> {
     link.incarnation = Incarnation(Some(index));
     let owner = Owner::Unmarked;
     let (alias, master, lower, primary) = (None, None, None, None);
-    let mut seen = SeenLink { index, name, link, owner, alias, group: 0, master, lower, primary };
+    let (group, has_carrier) = (0, has_carrier(message)?);
+    let mut seen =
+        SeenLink { index, name, link, owner, alias, group, master, lower, primary, has_carrier };
     read_attrs(&mut seen, attrs)?;
     seen.link.alias = seen.alias.as_deref().map(|text| alias::split(text).0.to_owned());
     Ok(seen)

@@ -2,15 +2,16 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
 
 use crate::key::Key;
-use crate::link::cascade::IPV6_MIN_MTU;
+use crate::link::cascade::{IPV6_MIN_MTU, first_mtu};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Configured, Field, Link, LinkRef, Setting, link_agrees};
-use crate::link::{IfIndex, LinkName, alias, message};
+use crate::link::{IfIndex, LinkName, Links, alias, message};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::source::Rtnl;
@@ -18,7 +19,7 @@ use crate::source::Rtnl;
 /// Puts names to numbers and owners to marks, once all links are known.
 pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
     let Moment { links, table, namespaces, .. } = moment;
-    for seen in table.values_mut() {
+    for seen in table.links.values_mut() {
         let declared = view.desired.link(seen.name);
         seen.link.master = seen.master.map(|index| links.name(index));
         let parent = declared.and_then(|link| link.parent.as_ref());
@@ -74,7 +75,12 @@ fn is_the_kernels(seen: &SeenLink) -> bool {
 }
 
 /// Reports every link, and the fields that are declared or recorded of those that are there.
-pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, Key, Object>) {
+pub(crate) fn report(
+    moment: &Moment,
+    source: &Rtnl,
+    view: &View<'_, Rtnl>,
+    see: &mut See<'_, Key, Object>,
+) {
     for seen in moment.table.values() {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
         if view.focus.covers(&key) {
@@ -95,10 +101,12 @@ pub(crate) fn report(moment: &Moment, view: &View<'_, Rtnl>, see: &mut See<'_, K
     };
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
-        if let Some(seen) = moment.table.get(&name).filter(|_| view.focus.covers(&key)) {
+        if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
             let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
             let object = Object::Setting(Configured { setting, incarnation });
-            see(Seen::Present { key, object, owner: Owner::Nobody });
+            let other = source.others.get(&key).map(|other| format!("owner {other}"));
+            let owner = other.map_or(Owner::Nobody, |other| Owner::Foreign(Cow::Owned(other)));
+            see(Seen::Present { key, object, owner });
         }
     }
 }
@@ -127,45 +135,68 @@ pub(crate) fn ask(
     connection.ask(&mut batch, replies)
 }
 
-/// Whether what is to become of a link may take foreign things along, so that a focused look has to
-/// learn of them. A new hardware address costs neighbours only, which are looked at anyhow.
-pub(crate) fn may_take_along(moment: &Moment, view: &View<'_, Rtnl>, key: &Key) -> bool {
-    match key {
-        Key::Link(name) => match (moment.table.get(name), view.desired.link(*name)) {
-            (Some(seen), None) => matches!(seen.owner, Owner::Ours | Owner::Unmarked),
-            (Some(seen), Some(link)) => !link_agrees(link, &seen.link),
-            // A fresh one may lower the MTU of its bridge.
-            (None, Some(link)) => {
-                link.master.is_some() && link.mtu.is_some_and(|mtu| mtu < IPV6_MIN_MTU)
-            }
-            (None, None) => false,
-        },
-        Key::LinkField(name, field) => field_may_take_along(moment, view, *name, *field),
-        _ => false,
-    }
+/// What a focused look has to learn of foreign things, since a change of a link may take them along.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MayLose {
+    pub(crate) neighbours: bool,
+    /// IPv6 routes, whose MTU follows that of the link.
+    pub(crate) ipv6_routes: bool,
+    /// All of it: addresses, nexthops and all routes, too.
+    pub(crate) everything: bool,
 }
 
-fn field_may_take_along(
-    moment: &Moment,
-    view: &View<'_, Rtnl>,
-    name: LinkName,
-    field: Field,
-) -> bool {
-    let Some(seen) = moment.table.get(&name) else { return false };
-    let is_low = view.desired.mtu(name).or(seen.link.mtu) < Some(IPV6_MIN_MTU);
-    let declared = view.desired.field(name, field);
-    let may_cost = match field {
-        Field::Up => seen.is_up(),
-        Field::Master => seen.is_up() || is_low,
-        Field::Mtu => is_low || declared.is_none(),
-        Field::Mac | Field::Alias => false,
-    };
-    may_cost
-        && match declared {
+impl MayLose {
+    pub(crate) fn of(moment: &Moment, view: &View<'_, Rtnl>, keys: &BTreeSet<Key>) -> Self {
+        let mut may_lose = MayLose::default();
+        for key in keys {
+            match key {
+                Key::Link(name) => may_lose.with_link(moment, view, *name),
+                Key::LinkField(name, field) => may_lose.with_field(moment, view, *name, *field),
+                _ => {}
+            }
+        }
+        may_lose.neighbours |= may_lose.everything;
+        may_lose.ipv6_routes |= may_lose.everything;
+        may_lose
+    }
+
+    fn with_link(&mut self, moment: &Moment, view: &View<'_, Rtnl>, name: LinkName) {
+        match (moment.table.get(name), view.desired.link(name)) {
+            (Some(seen), None) => {
+                self.everything |= matches!(seen.owner, Owner::Ours | Owner::Unmarked);
+            }
+            (Some(seen), Some(link)) => self.everything |= !link_agrees(link, &seen.link),
+            // A fresh one may change the hardware address of its bridge, and lower its MTU.
+            (None, Some(link)) => {
+                let master = link.master.and_then(|master| moment.table.get(master));
+                self.neighbours |= master.is_some();
+                let mtu = first_mtu(link, &moment.table);
+                self.everything |= master.is_some_and(|master| Some(mtu) < master.link.mtu);
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn with_field(&mut self, moment: &Moment, view: &View<'_, Rtnl>, name: LinkName, field: Field) {
+        let Some(seen) = moment.table.get(name) else { return };
+        let changes = match view.desired.field(name, field) {
             Some(setting) => *setting != seen.setting(field),
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
+        };
+        if !changes {
+            return;
         }
+        let is_low = view.desired.mtu(name) < Some(IPV6_MIN_MTU);
+        match field {
+            Field::Up => self.everything |= seen.is_up(),
+            Field::Master => self.everything = true,
+            Field::Mtu if is_low => self.everything = true,
+            Field::Mtu => self.ipv6_routes = true,
+            Field::Mac => self.neighbours = true,
+            Field::Alias => {}
+        }
+    }
 }
 
 /// A link that is there.
@@ -184,6 +215,8 @@ pub(crate) struct SeenLink {
     pub(crate) lower: Option<Lower>,
     /// The preferred link of a bond.
     pub(crate) primary: Option<IfIndex>,
+    /// Whether it is up, and what it leads to is, too.
+    pub(crate) has_carrier: bool,
 }
 
 /// A link by number.
@@ -232,5 +265,107 @@ fn text(value: Option<String>) -> Setting {
     Setting::Text(value.unwrap_or_default())
 }
 
-/// All links of one moment.
-pub(crate) type LinkTable = BTreeMap<LinkName, SeenLink>;
+/// The links of one moment, and how they stand to each other.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LinkTable {
+    links: BTreeMap<LinkName, SeenLink>,
+    names: BTreeMap<IfIndex, LinkName>,
+    /// The links on top of a link.
+    above: Related,
+    /// The links that have it as their master.
+    ports: Related,
+}
+
+type Related = BTreeMap<IfIndex, BTreeSet<LinkName>>;
+
+impl Extend<SeenLink> for LinkTable {
+    /// Each takes the place of what has its number or its name.
+    fn extend<I: IntoIterator<Item = SeenLink>>(&mut self, found: I) {
+        for seen in found {
+            self.remove(seen.index);
+            self.get(seen.name).map(|former| former.index).map(|index| self.remove(index));
+            let name = seen.name;
+            self.names.insert(seen.index, name);
+            let add = |to: &mut Related, of| to.entry(of).or_default().insert(name);
+            seen.parent().map(|parent| add(&mut self.above, parent));
+            seen.master.map(|master| add(&mut self.ports, master));
+            self.links.insert(name, seen);
+        }
+    }
+}
+
+impl LinkTable {
+    pub(crate) fn remove(&mut self, index: IfIndex) {
+        let Some(seen) = self.names.remove(&index).and_then(|name| self.links.remove(&name)) else {
+            return;
+        };
+        let forget = |from: &mut Related, of| from.get_mut(&of).map(|all| all.remove(&seen.name));
+        seen.parent().map(|parent| forget(&mut self.above, parent));
+        seen.master.map(|master| forget(&mut self.ports, master));
+    }
+
+    pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
+        self.links.get(&name)
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &SeenLink> {
+        self.links.values()
+    }
+
+    fn numbered(&self, index: IfIndex) -> Option<&SeenLink> {
+        self.get(*self.names.get(&index)?)
+    }
+
+    /// The other end of a pair, if it is here.
+    pub(crate) fn peer(&self, seen: &SeenLink) -> Option<&SeenLink> {
+        self.numbered(seen.peer()?)
+    }
+
+    pub(crate) fn master(&self, seen: &SeenLink) -> Option<&SeenLink> {
+        self.numbered(seen.master?)
+    }
+
+    /// The links on top of a link.
+    pub(crate) fn above(&self, seen: &SeenLink) -> impl Iterator<Item = &SeenLink> {
+        let names = self.above.get(&seen.index).into_iter().flatten();
+        names.filter_map(|name| self.get(*name))
+    }
+
+    /// The links in a bridge, bond or VRF.
+    pub(crate) fn ports(&self, seen: &SeenLink) -> impl Iterator<Item = &SeenLink> {
+        let names = self.ports.get(&seen.index).into_iter().flatten();
+        names.filter_map(|name| self.get(*name))
+    }
+}
+
+/// The links as the last observation and the events since then say.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct KnownLinks {
+    pub(crate) links: Arc<Links>,
+    /// As the kernel reports them: owners and names are resolved for each observation.
+    pub(crate) table: LinkTable,
+}
+
+impl KnownLinks {
+    /// What a look at the link of a name shows.
+    pub(crate) fn refresh(&mut self, name: LinkName, seen: Option<SeenLink>) {
+        let former = self
+            .links
+            .index(name)
+            .filter(|index| seen.as_ref().is_none_or(|seen| seen.index != *index));
+        if let Some(index) = former {
+            self.remove(index);
+        }
+        if let Some(seen) = seen {
+            if self.links.index(name) != Some(seen.index) {
+                Arc::make_mut(&mut self.links).insert(name, seen.index);
+            }
+            self.table.extend([seen]);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, index: IfIndex) {
+        Arc::make_mut(&mut self.links).remove(index);
+        self.table.remove(index);
+    }
+}

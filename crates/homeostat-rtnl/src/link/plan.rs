@@ -9,7 +9,7 @@ use homeostat_core::{
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::cascade::{self, IPV6_MIN_MTU, Loss};
+use crate::link::cascade::{Cascades, Effects, NewMac, first_mtu, going_with, takes_foreign};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place};
 use crate::link::observe::SeenLink;
@@ -43,7 +43,9 @@ pub(crate) fn draft(
     changes: &ChangeList<Key, Object>,
 ) -> LinkPlan {
     let (links, fields) = (BTreeMap::new(), BTreeMap::new());
-    let mut planner = LinkPlanner { desired, moment, links, fields, plan: LinkPlan::default() };
+    let cascades = Cascades { desired, moment, leaving: leaving(desired, moment, changes) };
+    let plan = LinkPlan::default();
+    let mut planner = LinkPlanner { desired, moment, cascades, links, fields, plan };
     for slot in changes.creates().iter().filter(|slot| desired.is_link(**slot)) {
         planner.take(&Change::Create { slot: *slot });
     }
@@ -56,31 +58,68 @@ pub(crate) fn draft(
     planner.finish()
 }
 
-/// What a step does to a link that may cost others something.
-#[derive(Default)]
-struct Effects {
-    /// It goes down, for a moment at least.
-    falls: bool,
-    mac_changes: bool,
-    /// Its MTU afterwards, if that is another one, or new to a bridge.
-    mtu: Option<u32>,
-    /// The bridge, bond or VRF that it is put into.
-    joins: Option<LinkName>,
+/// What changing a link of ours does.
+pub(crate) fn effects_of_change(declared: &Link, before: &Link, cycle: Cycle) -> Effects {
+    let joins = declared.master.filter(|master| before.master != Some(*master));
+    let mtu = declared.mtu.or(before.mtu);
+    let falls = declared.up == Some(false) || cycle == Cycle::DownFirst;
+    let mac = declared.mac.filter(|mac| before.mac != Some(*mac));
+    Effects {
+        goes: false,
+        falls: falls && before.up == Some(true),
+        mac: mac.map_or(NewMac::Same, NewMac::Changed),
+        mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
+        joins,
+        leaves: joins.is_some(),
+    }
 }
 
-impl Effects {
-    /// What changing a link of ours does.
-    fn of_change(declared: &Link, before: &Link, cycle: Cycle) -> Self {
-        let joins = declared.master.filter(|master| before.master != Some(*master));
-        let mtu = declared.mtu.or(before.mtu);
-        let falls = declared.up == Some(false) || cycle == Cycle::DownFirst;
-        Effects {
-            falls: falls && before.up == Some(true),
-            mac_changes: declared.mac.is_some() && declared.mac != before.mac,
-            mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
-            joins,
+/// A fresh link has nothing to lose, but its bridge may have.
+pub(crate) fn effects_of_new(declared: &Link, moment: &Moment) -> Effects {
+    let mtu = declared.master.map(|_| first_mtu(declared, &moment.table));
+    let mac = declared.mac.map_or(NewMac::Any, NewMac::Changed);
+    Effects { mac, mtu, joins: declared.master, ..Effects::default() }
+}
+
+const GONE: Effects =
+    Effects { goes: true, falls: false, mac: NewMac::Same, mtu: None, joins: None, leaves: false };
+
+/// The links that go, go down or get another master.
+fn leaving(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: &ChangeList<Key, Object>,
+) -> BTreeSet<LinkName> {
+    let mut leaving = BTreeSet::new();
+    for change in changes.others() {
+        match change {
+            Change::Delete { key: Key::Link(name), .. } => {
+                leaving.extend(going_with(&moment.table, *name));
+            }
+            Change::Update { slot, before, .. } => {
+                let key = desired.other_at(*slot).map(|one| &one.key);
+                match (key, before) {
+                    (Some(Key::Link(name)), Object::Link(before)) => {
+                        let leaves = desired.link(*name).is_some_and(|declared| {
+                            declared.up == Some(false)
+                                || declared.master.is_some() && declared.master != before.master
+                                || !changes_in_place(declared, before)
+                        });
+                        leaving.extend(leaves.then_some(*name));
+                    }
+                    (Some(Key::LinkField(name, Field::Up | Field::Master)), _) => {
+                        leaving.insert(*name);
+                    }
+                    _ => {}
+                }
+            }
+            Change::Release { key: Key::LinkField(name, Field::Up | Field::Master), .. } => {
+                leaving.insert(*name);
+            }
+            _ => {}
         }
     }
+    leaving
 }
 
 /// What a link needs.
@@ -93,6 +132,7 @@ enum Need {
 struct LinkPlanner<'a> {
     desired: &'a DesiredState,
     moment: &'a Moment,
+    cascades: Cascades<'a>,
     links: BTreeMap<LinkName, Need>,
     /// Fields that are written, with what is there.
     fields: BTreeMap<(LinkName, Field), Option<Setting>>,
@@ -143,8 +183,7 @@ impl LinkPlanner<'_> {
     }
 
     fn delete(&mut self, name: LinkName, before: &Object) {
-        let takes = cascade::takes(self.moment, name, Loss::Gone);
-        let touches = cascade::going_with(&self.moment.table, name).into_iter().collect();
+        let (takes, touches) = self.cascades.of(name, &GONE);
         self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, takes, touches);
     }
 
@@ -159,29 +198,6 @@ impl LinkPlanner<'_> {
     ) {
         let slot = self.desired.slot(&key, None);
         self.plan.steps.push(LinkStep { key, slot, before, act, adopts, takes, touches });
-    }
-
-    /// What goes along with a change of a link, and the links on which something may have gone.
-    fn loss(&self, name: LinkName, effects: &Effects) -> (Vec<Taken>, Vec<LinkName>) {
-        let Effects { falls, mac_changes, mtu, joins } = *effects;
-        let (mut takes, mut touches) = (Vec::new(), BTreeSet::new());
-        if falls {
-            takes.extend(cascade::takes(self.moment, name, Loss::Down));
-            touches.insert(name);
-        }
-        if let Some(mtu) = mtu.filter(|mtu| *mtu < IPV6_MIN_MTU) {
-            let lowered = cascade::lowered_with(&self.moment.table, name, mtu, joins);
-            let lost = |link: &LinkName| cascade::lost_on(self.moment, *link, Loss::Ipv6);
-            takes.extend(lowered.iter().flat_map(lost));
-            touches.extend(lowered);
-        }
-        if mac_changes {
-            takes.extend(cascade::lost_on(self.moment, name, Loss::Mac));
-            touches.insert(name);
-        }
-        let mut named = BTreeSet::new();
-        takes.retain(|taken| named.insert(taken.key.clone()));
-        (takes, touches.into_iter().collect())
     }
 
     fn put_links(&mut self) {
@@ -214,21 +230,12 @@ impl LinkPlanner<'_> {
             }
             Need::MakeAgain { before } => (Some(before), None, Act::Replace),
         };
-        let (takes, touches) = match (&act, &before) {
-            (Act::Replace, _) => {
-                let going = cascade::going_with(&self.moment.table, name);
-                (cascade::takes(self.moment, name, Loss::Gone), going.into_iter().collect())
-            }
-            (Act::Update(cycle), Some(before)) => {
-                self.loss(name, &Effects::of_change(declared, before, *cycle))
-            }
-            // A fresh link has nothing to lose, but its bridge may have.
-            _ => {
-                let (mtu, joins) = (declared.mtu, declared.master);
-                let mtu = mtu.filter(|_| joins.is_some());
-                self.loss(name, &Effects { mtu, joins, ..Effects::default() })
-            }
+        let effects = match (&act, &before) {
+            (Act::Replace, _) => GONE,
+            (Act::Update(cycle), Some(before)) => effects_of_change(declared, before, *cycle),
+            _ => effects_of_new(declared, self.moment),
         };
+        let (takes, touches) = self.cascades.of(name, &effects);
         self.push(Key::Link(name), before.map(Object::Link), act, adopts, takes, touches);
     }
 
@@ -248,7 +255,7 @@ impl LinkPlanner<'_> {
 
     fn wants_it_down(&self, master: LinkName) -> bool {
         let declared = self.desired.link(master).map(|link| &link.kind);
-        let seen = self.moment.table.get(&master).map(|seen| &seen.link.kind);
+        let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
         let mut kinds = declared.into_iter().chain(seen);
         kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
     }
@@ -260,7 +267,7 @@ impl LinkPlanner<'_> {
             _ => None,
         };
         let effects = restore.as_ref().map(|value| self.effects_of(*name, *field, value));
-        let (takes, touches) = self.loss(*name, &effects.unwrap_or_default());
+        let (takes, touches) = self.cascades.of(*name, &effects.unwrap_or_default());
         let before = Some(Object::Setting(before.clone()));
         self.push(key.clone(), before, Act::Release { restore }, None, takes, touches);
     }
@@ -277,12 +284,12 @@ impl LinkPlanner<'_> {
                 self.plan.findings.push((key, Finding::Pending { on }));
                 continue;
             }
-            let is_up = self.moment.table.get(&name).is_some_and(SeenLink::is_up);
+            let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);
             let must_fall = master.is_some_and(|master| self.wants_it_down(master)) && is_up;
             let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
             let mut effects = self.effects_of(name, field, setting);
             effects.falls |= must_fall;
-            let (takes, touches) = self.loss(name, &effects);
+            let (takes, touches) = self.cascades.of(name, &effects);
             let before = before.filter(|_| !self.plan.renewed.contains(&name));
             let before = before.map(|setting| Object::Setting(setting.into()));
             self.push(key, before, Act::Set(cycle), None, takes, touches);
@@ -291,7 +298,7 @@ impl LinkPlanner<'_> {
 
     /// What writing a field does.
     fn effects_of(&self, name: LinkName, field: Field, value: &Setting) -> Effects {
-        let seen = self.moment.table.get(&name);
+        let seen = self.moment.table.get(name);
         let mut effects = Effects::default();
         match (field, value) {
             (Field::Up, Setting::Flag(false)) => {
@@ -302,9 +309,11 @@ impl LinkPlanner<'_> {
                 let master = self.desired.field(name, Field::Master);
                 effects.joins = master.and_then(Setting::link_name);
             }
-            (Field::Mac, _) => effects.mac_changes = true,
+            (Field::Mac, Setting::Text(mac)) => {
+                effects.mac = mac.parse().map_or(NewMac::Any, NewMac::Changed);
+            }
             (Field::Master, _) => {
-                effects.joins = value.link_name();
+                (effects.joins, effects.leaves) = (value.link_name(), true);
                 let mtu = self.desired.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
                 effects.mtu = mtu.filter(|_| effects.joins.is_some());
             }
@@ -317,12 +326,11 @@ impl LinkPlanner<'_> {
     /// something, a guard may hold the step: then nothing is made ready for what may not happen.
     fn renew(&mut self) {
         let again = self.links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));
-        let certain = again.map(|(name, _)| *name).filter(|name| {
-            !cascade::takes_foreign(&cascade::takes(self.moment, *name, Loss::Gone))
-        });
+        let certain = again.map(|(name, _)| *name);
+        let certain = certain.filter(|name| !takes_foreign(&self.cascades.of(*name, &GONE).0));
         let certain: Vec<LinkName> = certain.collect();
         for name in certain {
-            let going = cascade::going_with(&self.moment.table, name);
+            let going = going_with(&self.moment.table, name);
             for other in going.iter().filter(|other| **other != name) {
                 if self.desired.link(*other).is_some() {
                     self.links.insert(*other, Need::Make);
@@ -338,7 +346,7 @@ impl LinkPlanner<'_> {
         let renewed = &self.plan.renewed;
         let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
         for (name, _) in self.desired.links().filter(|(_, link)| is_lost(link.master)) {
-            let seen = self.moment.table.get(&name).filter(|seen| seen.owner == Owner::Ours);
+            let seen = self.moment.table.get(name).filter(|seen| seen.owner == Owner::Ours);
             if let Some(seen) = seen.filter(|_| !renewed.contains(&name)) {
                 let before = Box::new(seen.link.clone());
                 self.links.entry(name).or_insert(Need::Change { before, adopts: None });
@@ -347,7 +355,7 @@ impl LinkPlanner<'_> {
         for (name, field, setting) in self.desired.fields() {
             let is_master = field == Field::Master && is_lost(setting.link_name());
             if renewed.contains(&name) || is_master {
-                let before = self.moment.table.get(&name).map(|seen| seen.setting(field));
+                let before = self.moment.table.get(name).map(|seen| seen.setting(field));
                 self.fields.entry((name, field)).or_insert(before);
             }
         }

@@ -35,7 +35,9 @@ fn moment(addresses: &[&str]) -> Moment {
         let is_ours = !text.contains('!');
         let owner = if is_ours { Owner::Ours } else { Owner::foreign("somebody") };
         let key = address_key(text.trim_start_matches(['*', '!']));
-        moment.addresses.push(ObservedAddress { key, owner, is_secondary: text.contains('*') });
+        let (address, is_secondary) = (Address::default(), text.contains('*'));
+        let observed = ObservedAddress { address, owner, is_secondary };
+        Arc::make_mut(&mut moment.addresses).extend([(key, observed)]);
     }
     moment
 }

@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use homeostat_netlink::uapi::{
     RT_SCOPE_NOWHERE, RT_TABLE_COMPAT, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID,
     RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELROUTE, RTM_F_CLONED,
-    RTM_NEWROUTE, RTN_UNSPEC, RTNH_F_ONLINK,
+    RTM_NEWROUTE, RTN_ANYCAST, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RTN_UNSPEC,
+    RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message, MessageWriter, Result};
 
@@ -53,12 +54,17 @@ impl Encoder<'_> {
     }
 }
 
-/// What is directly on a link is nearer than what is behind a gateway; a gateway is only accepted
-/// if the route to it is nearer than the one that goes through it.
+/// As `ip` has it. What is directly on a link is nearer than what is behind a gateway; a gateway is only accepted
+/// if the route to it is nearer than the one that goes through it. What is on this host is nearest.
 fn usual_route_scope(key: &RouteKey, route: &Route) -> Scope {
     let has_way = route.via.is_some() || !route.hops.is_empty() || route.nexthop.is_some();
-    let is_direct = !has_way && route.kind.has_nexthop();
-    if key.is_ipv4() && is_direct { Scope::LINK } else { Scope::GLOBAL }
+    match route.kind.0 {
+        _ if !key.is_ipv4() => Scope::GLOBAL,
+        RTN_LOCAL => Scope::HOST,
+        RTN_BROADCAST | RTN_ANYCAST | RTN_MULTICAST => Scope::LINK,
+        RTN_UNICAST if !has_way => Scope::LINK,
+        _ => Scope::GLOBAL,
+    }
 }
 
 fn onlink_flag(onlink: Option<bool>) -> u32 {

@@ -13,12 +13,12 @@ use crate::number::{Protocol, Table};
 use crate::object::Object;
 use crate::observe::{Observation, foreign, request_for, whole};
 use crate::route::RouteKey;
-use crate::route::message::decode;
+use crate::route::message::{SeenRoute, decode};
 
 /// A family, and one of its tables or all.
-type Place = (u8, Option<Table>);
+pub(crate) type Place = (u8, Option<Table>);
 
-const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
+pub(crate) const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
 
 impl Observation<'_, '_> {
     pub(crate) fn all_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
@@ -26,8 +26,12 @@ impl Observation<'_, '_> {
     }
 
     /// Learns what foreign routes there are, and hands on none.
-    pub(crate) fn foreign_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, place, |_| false))
+    pub(crate) fn foreign_routes(
+        &mut self,
+        moment: &mut Moment,
+        places: &[Place],
+    ) -> Result<(), Error> {
+        places.iter().copied().try_for_each(|place| self.routes(moment, place, |_| false))
     }
 
     /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
@@ -75,23 +79,26 @@ impl Observation<'_, '_> {
         let mut request = Batch::new();
         let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
-        let Moment { links, foreign, .. } = moment;
+        let Moment { links, foreign, nexthops, .. } = moment;
         let (mut names, mut bad, mut torn) = (LinkNames::new(links), None, false);
         let Observation { connection, source, see, shadow, .. } = self;
-        let mut each = |message: Message<'_>| -> Result<(), Malformed> {
-            let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
-            let owner = route_owner(seen.protocol, source.protocol);
-            if matches!(owner, Owner::Foreign(_)) {
-                foreign.note(&seen.key, &seen.route, &owner);
-            }
-            if !is_wanted(&seen.key) {
-                return Ok(());
-            }
+        let mut hand_on = |seen: SeenRoute, owner: Owner| {
             if let Some(shadow) = shadow {
                 shadow.add_dumped(&seen.key, &seen.route, seen.protocol);
             }
             let (key, object) = (Key::Route(seen.key), Object::Route(seen.route));
             see(Seen::Present { key, object, owner });
+        };
+        let mut beside = BesideOurs::default();
+        let mut each = |message: Message<'_>| -> Result<(), Malformed> {
+            let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
+            let owner = route_owner(seen.protocol, source.protocol);
+            if matches!(owner, Owner::Foreign(_)) {
+                foreign.note(&seen.key, &seen.route, &owner, nexthops);
+            }
+            if is_wanted(&seen.key) {
+                beside.pass(seen, owner, &mut hand_on);
+            }
             Ok(())
         };
         let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
@@ -100,6 +107,7 @@ impl Observation<'_, '_> {
             Dumped::Object(_) if torn => {}
             Dumped::Object(message) => bad = each(message).err().or(bad),
         });
+        beside.finish(&mut hand_on);
         match dumped {
             // A table that was never used has no routes.
             Err(Error::Refused(refusal)) if table.is_some() && refusal.errno == Errno::NOENT => {
@@ -108,6 +116,42 @@ impl Observation<'_, '_> {
             Err(error) => Err(error),
             Ok(()) if torn => Err(Error::Torn { tries: 1 }),
             Ok(()) => whole(bad),
+        }
+    }
+}
+
+/// Leaves out what the kernel has made by itself on the key of a route of ours.
+///
+/// Quirk `the-prefix-of-an-address-twice` (Linux 6.18): the kernel adds the route to the network of an address behind
+/// one of the same key: `ip route add 10.0.0.0/24 dev va`, then `ip address add 10.0.0.1/24 dev va`. Routes of one key
+/// follow each other in a dump.
+#[derive(Default)]
+struct BesideOurs {
+    ours: Option<RouteKey>,
+    kernels: Option<SeenRoute>,
+}
+
+impl BesideOurs {
+    fn pass(&mut self, seen: SeenRoute, owner: Owner, hand_on: &mut impl FnMut(SeenRoute, Owner)) {
+        match owner {
+            Owner::Kernel if self.ours == Some(seen.key) => {}
+            Owner::Kernel => {
+                self.finish(hand_on);
+                self.kernels = Some(seen);
+            }
+            owner => {
+                if owner == Owner::Ours {
+                    self.ours = Some(seen.key);
+                    self.kernels.take_if(|kernels| kernels.key == seen.key);
+                }
+                hand_on(seen, owner);
+            }
+        }
+    }
+
+    fn finish(&mut self, hand_on: &mut impl FnMut(SeenRoute, Owner)) {
+        if let Some(seen) = self.kernels.take() {
+            hand_on(seen, Owner::Kernel);
         }
     }
 }

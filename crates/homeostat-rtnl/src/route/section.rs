@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use homeostat_document::{Diagnostic, Fields, Json, Record, Scope, Spanned, record};
 use serde_json::json;
 
+use crate::builder::Impossible;
 use crate::net::Family;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
-use crate::route::{Hop, Route, RouteKey, RouteKind};
+use crate::route::{Hop, Route, RouteKey, RouteKind, has_equal_ways};
 use crate::section::{Declared, list_section};
 use crate::show::{fields, plain};
 use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS, WEIGHT};
@@ -100,6 +101,11 @@ impl Record for RouteEntry {
         let gateways = via.into_iter().chain(hops.iter().filter_map(|hop| hop.via));
         let to = to?;
         check_families(fields, to, gateways, src);
+        let ways: Vec<Hop> = hops.into_iter().map(|entry| entry.hop).collect();
+        if to.net.addr().is_ipv6() && has_equal_ways(&ways) {
+            let twice = Diagnostic::new(fields.at("nexthops"), Impossible::EqualWays.to_string());
+            fields.report(twice);
+        }
         let key = RouteKey::new(to.net)
             .in_table(table.unwrap_or(Table::MAIN))
             .with_metric(Metric(metric.unwrap_or(0)))
@@ -109,7 +115,7 @@ impl Record for RouteEntry {
             via: via.map(|via| via.value),
             dev,
             onlink,
-            hops: hops.into_iter().map(|entry| entry.hop).collect(),
+            hops: ways,
             nexthop: nexthop.map(NexthopId),
             src: src.map(|src| src.value),
             mtu,
@@ -207,9 +213,6 @@ impl Record for HopEntry {
 
 /// A route that is there, as an entry of the list; nothing for one that is not declared.
 pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
-    if key.table == Table(255) {
-        return None;
-    }
     let usual = RouteKey::new(key.dst).metric;
     let mut shown = plain([("to", key.dst.to_string().into())]);
     let mut way = fields(route);

@@ -1,8 +1,9 @@
 //! Addresses: drift, primary and secondary ones, what the kernel takes along.
 
+use homeostat_engine::Explain as _;
 use homeostat_rtnl::{AddressMarks, Rtnl};
 
-use crate::bench::{Bench, addresses, cable, desired, explained, ip, listed};
+use crate::bench::{Bench, addresses, cable, desired, explained, ip, listed, try_desired, until};
 
 #[test]
 fn addresses_routes_and_a_default_converge_and_a_second_pass_writes_nothing() {
@@ -231,4 +232,46 @@ fn without_a_mark_a_lost_ledger_loses_no_address() {
     );
     unmarked().converge(&crate::bench::desired(&[]));
     assert_eq!(addresses(&namespace), ["10.0.0.1/24"]);
+}
+
+/// Quirk: an IPv4 address that lives for ever is preferred for ever, or not at all.
+#[test]
+fn v4_forever_is_preferred_forever() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    for key in ["address 10.0.0.1/24 dev va", "address 2001:db8::1/64 dev va"] {
+        let refused = try_desired(&[(key, "preferred 60")]).is_err();
+        assert_eq!(refused, key.contains("10.0.0.1"), "{key}");
+        assert!(try_desired(&[(key, "valid 0 preferred 0")]).is_err(), "{key}");
+        for attrs in ["valid 600 preferred 60", "valid 600 preferred 0", "preferred 0"] {
+            bench.converge(&desired(&[(key, attrs)]));
+            let shown = listed(&namespace, "address show dev va scope global");
+            let is_deprecated = shown[0]["addr_info"][0]["deprecated"] == true;
+            assert_eq!(is_deprecated, attrs.ends_with("preferred 0"), "{key} {attrs}");
+        }
+        bench.converge(&desired(&[]));
+    }
+}
+
+/// Quirk: an address that another host has stays, and is not used.
+#[test]
+fn a_duplicate_address_is_not_as_declared() {
+    let namespace = cable();
+    ip(&namespace, "-6 address add 2001:db8::1/64 dev vb nodad");
+    let declared = desired(&[("address 2001:db8::1/64 dev va", "")]);
+    let mut bench = Bench::new();
+    bench.pass(&declared);
+    let shown = || listed(&namespace, "-6 address show dev va to 2001:db8::1");
+    until("the other host", || shown()[0]["addr_info"][0]["dadfailed"] == true);
+    for report in
+        [bench.pass(&declared), bench.focused(&declared, &["address 2001:db8::1/64 dev va"])]
+    {
+        assert!(!report.is_converged());
+        let lines = explained(&report);
+        let expected = "failed address 2001:db8::1/64 dev va: another host on the link has this";
+        assert!(lines.len() == 1 && lines[0].starts_with(expected), "{lines:?}");
+    }
+    ip(&namespace, "-6 address del 2001:db8::1/64 dev vb");
+    ip(&namespace, "-6 address del 2001:db8::1/64 dev va");
+    assert_eq!(bench.converge(&declared), ["+ address 2001:db8::1/64 dev va"]);
 }

@@ -202,3 +202,84 @@ fn a_link_that_was_made_anew_is_known_without_a_dump() {
     assert_eq!(bench.heal(&desired), ["+ address 10.0.0.1/24 dev va", "+ route 10.5.0.0/16"]);
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "va");
 }
+
+/// A key, its attributes, and how it is deleted behind our back.
+fn numbered(kind: &str, number: u32) -> (String, &'static str, String) {
+    let [_, _, high, low] = number.to_be_bytes();
+    match kind {
+        "rule" => {
+            let from = format!("from 10.{high}.{low}.0/24");
+            let (priority, table) = (1000 + number, "table 100");
+            let key = format!("rule priority {priority} {from}");
+            (key, table, format!("rule del priority {priority}"))
+        }
+        "address" => {
+            let address = format!("10.{high}.{low}.1/32 dev va");
+            (format!("address {address}"), "", format!("address del {address}"))
+        }
+        _ => {
+            let (to, mac) = (format!("10.{high}.{low}.2 dev va"), "02:00:00:00:00:09");
+            (format!("neighbour {to}"), mac, format!("neighbour del {to}"))
+        }
+    }
+}
+
+#[test]
+fn a_look_at_one_rule_address_or_neighbour_costs_the_same_among_many_as_among_few() {
+    for kind in ["rule", "address", "neighbour"] {
+        let costs = [10, 1000].map(|count| {
+            let namespace = plain_cable();
+            let all: Vec<_> = (0..count).map(|number| numbered(kind, number)).collect();
+            let entries: Vec<_> =
+                all.iter().map(|(key, attrs, _)| (key.as_str(), *attrs)).collect();
+            let declared = Arc::new(desired(&entries));
+            Bench::new().pass(&declared);
+            let mut reader = Rtnl::here().reader().unwrap();
+            let (seen, whole) = look(&mut reader, &declared, None);
+            assert!(seen >= count as usize, "{kind}: {seen}");
+            let (key, _, delete) = &all[7];
+            let (there, before) = look(&mut reader, &declared, Some(&[key]));
+            ip(&namespace, delete);
+            let (left, after) = look(&mut reader, &declared, Some(&[key]));
+            assert_eq!((there, left), (1, 0), "{kind}");
+            assert!(count < 1000 || whole > 20 * before, "{kind}: {whole} and {before}");
+            (before, after)
+        });
+        assert_eq!(costs[0], costs[1], "{kind}");
+    }
+}
+
+#[test]
+fn rules_and_addresses_that_others_add_and_take_are_known_without_a_dump() {
+    let namespace = plain_cable();
+    let mut bench = Bench::new();
+    let declared = desired(&[
+        ("rule priority 1000 from 10.1.0.0/16", "table 100"),
+        ("rule from 10.2.0.0/16", "table 100"),
+        ("address 10.0.0.1/24 dev va", ""),
+        ("address 10.0.0.2/24 dev va", ""),
+    ]);
+    bench.converge(&declared);
+    bench.hinted();
+    for (change, expected) in [
+        ("rule del priority 1000", vec!["+ rule priority 1000 from 10.1.0.0/16"]),
+        (
+            "rule add priority 1000 from 10.1.0.0/16 table 200 protocol 76",
+            vec!["~ rule priority 1000 from 10.1.0.0/16"],
+        ),
+        ("rule add priority 1000 from 10.1.0.0/16 table 200 protocol bird", vec![]),
+        ("rule del priority 1000 protocol bird", vec![]),
+        ("rule del from 10.2.0.0/16", vec!["+ rule from 10.2.0.0/16"]),
+        ("address del 10.0.0.2/24 dev va", vec!["+ address 10.0.0.2/24 dev va"]),
+        ("address change 10.0.0.1/24 dev va valid_lft 100 preferred_lft 100", vec![]),
+    ] {
+        ip(&namespace, change);
+        let mut done = bench.heal(&declared);
+        done.retain(|line| !line.starts_with("matched"));
+        assert_eq!(done, expected, "{change}");
+    }
+    // With the first address of a network the others go, too.
+    ip(&namespace, "address del 10.0.0.1/24 dev va");
+    bench.heal(&declared);
+    bench.assert_quiet(&declared);
+}

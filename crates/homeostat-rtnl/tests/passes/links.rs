@@ -345,3 +345,27 @@ fn second_names_answer_too_and_stand_in_the_way_of_a_new_link() {
     ip(&namespace, "link property del dev lo altname br0");
     assert_eq!(Bench::new().converge(&desired(&[BRIDGE])), ["+ link br0"]);
 }
+
+/// Quirk: the kernel waits once for all links of a group that is deleted.
+#[test]
+fn a_link_takes_its_time() {
+    let namespace = crate::bench::cable();
+    let mut bench = Bench::new();
+    let keys: Vec<String> = (0..300).map(|number| format!("link x{number}")).collect();
+    let peers: Vec<String> = (0..300).map(|number| format!("veth peer y{number}")).collect();
+    let pairs: Vec<_> =
+        keys.iter().map(String::as_str).zip(peers.iter().map(String::as_str)).collect();
+    let mut all = vec![("link br0", "bridge"), ("link mv0", "macvlan parent br0")];
+    all.extend(&pairs);
+    bench.converge(&desired(&all));
+    // One of them goes with the one below, and one is kept; others have groups of their own.
+    ip(&namespace, "link add theirs group 99 type veth peer name theirs1");
+    bench.config.guards.mass_delete = homeostat_engine::MassDelete::Allow;
+    assert_eq!(bench.converge(&desired(&pairs[..1])).len(), 301);
+    let left = listed(&namespace, "link");
+    let left: Vec<_> = left.iter().map(|link| link["ifname"].as_str().unwrap()).collect();
+    assert_eq!(left.len(), 7, "{left:?}");
+    for name in ["lo", "va", "vb", "x0", "y0", "theirs", "theirs1"] {
+        assert!(left.contains(&name), "{left:?}");
+    }
+}

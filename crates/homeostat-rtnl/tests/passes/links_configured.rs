@@ -20,6 +20,8 @@ const FIELDS: [(&str, &str); 4] = [
 fn declared_fields_are_kept_and_their_originals_put_back() {
     let namespace = cable();
     ip(&namespace, "link add br0 type bridge");
+    // One whose MTU was set does not follow its ports.
+    ip(&namespace, "link set br0 mtu 1300");
     ip(&namespace, "link set va alias old");
     let before = shown(&namespace, "va");
     let mut bench = Bench::new();

@@ -22,6 +22,7 @@ mod links_across;
 mod links_again;
 mod links_configured;
 mod links_lost;
+mod links_lost_beyond;
 mod links_lost_ipv6;
 mod missing;
 mod mixed;

@@ -177,3 +177,45 @@ fn a_route_whose_network_moves_to_another_link_is_created_there() {
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "vb");
     bench.assert_quiet(&desired(&moved));
 }
+
+#[test]
+fn a_local_route_is_on_this_host_without_a_word_about_its_scope() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    for (key, attrs, scope) in [
+        ("route 0.0.0.0/0 table 100", "type local dev lo", "host"),
+        ("route 10.9.0.0/16 table 100", "type broadcast dev va", "link"),
+        ("route ::/0 table 100", "type local dev lo", "global"),
+    ] {
+        bench.converge(&desired(&[(key, attrs)]));
+        let family = if key.contains("::") { "-6" } else { "-4" };
+        let shown = listed(&namespace, &format!("-d {family} route show table 100"));
+        assert_eq!(shown[0]["scope"], scope, "{key}");
+    }
+}
+
+/// Quirk: the kernel adds the route to the network of an address beside one of ours.
+#[test]
+fn the_prefix_of_an_address_twice() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let route = ("route 10.0.0.0/24", "dev va");
+    bench.converge(&desired(&[route]));
+    ip(&namespace, "address add 10.0.0.1/24 dev va");
+    assert_eq!(listed(&namespace, "route show 10.0.0.0/24").len(), 2);
+    bench.assert_quiet(&desired(&[route]));
+    assert!(bench.focused(&desired(&[route]), &[route.0]).is_converged());
+    assert_eq!(bench.converge(&desired(&[])), ["- route 10.0.0.0/24"]);
+    assert_eq!(listed(&namespace, "route show 10.0.0.0/24")[0]["protocol"], "kernel");
+}
+
+/// Quirk: an IPv6 route has every way once.
+#[test]
+fn v6_ways_differ() {
+    let twice = |key: &'static str, via: &str| {
+        let attrs = format!("hop {via}*1 hop {via}*2");
+        try_desired(&[(key, &attrs)]).is_err()
+    };
+    assert!(twice("route 2001:db8:5::/48", "2001:db8::9"));
+    assert!(!twice("route 10.5.0.0/16", "10.0.0.9"));
+}

@@ -1,5 +1,6 @@
 //! `homeostat apply`: plan, ask, apply, verify, report.
 
+use std::collections::BTreeSet;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Format};
-use homeostat_engine::{Ledger, SqliteLedger, Strictness};
+use homeostat_engine::{Entry, Finding, Kind, Ledger, SqliteLedger, Strictness, WaitsOn};
 
 use crate::cli::{ApplyArgs, FormArgs, Global};
 use crate::commands::plan::plan;
@@ -50,6 +51,9 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         } else if needs_a_yes {
             ask(&context, &drivers, args.form).await?;
         }
+        if args.strict {
+            refuse_unresolved(&drivers.plan().await?)?;
+        }
         drivers.converge().await
     })??;
     let printed = stream::print(context.color, |to| match args.form.drawing(context.detail) {
@@ -59,6 +63,45 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let message = "the changes were made, but the report cannot be written to standard output";
     printed.context(message)?;
     Ok(if is_converged(&reports) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// In strict mode nothing is applied if something rests on what is neither there nor made, or can never be.
+fn refuse_unresolved(reports: &[SourceReport]) -> Result<()> {
+    let (mut made, mut waiting, mut refused) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for SourceReport { report, .. } in reports {
+        report.explain(Kind::Change, &mut |entry| {
+            let Entry::Change(line, _) = entry else { return };
+            // A pair is made with its other end.
+            let peer = line.after.as_ref().and_then(|after| after["peer"]["name"].as_str());
+            made.extend(peer.map(|peer| format!("link {peer}")));
+            made.insert(line.key);
+        });
+        report.explain(Kind::Pending, &mut |entry| {
+            let Entry::Finding { key, finding: Finding::Pending { on } } = entry else { return };
+            let needed = match &on {
+                // A link elsewhere has its namespace behind its name.
+                WaitsOn::Link(link) => link.split(' ').next().map(|link| format!("link {link}")),
+                WaitsOn::Namespace(name) => Some(format!("namespace {name}")),
+                _ => None,
+            };
+            waiting.extend(needed.map(|needed| (needed, format!("`{key}` waits on {on}"))));
+        });
+        report.explain(Kind::Failed, &mut |entry| {
+            let Entry::Finding { key, finding } = entry else { return };
+            refused.push(format!("`{key}`: {}", finding.reason()));
+        });
+    }
+    let waiting = waiting.into_iter().filter(|(needed, _)| !made.contains(needed));
+    let all: Vec<String> = waiting.map(|(_, words)| words).chain(refused).collect();
+    let Some(first) = all.first() else { return Ok(()) };
+    let more = match all.len() - 1 {
+        0 => String::new(),
+        more => format!(" (and {more} more)"),
+    };
+    Err(helped(
+        format!("nothing was applied, since --strict is given: {first}{more}"),
+        "`homeostat plan` shows all of it; without --strict the rest is applied",
+    ))
 }
 
 /// What is to be applied: documents, or a saved plan.

@@ -5,13 +5,15 @@ use std::process::ExitCode;
 use anyhow::Result;
 use homeostat_registry::Lists;
 
-use crate::cli::Documents;
+use crate::cli::{Documents, Global};
+use crate::context::owner;
 use crate::provider::load;
 use crate::registry;
 
 /// Success is quiet.
-pub(crate) fn run(args: &Documents) -> Result<ExitCode> {
+pub(crate) fn run(args: &Documents, global: &Global) -> Result<ExitCode> {
     let document = load(&args.documents)?;
+    owner(global, &document.settings)?;
     registry::resolve(&document, Lists::Read)?;
     Ok(ExitCode::SUCCESS)
 }

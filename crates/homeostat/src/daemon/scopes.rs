@@ -191,7 +191,7 @@ impl Scopes {
                 Entry::Occupied(running) => running.into_mut(),
                 Entry::Vacant(vacant) => vacant.insert(Running {
                     identity: scope.identity.clone(),
-                    lock: Arc::new(by.context.lock(&scope)?),
+                    lock: Arc::new(by.context.lock_to_mark(&scope, &**by.ledger)?),
                     loops: BTreeMap::new(),
                     firewall: Firewall::default(),
                 }),

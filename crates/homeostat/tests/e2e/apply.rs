@@ -357,3 +357,37 @@ fn without_a_terminal_or_when_quiet_no_progress_is_shown() {
     drop((command, short));
     assert_eq!(terminal.screen(), "No changes.\n");
 }
+
+#[test]
+fn strict_mode_applies_nothing_if_something_cannot_be_resolved() {
+    let world = World::new();
+    let kept = "{ to = \"10.1.0.0/16\", type = \"blackhole\" }";
+    world.apply(&format!("routes = [{kept}]\n"));
+    let before = world.ip("route show");
+    let more = "{ to = \"10.2.0.0/16\", type = \"blackhole\" }";
+    world.write(
+        "host.toml",
+        format!("routes = [{more}, {{ to = \"10.3.0.0/16\", dev = \"nope\" }}]\n"),
+    );
+    let ran = world.run("apply --yes --strict host.toml").exits(1);
+    let expected =
+        "nothing was applied, since --strict is given: `route 10.3.0.0/16` waits on link nope";
+    assert!(ran.stderr.contains(expected), "{ran:?}");
+    assert_eq!(world.ip("route show"), before);
+    // What the document itself makes is there in time, whichever source waits for it.
+    world.write(
+        "host.toml",
+        "routes = [{ to = \"10.3.0.0/16\", dev = \"p0\" }]\n[links.o0]\nkind = \"veth\"\npeer = \"p0\"\n\
+         up = true\nsysctl = { \"ipv4/rp_filter\" = 2 }\n[links.p0]\nup = true\n\
+         sysctl = { \"ipv4/rp_filter\" = 2 }\n",
+    );
+    world.run("apply --yes --strict host.toml").exits(0);
+}
+
+#[test]
+fn a_time_of_zero_needs_no_unit() {
+    let world = World::new();
+    world.apply("[links.br9]\nkind = \"bridge\"\nforward-delay = 0\n");
+    assert!(world.ip("-d link show br9").contains("forward_delay 0 "));
+    world.run("plan --detailed-exitcode host.toml").exits(0);
+}

@@ -415,3 +415,56 @@ help: `--status-group` takes a name from /etc/group, or a number
 
 "#]]);
 }
+
+#[test]
+fn status_answers_for_every_key_that_a_plan_prints() {
+    let world = World::new();
+    let document = r#"
+nexthops = [{ id = 7, via = "10.0.0.9", dev = "o0" }, { id = 8, group = [7] }]
+rules = [{ priority = 100, from = "10.1.0.0/16", iif = "o0", fwmark = "0x1/0xff", table = 7 }]
+neighbours = [
+    { to = "10.0.0.8", dev = "o0", mac = "02:00:00:00:00:08" },
+    { to = "10.0.0.7", dev = "o0", proxy = true },
+]
+routes = [
+    { to = "default", via = "10.0.0.9", metric = 5 },
+    { to = "10.2.0.0/16", type = "local", dev = "o0", table = "local" },
+    { to = "fd00::/16", nexthops = [{ via = "fd01::2" }, { via = "fd01::3" }], table = 7 },
+]
+[links.o0]
+kind = "veth"
+peer = "p0"
+up = true
+addresses = ["10.0.0.1/24", { ip = "10.3.0.1/32", peer = "10.3.0.2" }, "fd01::1/64"]
+sysctl = { "ipv4/rp_filter" = 2 }
+[links.p0]
+up = true
+mtu = 1400
+alias = "other"
+[sysctl]
+"net.ipv4.tcp_retries1" = 5
+[nftables]
+ruleset = "table inet mine {\n}\n"
+"#;
+    world.write("host.toml", document);
+    let plan = world.run("plan --json host.toml").json(0);
+    let keys: Vec<String> = plan["changes"].as_array().unwrap().iter().map(key_of).collect();
+    assert!(keys.len() > 15, "{keys:#?}");
+    let daemon = world.keep_with(document, "");
+    world.run("status --wait").exits(0);
+    for key in &keys {
+        let mut status = world.homeostat("status --json");
+        let output = status.arg(key).output().unwrap();
+        assert!(output.status.success(), "{key}: {output:?}");
+    }
+    for words in ["default metric 5", "route default metric 5"] {
+        let output = world.homeostat("status").arg(words).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.contains("route 0.0.0.0/0 metric 5"), "{said}");
+    }
+    drop(daemon);
+}
+
+fn key_of(change: &serde_json::Value) -> String {
+    change["key"].as_str().unwrap().to_owned()
+}

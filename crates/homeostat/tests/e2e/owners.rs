@@ -82,18 +82,18 @@ fn another_owner_needs_a_mark_of_its_own() {
     let world = World::with("[sysctl]\n");
     world.run("plan --owner two host.toml").fails(str![[r#"
 error: the owner `two` needs a mark of its own in the kernel
-help: add --protocol with a free number, such as 77, that only this owner uses
+help: add `protocol = 77` to [settings], or --protocol, with a free number that only this owner uses
 
 "#]]);
     world.run("plan --owner two --protocol 76 host.toml").fails(str![[r#"
 error: the owner `two` needs a mark of its own in the kernel
-help: add --protocol with a free number, such as 77, that only this owner uses
+help: add `protocol = 77` to [settings], or --protocol, with a free number that only this owner uses
 
 "#]]);
     world.write("two.toml", "[settings]\nowner = \"two\"\nprotocol = 77\n");
     world.run("plan --protocol 76 two.toml").fails(str![[r#"
 error: the owner `two` needs a mark of its own in the kernel
-help: add --protocol with a free number, such as 77, that only this owner uses
+help: add `protocol = 77` to [settings], or --protocol, with a free number that only this owner uses
 
 "#]]);
 }
@@ -142,4 +142,70 @@ help: give its number, or add a line such as `77 lab` to /etc/iproute2/rt_protos
     assert!(ran.stderr.contains("needs a mark of its own"), "{}", ran.stderr);
     let ran = in_names("plan --owner two --protocol hawk").exits(1);
     assert!(ran.stderr.contains("protocol `12` is not free"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_field_of_a_link_that_another_owner_keeps_is_a_conflict_until_it_is_released() {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    let two = "[settings]\nowner = \"two\"\nprotocol = 77\n";
+    world.apply("[links.va]\nmtu = 1400\n");
+    world.write("two.toml", format!("{two}[links.va]\nmtu = 1300\n"));
+    let ran = world.run("apply --yes two.toml").exits(1);
+    assert!(ran.stdout.contains("! link va mtu  belongs to owner default"), "{ran:?}");
+    assert!(world.ip("link show va").contains("mtu 1400"));
+    // Another field is free, and the same value is no conflict.
+    world.write("two.toml", format!("{two}[links.va]\nmtu = 1400\nup = true\n"));
+    world.run("apply --yes two.toml").exits(0);
+    world.apply("[links]\n");
+    world.write("two.toml", format!("{two}[links.va]\nmtu = 1300\n"));
+    world.run("apply --yes two.toml").exits(0);
+    assert!(world.ip("link show va").contains("mtu 1300"));
+}
+
+#[test]
+fn the_protocol_on_the_command_line_serves_an_owner_without_one_in_the_document() {
+    let world = World::new();
+    let route = "[[routes]]\nto = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+    world.write("host.toml", format!("[settings]\nowner = \"lab\"\n{route}"));
+    for command in ["check", "plan", "apply --yes"] {
+        let ran = world.run(&format!("{command} host.toml")).exits(1);
+        let expected = "the owner `lab` needs a mark of its own in the kernel";
+        assert!(ran.stderr.contains(expected), "{command}: {ran:?}");
+        world.run(&format!("{command} --protocol 78 host.toml")).exits(0);
+    }
+    assert!(world.ip("route show").contains("proto 78"));
+}
+
+#[test]
+fn another_protocol_leaves_nothing_behind_without_a_word() {
+    let world = World::new();
+    let route = "to = \"10.9.0.0/16\", type = \"blackhole\"";
+    world.apply(&format!("routes = [{{ {route} }}]\n"));
+    let other = |list: &str| {
+        world.write("host.toml", format!("routes = [{list}]\n[settings]\nprotocol = 77\n"));
+    };
+    for list in [format!("{{ {route} }}"), String::new()] {
+        other(&list);
+        for command in ["plan", "apply --yes"] {
+            let ran = world.run(&format!("{command} host.toml")).exits(1);
+            let expected = "has used protocol 76: with 77 it would leave 1 objects behind, such as \
+                            `route 10.9.0.0/16`";
+            assert!(ran.stderr.contains(expected), "{command}: {ran:?}");
+        }
+    }
+    other(&format!("{{ {route}, adopt = true }}"));
+    world.run("apply --yes host.toml").exits(0);
+    assert!(world.ip("route show").contains("proto 77"));
+    other("");
+    world.run("apply --yes host.toml").exits(0);
+    assert_eq!(world.ip("route show"), "");
+    // The number is free for others again once they have used it.
+    world.write(
+        "lab.toml",
+        format!("routes = [{{ {route} }}]\n[settings]\nprotocol = 78\nowner = \"lab\"\n"),
+    );
+    world.run("apply --yes lab.toml").exits(0);
+    other("");
+    world.run("plan host.toml").exits(0);
 }

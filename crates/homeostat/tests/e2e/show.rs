@@ -108,3 +108,14 @@ fn our_firewall_is_shown_as_text_and_others_are_mentioned() {
     let json = round_trip(&world, "show --json", "shown.json");
     assert!(json.contains("\"ruleset\": \"table inet filter {"), "{json}");
 }
+
+#[test]
+fn routes_of_the_local_table_that_the_kernel_did_not_make_are_shown() {
+    let world = World::new();
+    world.ip("link set lo up");
+    world.apply(
+        "[[routes]]\nto = \"10.7.0.0/16\"\ntype = \"local\"\ndev = \"lo\"\ntable = \"local\"\n",
+    );
+    let shown = round_trip(&world, "show", "shown.toml");
+    assert!(shown.contains("to = \"10.7.0.0/16\"") && shown.contains("table = 255"), "{shown}");
+}

@@ -154,8 +154,28 @@ impl Document {
         all
     }
 
+    /// Removes routes whose gateway is in a network that is on other links than it was.
+    pub(super) fn leave_out_moved(&mut self, before: &Document) {
+        let places = |document: &Document, network: &Network| -> BTreeSet<String> {
+            let all = document.networks().into_iter().filter(|(one, _)| one == network);
+            all.map(|(_, link)| link).collect()
+        };
+        let mut routes = self.entries.remove("routes").unwrap_or_default();
+        routes.retain(|_, route| {
+            !route.needs.iter().any(|need| match need {
+                Need::Network(network) => places(self, network) != places(before, network),
+                _ => false,
+            })
+        });
+        self.entries.insert("routes", routes);
+    }
+
     /// Removes what lacks something that it needs, and what needs that. Returns whether there was any.
     pub(super) fn prune(&mut self) -> bool {
+        // A document that has both is refused.
+        for link in self.links.values_mut().filter(|link| link.mtu < Some(1280)) {
+            link.addresses.retain(|_, (_, is_ipv6)| link.mtu.is_none() || !*is_ipv6);
+        }
         let (links, networks, carriers) = (self.link_names(), self.networks(), self.carriers());
         let ids: BTreeSet<String> = self.entries["nexthops"].keys().cloned().collect();
         let mut is_changed = false;
@@ -186,6 +206,51 @@ impl Document {
         false
     }
 
+    /// What there is once it was applied after `before` and some keys were held back.
+    pub(super) fn with_held(&self, before: &Document, held: &BTreeSet<String>) -> Self {
+        let mut effective = self.clone();
+        for key in held {
+            let words: Vec<&str> = key.split(' ').collect();
+            match words.as_slice() {
+                ["link", name] => {
+                    let former = before.links.get(*name).cloned().unwrap_or_default();
+                    let addresses = self.links.get(*name).map(|link| link.addresses.clone());
+                    let link = Link { addresses: addresses.unwrap_or_default(), ..former };
+                    effective.links.insert((*name).to_owned(), link);
+                }
+                ["link", name, field] => {
+                    let former = before.links.get(*name).cloned().unwrap_or_default();
+                    let link = effective.links.entry((*name).to_owned()).or_default();
+                    match *field {
+                        "mtu" => link.mtu = former.mtu,
+                        "mac" => link.mac = former.mac,
+                        "master" => link.master = former.master,
+                        "alias" => link.alias = former.alias,
+                        _ => link.up = former.up,
+                    }
+                }
+                ["address", address, "dev", name] => {
+                    let former =
+                        before.links.get(*name).and_then(|link| link.addresses.get(*address));
+                    let link = effective.links.entry((*name).to_owned()).or_default();
+                    match former {
+                        Some(network) => link.addresses.insert((*address).to_owned(), *network),
+                        None => link.addresses.remove(*address),
+                    };
+                }
+                _ => {
+                    for (section, entries) in &mut effective.entries {
+                        match before.entries[section].get(key) {
+                            Some(former) => entries.insert(key.clone(), former.clone()),
+                            None => entries.remove(key),
+                        };
+                    }
+                }
+            }
+        }
+        effective
+    }
+
     /// The links that there are when it is applied: those of the world have names that begin with `f`.
     pub(super) fn link_names(&self) -> BTreeSet<String> {
         let made = self.links.iter().filter(|(_, link)| link.kind.is_some());
@@ -212,7 +277,10 @@ impl Document {
     /// Links of which it is sure that they have a carrier.
     fn carriers(&self) -> BTreeSet<String> {
         let is_up = |name: &str| self.links.get(name).is_some_and(|link| link.up == Some(true));
-        let mut names: BTreeSet<String> = ["fa", "fbr", "o3"].map(str::to_owned).into();
+        let mut names: BTreeSet<String> = ["fbr", "o3"].map(str::to_owned).into();
+        if self.links.get("fb").is_none_or(|link| link.up != Some(false)) {
+            names.insert("fa".to_owned());
+        }
         if is_up("o0") && is_up("p0") {
             names.extend(["o0", "p0"].map(str::to_owned));
         }

@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::document::{Document, Entry, Link, Need, SECTIONS};
-use super::known::{Failure, is_known, leave_out_known};
+use super::known::{Failure, is_known};
 use crate::soak::dice::Dice;
 
 /// Links that every world has.
@@ -33,7 +33,7 @@ impl Case {
         let mut dice = Dice::new(seed);
         let foreign = foreign(&mut dice);
         let mut document = Document::empty();
-        let mut documents = Vec::new();
+        let mut documents: Vec<Document> = Vec::new();
         for number in 0..length {
             let edits = if number == 0 { 14 } else { 1 + dice.below(6) };
             for _ in 0..edits {
@@ -43,25 +43,39 @@ impl Case {
                 let (section, _) = dice.pick(&SECTIONS);
                 document.entries.insert(*section, BTreeMap::new());
             }
+            if is_known(Failure::RouteStaysOnItsFormerLink) {
+                document.leave_out_moved(documents.last().unwrap_or(&Document::empty()));
+            }
             document.prune();
             let mut document = document.clone();
             // Now and then there is something that waits or fails.
             if dice.below(8) == 0 {
                 add_impossible(&mut document, &mut dice);
             }
-            leave_out_known(&mut document);
             documents.push(document);
         }
         let mut sabotage = |document: &Document| {
             let mut all = document.sabotage();
-            // What stands on such a key may be foreign.
-            all.retain(|one| !foreign.iter().any(|(_, keys)| keys.contains(&one.key)));
+            // What stands on such a key may be foreign, and what others have on a link may go with a change of it.
+            let is_foreign = |key: &String| foreign.iter().any(|(_, keys)| keys.contains(key));
+            let costs = |line: &str| FOREIGN_LINKS.iter().any(|link| is_used(&foreign, line, link));
+            all.retain(|one| !is_foreign(&one.key) && !costs(&one.line));
             let count = if all.is_empty() { 0 } else { dice.below(5) };
             (0..count).map(|_| dice.pick(&all).line.clone()).collect()
         };
         let sabotage = documents.iter().map(&mut sabotage).collect();
         Case { foreign, documents, sabotage, patience: super::PATIENCE }
     }
+}
+
+/// Whether a command is about a link on which others have more than addresses.
+fn is_used(foreign: &[(String, Vec<String>)], line: &str, link: &str) -> bool {
+    let is_about = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        words.array_windows().any(|[word, name]| *name == link && ["dev", "set"].contains(word))
+    };
+    let is_more = |line: &str| line.contains("proto");
+    is_about(line) && foreign.iter().any(|(line, _)| is_more(line) && is_about(line))
 }
 
 /// The gateway of a network, of either family.
@@ -88,9 +102,7 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
         "link add fa address 02:00:00:00:0f:00 type veth peer name fb address 02:00:00:00:0f:01",
         &["link fa", "link fb"],
     );
-    let fixed = is_known(Failure::PortTakesForeignNeighbours);
-    let fixed = if fixed { " address 02:00:00:00:0f:02" } else { "" };
-    say(&format!("link add fbr{fixed} type bridge"), &["link fbr"]);
+    say(FOLLOWING_BRIDGE, &["link fbr"]);
     for link in ["fa", "fb", "fbr"] {
         say(&format!("link set {link} up"), &[]);
     }
@@ -129,10 +141,7 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
                 Need::Network((number, _)) | Need::NetworkOn((number, _), _) => *number == 0,
                 Need::Nexthop(_) => false,
             };
-            // Those of `fa` stay: it has an address of its own, and the document sets no other MAC.
-            let may_be_lost = section == "neighbours" && !entry.toml.contains("\"fa\"");
-            let is_left_out = may_be_lost && is_known(Failure::LastAddressTakesForeignNeighbours);
-            if entry.needs.iter().all(is_free) && !is_left_out {
+            if entry.needs.iter().all(is_free) {
                 let add = format!("{}{add} {}", entry.family, entry.add.replace("76", "bird"));
                 say(&add, &[&key]);
             }
@@ -141,8 +150,15 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
     // The same key twice is refused by the kernel, and is not part of the world.
     let mut seen = std::collections::BTreeSet::new();
     lines.retain(|(_, keys)| keys.is_empty() || keys.iter().all(|key| seen.insert(key.clone())));
+    // A port may give its bridge another hardware address, unless neighbours would go with it.
+    if !lines.iter().any(|(line, _)| line.contains("lladdr") && line.contains("dev fbr")) {
+        let bridge = lines.iter_mut().find(|(line, _)| line == FOLLOWING_BRIDGE).unwrap();
+        bridge.0 = "link add fbr address 02:00:00:00:0f:02 type bridge".to_owned();
+    }
     lines
 }
+
+const FOLLOWING_BRIDGE: &str = "link add fbr type bridge";
 
 /// A plain kind that the kernel has.
 fn plain() -> &'static str {
@@ -298,17 +314,15 @@ fn link(dice: &mut Dice) -> (String, Link) {
     let is_own = !name.starts_with('f');
     link.up = (is_own || dice.below(3) == 0).then(|| !is_own || dice.below(5) > 0);
     let mtus: &[u32] = match name {
-        "fa" if is_known(Failure::MtuLowersForeignRoutes) => &[1500],
         "o0" | "p0" | "o1" | "o3" | "o4" => &[1300, 1400, 1500],
-        _ if is_known(Failure::LowMtuTakesForeignIpv6) => &[1300, 1400, 1500],
         _ => &[1200, 1300, 1500],
     };
     link.mtu = (link.parent.is_none() && dice.below(3) == 0).then(|| *dice.pick(mtus));
     link.alias = (dice.below(4) == 0).then(|| (*dice.pick(&["one", "two"])).to_owned());
-    if name == "fa" && !is_known(Failure::MacTakesForeignNeighbours) {
+    if name == "fa" && dice.below(2) == 0 {
         link.mac = Some(mac(number));
     }
-    if name == "fb" && !is_known(Failure::CarrierTakesForeignNexthops) {
+    if name == "fb" {
         link.up = Some(dice.below(2) == 0);
     }
     if is_own {
@@ -376,7 +390,7 @@ fn route(dice: &mut Dice) -> (String, Entry) {
         }
         3 => {
             let dev = device(network, dice);
-            if !is_known(Failure::LocalRouteNeedsScope) && dice.below(4) == 0 {
+            if dice.below(4) == 0 {
                 toml += ", type = \"local\"";
                 add = format!("local {add}");
             }
@@ -390,8 +404,8 @@ fn route(dice: &mut Dice) -> (String, Entry) {
             add = format!("{kind} {add}");
         }
         5 => {
-            let may_be_equal = is_ipv6 && !is_known(Failure::Ipv6RouteWithEqualWays);
-            let step = if may_be_equal { dice.below(2) } else { 1 };
+            // An IPv6 route cannot have the same way twice.
+            let step = if is_ipv6 { 1 } else { dice.below(2) };
             let (other, weight) = ((network + step) % 5, 1 + dice.below(3));
             let second = gateway(other, host, is_ipv6);
             write!(

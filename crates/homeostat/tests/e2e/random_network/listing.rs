@@ -24,6 +24,8 @@ const QUESTIONS: [&str; 9] = [
 pub(super) enum Detail {
     /// All but counters and timers: the same namespace, a moment later.
     All,
+    /// The same without what follows the carriers of links.
+    Kept,
     /// Only what was configured: another namespace, whose links have other numbers, whose links came
     /// up at other moments, and in which the addresses were added in another order.
     Configured,
@@ -145,7 +147,7 @@ fn addresses_of(link: &Value, detail: Detail) -> Vec<String> {
 /// an earlier document has left. Links of the world are compared whole.
 fn reduce_own_link(link: &mut Value, detail: Detail, document: &Document) {
     let name = link["ifname"].as_str().unwrap().to_owned();
-    if detail == Detail::All || name.starts_with('f') || name == "lo" {
+    if detail != Detail::Configured || name.starts_with('f') || name == "lo" {
         return;
     }
     let declared = document.links.get(&name).cloned().unwrap_or_default();
@@ -195,6 +197,10 @@ fn steady(object: Value, detail: Detail) -> Value {
 }
 
 fn is_dropped(name: &str, detail: Detail) -> bool {
-    let is_derived = detail == Detail::Configured && DERIVED.contains(&name);
+    let is_derived = match detail {
+        Detail::All => false,
+        Detail::Kept => name == "operstate",
+        Detail::Configured => DERIVED.contains(&name),
+    };
     VOLATILE.contains(&name) || name.ends_with("_timer") || is_derived
 }

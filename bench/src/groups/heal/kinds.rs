@@ -1,0 +1,261 @@
+//! How soon one rule, address, neighbour or link among many is restored, beside the two requests that it takes.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use homeostat_netlink::{
+    Batch, Event, Family, Group as Multicast, Listener, Message, Options, Socket, uapi,
+};
+
+use super::super::network::{LINK_INDEX, TestNetwork};
+use super::super::wire::{OURS, Verb, send_raw};
+use super::daemon::Daemon;
+use super::latency::record;
+use crate::{Budget, Group, Run, Unit, clock};
+
+/// From the deletion to the kernel's event of the return, the median of a round.
+pub(super) fn groups() -> Vec<Group> {
+    const FLOOR: &str = "floor: a deletion and an add";
+    let group = |name, kind: Kind, few, many: (&'static str, usize)| {
+        Group::new(name, Unit::Seconds)
+            .with(FLOOR, move |run| floor(run, kind), &[])
+            .with(few, move |run| heals(run, kind, 100), &[])
+            .with(many.0, move |run| heals(run, kind, many.1), &[Budget::Within(3.0, few)])
+    };
+    vec![
+        group("heal: one deleted rule", Kind::Rule, "of 100", ("of 10k", 10_000)),
+        group("heal: one deleted address", Kind::Address, "of 100", ("of 20k", 20_000)),
+        group("heal: one deleted neighbour", Kind::Neighbour, "of 100", ("of 50k", 50_000)),
+        group("heal: one changed link", Kind::Link, "of 100 pairs", ("of 5k pairs", 5000)),
+    ]
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Rule,
+    Address,
+    Neighbour,
+    /// Its MTU is set to another one, and back.
+    Link,
+}
+
+/// More than this on the same hundred keys would be contention.
+const HEALS: usize = 50;
+
+/// Longer than a busy machine needs.
+const TIMEOUT: Duration = Duration::from_mins(2);
+
+/// The lowest priority of the rules.
+const PRIORITY: u32 = 1000;
+const TABLE: u32 = 100;
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
+const MTU: u32 = 1400;
+
+impl Kind {
+    /// An address of its own for each number.
+    fn ip(number: usize) -> Ipv4Addr {
+        Ipv4Addr::from_bits((11 << 24) + u32::try_from(number).unwrap_or(u32::MAX))
+    }
+
+    fn document(self, size: usize) -> Result<String> {
+        let mut text = String::from(match self {
+            Kind::Rule => "rules = [\n",
+            Kind::Address => "[links.v0]\naddresses = [\n",
+            Kind::Neighbour => "neighbours = [\n",
+            Kind::Link => "",
+        });
+        for number in 0..size {
+            let ip = Self::ip(number);
+            match self {
+                Kind::Rule => {
+                    let priority = PRIORITY as usize + number;
+                    writeln!(
+                        text,
+                        "{{ priority = {priority}, from = \"{ip}\", table = {TABLE} }},"
+                    )?;
+                }
+                Kind::Address => writeln!(text, "\"{ip}/32\",")?,
+                Kind::Neighbour => {
+                    let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
+                    writeln!(text, "{{ to = \"{ip}\", dev = \"v0\", mac = \"{mac}\" }},")?;
+                }
+                Kind::Link => {
+                    let kind = "kind = \"veth\"";
+                    writeln!(text, "[links.a{number}]\n{kind}\npeer = \"b{number}\"\nmtu = {MTU}")?;
+                }
+            }
+        }
+        text.push_str(if self == Kind::Link { "" } else { "]\n" });
+        Ok(text)
+    }
+
+    /// One acked request. What is added is as declared.
+    fn request(self, verb: Verb, number: usize) -> Result<Batch> {
+        const INET: u8 = 2;
+        let (ip, [i0, i1, i2, i3]) = (Self::ip(number).octets(), LINK_INDEX.to_ne_bytes());
+        let add = uapi::NLM_F_CREATE | uapi::NLM_F_EXCL;
+        let (kind, flags) = match (self, verb) {
+            (Kind::Rule, Verb::Add) => (uapi::RTM_NEWRULE, add),
+            (Kind::Rule, Verb::Delete) => (uapi::RTM_DELRULE, 0),
+            (Kind::Address, Verb::Add) => (uapi::RTM_NEWADDR, add),
+            (Kind::Address, Verb::Delete) => (uapi::RTM_DELADDR, 0),
+            (Kind::Neighbour, Verb::Add) => (uapi::RTM_NEWNEIGH, add),
+            (Kind::Neighbour, Verb::Delete) => (uapi::RTM_DELNEIGH, 0),
+            (Kind::Link, _) => (uapi::RTM_NEWLINK, 0),
+        };
+        let mut batch = Batch::new();
+        let mut message = batch.message(kind, flags | uapi::NLM_F_ACK);
+        match self {
+            Kind::Rule => {
+                message.fixed(&[INET, 0, 32, 0, 0, 0, 0, uapi::FR_ACT_TO_TBL, 0, 0, 0, 0]);
+                message.attr_u32(uapi::FRA_PRIORITY, PRIORITY + u32::try_from(number)?);
+                message.attr(uapi::FRA_SRC, &ip);
+                message.attr_u32(uapi::FRA_TABLE, TABLE);
+                message.attr_u8(uapi::FRA_PROTOCOL, OURS);
+            }
+            Kind::Address => {
+                message.fixed(&[INET, 32, 0, 0, i0, i1, i2, i3]);
+                message.attr(uapi::IFA_LOCAL, &ip);
+                message.attr(uapi::IFA_ADDRESS, &ip);
+                message.attr_u8(uapi::IFA_PROTO, OURS);
+            }
+            Kind::Neighbour => {
+                let [s0, s1] = uapi::NUD_PERMANENT.to_ne_bytes();
+                message.fixed(&[INET, 0, 0, 0, i0, i1, i2, i3, s0, s1, 0, 0]);
+                if verb == Verb::Add {
+                    message.attr_u8(uapi::NDA_PROTOCOL, OURS);
+                    message.attr(uapi::NDA_LLADDR, &MAC);
+                }
+                message.attr(uapi::NDA_DST, &ip);
+            }
+            Kind::Link => {
+                let mtu = if verb == Verb::Add { MTU } else { MTU + 1 };
+                message.fixed(&[0; 16]);
+                message.attr(uapi::IFLA_IFNAME, format!("a{number}\0").as_bytes());
+                message.attr_u32(uapi::IFLA_MTU, mtu);
+            }
+        }
+        message.finish()?;
+        Ok(batch)
+    }
+
+    fn multicast(self) -> Multicast {
+        Multicast(match self {
+            Kind::Rule => uapi::RTNLGRP_IPV4_RULE,
+            Kind::Address => uapi::RTNLGRP_IPV4_IFADDR,
+            Kind::Neighbour => uapi::RTNLGRP_NEIGH,
+            Kind::Link => uapi::RTNLGRP_LINK,
+        })
+    }
+
+    /// Whether an event says that the object of this number is as declared.
+    fn is_back(self, message: &Message<'_>, number: usize) -> bool {
+        let ip = Self::ip(number).octets();
+        let has = |attrs: homeostat_netlink::Attrs<'_>, kind: u16, value: &[u8]| {
+            attrs.first(kind).ok().flatten().is_some_and(|attr| attr.value == value)
+        };
+        match (self, message.kind) {
+            (Kind::Rule, uapi::RTM_NEWRULE) => {
+                message.split::<12>().is_ok_and(|(_, attrs)| has(attrs, uapi::FRA_SRC, &ip))
+            }
+            (Kind::Address, uapi::RTM_NEWADDR) => {
+                message.split::<8>().is_ok_and(|(_, attrs)| has(attrs, uapi::IFA_LOCAL, &ip))
+            }
+            (Kind::Neighbour, uapi::RTM_NEWNEIGH) => {
+                message.split::<12>().is_ok_and(|(_, attrs)| has(attrs, uapi::NDA_DST, &ip))
+            }
+            (Kind::Link, uapi::RTM_NEWLINK) => message.split::<16>().is_ok_and(|(_, attrs)| {
+                let name = format!("a{number}\0");
+                has(attrs.clone(), uapi::IFLA_IFNAME, name.as_bytes())
+                    && has(attrs, uapi::IFLA_MTU, &MTU.to_ne_bytes())
+            }),
+            _ => false,
+        }
+    }
+}
+
+/// A namespace with a daemon that keeps many of a kind.
+struct Fixture {
+    // Dropped first.
+    _daemon: Daemon,
+    listener: Listener,
+    socket: Socket,
+    network: TestNetwork,
+    kind: Kind,
+    size: usize,
+    next: usize,
+}
+
+thread_local! {
+    /// Kept for all rounds of a group.
+    static KEPT: RefCell<Vec<Fixture>> = const { RefCell::new(Vec::new()) };
+}
+
+fn heals(run: &mut Run, kind: Kind, full: usize) -> Result<()> {
+    let size = run.size(full, full.min(200));
+    KEPT.with_borrow_mut(|kept| {
+        kept.retain(|fixture| fixture.kind == kind);
+        if !kept.iter().any(|fixture| fixture.size == size) {
+            let network = TestNetwork::new()?;
+            let daemon = Daemon::of(&kind.document(size)?)?;
+            let options = Options::for_events();
+            let listener = Listener::open(Family::Route, &[kind.multicast()], &options)?;
+            let socket = network.socket()?;
+            kept.push(Fixture { _daemon: daemon, listener, socket, network, kind, size, next: 0 });
+        }
+        let fixture = kept.iter_mut().find(|fixture| fixture.size == size).context("no fixture")?;
+        fixture.network.enter()?;
+        let times: Result<Vec<Duration>> = (0..HEALS).map(|_| fixture.heal_another()).collect();
+        let mut times = times?;
+        times.sort_unstable();
+        record(run, &times, 50)
+    })
+}
+
+impl Fixture {
+    fn heal_another(&mut self) -> Result<Duration> {
+        // A prime, so that all come before one is repeated.
+        const STRIDE: usize = 7919;
+        self.next = (self.next + STRIDE) % self.size;
+        let (kind, number) = (self.kind, self.next);
+        let delete = kind.request(Verb::Delete, number)?;
+        while self.listener.receive(&mut |_| ())? {}
+        let Fixture { socket, listener, .. } = self;
+        let (healed, elapsed) = clock::time(|| {
+            send_raw(socket, &delete)?;
+            let mut is_back = false;
+            while !is_back {
+                let received = listener.receive_within(TIMEOUT, &mut |event| {
+                    if let Event::Message(message) = event {
+                        is_back |= kind.is_back(&message, number);
+                    }
+                })?;
+                ensure!(received, "it is not restored");
+            }
+            Ok(())
+        });
+        healed.map(|()| elapsed)
+    }
+}
+
+fn floor(run: &mut Run, kind: Kind) -> Result<()> {
+    let network = TestNetwork::new()?;
+    let socket = network.socket()?;
+    if kind == Kind::Link {
+        network.ip(&["link", "add", "a0", "type", "veth", "peer", "name", "b0"])?;
+    }
+    send_raw(&socket, &kind.request(Verb::Add, 0)?)?;
+    let requests = [kind.request(Verb::Delete, 0)?, kind.request(Verb::Add, 0)?];
+    let mut times: Vec<Duration> = Vec::new();
+    for _ in 0..HEALS {
+        let (sent, elapsed) =
+            clock::time(|| requests.iter().try_for_each(|request| send_raw(&socket, request)));
+        sent?;
+        times.push(elapsed);
+    }
+    times.sort_unstable();
+    record(run, &times, 50)
+}

@@ -1,0 +1,53 @@
+//! The marks that an owner has given objects of a scope, as the ledger stores them: objects with a former mark of
+//! its owner would be left behind without a word.
+
+use std::collections::BTreeSet;
+
+use homeostat_document::{DEFAULT_OWNER, DEFAULT_PROTOCOL};
+use homeostat_engine::{Edit, Ledger, LedgerKey};
+
+use crate::binding::{Binding, Mark};
+use crate::error::Error;
+use crate::scope::Scope;
+
+/// Not under the owner's own name, so that no mark makes a scope one in which something of the owner is left.
+fn place(scope: &Scope, owner: &str) -> LedgerKey {
+    scope.ledger_key(&format!("mark of {owner}"), "mark")
+}
+
+/// Records that an owner marks objects of a scope so, unless that is known.
+pub fn record_mark(
+    ledger: &dyn Ledger,
+    scope: &Scope,
+    owner: &str,
+    Mark(mark): Mark,
+) -> Result<(), Error> {
+    let (place, key) = (place(scope, owner), mark.to_string());
+    let is_known = ledger.page(&place)?.records.iter().any(|(known, _)| *known == key);
+    if !is_known {
+        ledger.write(&place, &[Edit::Put { key, record: "{}".to_owned() }])?;
+    }
+    Ok(())
+}
+
+impl Binding<'_> {
+    /// The other marks that the owner gave objects of this scope, and that no other owner has.
+    pub fn former_marks(&self) -> Result<BTreeSet<Mark>, Error> {
+        let place = place(self.scope, &self.caller.owner);
+        let numbers = |keys: Vec<String>| -> BTreeSet<Mark> {
+            keys.iter().filter_map(|key| key.parse().ok().map(Mark)).collect()
+        };
+        let records = self.pages.page(&place)?.records;
+        let mut former = numbers(records.into_iter().map(|(key, _)| key).collect());
+        // What was applied before marks were recorded has the usual one.
+        let has_applied = self.pages.page(&self.ledger_key())?.desired.is_some();
+        if former.is_empty() && has_applied && self.caller.owner == DEFAULT_OWNER {
+            former.insert(Mark(DEFAULT_PROTOCOL));
+        }
+        let others = self.pages.others(&place)?.into_iter().map(|(_, key)| key).collect();
+        for mark in numbers(others).into_iter().chain([self.caller.mark]) {
+            former.remove(&mark);
+        }
+        Ok(former)
+    }
+}
