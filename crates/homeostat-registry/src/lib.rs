@@ -38,7 +38,7 @@ pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal};
 pub use error::Error;
 pub use gate::Gate;
 pub use missing::{DocumentPlace, missing, table};
-pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, scope_name};
+pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, scope_name};
 
 /// A bound source; nothing if the source has nothing to do in the scope.
 pub type BindResult = Result<Option<Box<dyn Planner>>, Error>;

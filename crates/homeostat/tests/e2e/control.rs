@@ -193,7 +193,7 @@ fn a_changed_document_is_taken_and_a_broken_one_refused() {
     let ran = world.run("reload").exits(1);
     assert!(ran.stderr.contains("host.toml:1"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
-    world.converges();
+    world.run("status --wait").exits(2);
     assert!(world.has_route("10.10.0.0/16"), "the last good one stands");
 }
 
