@@ -19,7 +19,7 @@ use super::firewall::Firewall;
 use super::loop_threads::LoopThreads;
 use crate::context::Context;
 use crate::machine::{Gates, Machine, Part, Waiting};
-use crate::registry::{SOURCES, find};
+use crate::registry::{SOURCES, find, is_remote};
 
 /// Everything that runs, by scope.
 #[derive(Default)]
@@ -271,10 +271,11 @@ impl Running {
                     let _ = control.pass().await;
                     first.push(control);
                 }
+                Start::Usual if is_remote(&control.ledger_key().source) => {}
                 Start::Usual => others.push(control),
             }
         }
-        // What waited for a link gets another look once the links are made.
+        // What waited for a link gets another look once the links are made. It does not wait for targets elsewhere.
         tokio::spawn(async move {
             for control in others {
                 let _ = control.pass().await;

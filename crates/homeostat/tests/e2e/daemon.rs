@@ -37,7 +37,6 @@ impl World {
 
     /// Starts a daemon by a command that was prepared.
     pub(crate) fn keep_by(&self, mut command: Command) -> Daemon {
-        // A daemon waits for files that were written a moment ago.
         age(self.path());
         let log = std::fs::File::create(self.path().join("log")).unwrap();
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
@@ -100,8 +99,8 @@ impl Drop for Daemon {
     }
 }
 
-/// Lets all files of a directory be some time old.
-fn age(directory: &Path) {
+/// Lets all files of a directory be some time old: a daemon waits for those that were written a moment ago.
+pub(crate) fn age(directory: &Path) {
     for entry in std::fs::read_dir(directory).unwrap().flatten() {
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => age(&entry.path()),
