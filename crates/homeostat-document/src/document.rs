@@ -4,7 +4,7 @@ use crate::diagnostic::Diagnostic;
 use crate::fields::{Fields, Map, NamedRecord, Record};
 use crate::files::{Files, Location};
 use crate::name::{HOST, NamespaceName};
-use crate::scope::{OUTSIDE, Scope};
+use crate::scope::{FoundAt, OUTSIDE, Scope};
 use crate::settings::Settings;
 use crate::span::{Span, Spanned};
 
@@ -57,6 +57,12 @@ impl Document {
         self.states_namespaces && self.namespaces.is_empty()
     }
 
+    /// What is declared in a namespace.
+    #[must_use]
+    pub fn namespace(&self, name: &NamespaceName) -> Option<&Scope> {
+        self.namespaces.iter().find(|(one, _)| one.value == *name).map(|(_, scope)| scope)
+    }
+
     /// All scopes: the host's, then each namespace's with its name.
     pub fn scopes(&self) -> impl Iterator<Item = (Option<&NamespaceName>, &Scope)> {
         let inside = self.namespaces.iter().map(|(name, scope)| (Some(&name.value), scope));
@@ -87,7 +93,12 @@ impl Record for NamedNamespace {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let name: Option<Spanned<NamespaceName>> = fields.name();
-        let scope = Scope::read_namespace(fields);
+        let path = fields.optional("path", "The file that the namespace is, if it has no name");
+        let pid_file = fields
+            .optional("pid-file", "A file with the id of a process: the namespace is that one's");
+        fields.exclusive("path", "pid-file");
+        let mut scope = Scope::read_namespace(fields);
+        scope.found_at = path.map(FoundAt::Path).or(pid_file.map(FoundAt::PidFile));
         fields.refused("namespaces", "a namespace cannot hold another namespace", OUTSIDE);
         fields.refused("settings", "settings are the same for all namespaces", OUTSIDE);
         let name = name?;

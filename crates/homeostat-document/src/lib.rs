@@ -38,7 +38,7 @@ pub use load::{DocumentReader, Format, Text as SourceText, shown};
 pub use name::{DEFAULT_OWNER, HOST, NamespaceName, OwnerName};
 pub use node::{Entry, Node, Value, shorten};
 pub use number::{Number, Whole};
-pub use scope::Scope;
+pub use scope::{FoundAt, Scope};
 pub use section::{
     Assignment, Extension, ExtensionType, Join, Scopes, Section, SectionType, SourceSections,
 };

@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::fields::Fields;
@@ -15,6 +16,17 @@ use crate::span::{Span, Spanned};
 pub struct Scope {
     sections: Vec<Written>,
     extensions: Vec<Arc<dyn Erased>>,
+    /// Where the namespace is, if not at its name.
+    pub(crate) found_at: Option<FoundAt>,
+}
+
+/// Where a namespace is found that has no entry in `/run/netns`: what keeps it alive is up to whoever made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FoundAt {
+    /// At this file, as container engines mount them.
+    Path(PathBuf),
+    /// It is that of the process whose id is in this file.
+    PidFile(PathBuf),
 }
 
 /// A section that is written, readable or not.
@@ -39,6 +51,12 @@ impl Scope {
     pub fn extensions<E: Extension>(&self) -> impl Iterator<Item = &E> {
         let values = self.extensions.iter().map(|value| &**value as &dyn Any);
         values.filter_map(|value| Some(&value.downcast_ref::<ErasedExtension<E>>()?.0))
+    }
+
+    /// Where the namespace is, if not at its name.
+    #[must_use]
+    pub fn found_at(&self) -> Option<&FoundAt> {
+        self.found_at.as_ref()
     }
 
     /// Where a section's name is written; nothing if the section is not written at all.
@@ -93,7 +111,7 @@ impl Scope {
             }
         }
         let extended = fields.checker().map(|checker| std::mem::take(&mut checker.extended));
-        Self { sections, extensions: extended.unwrap_or_default() }
+        Self { sections, extensions: extended.unwrap_or_default(), found_at: None }
     }
 }
 
@@ -110,6 +128,7 @@ impl PartialEq for Scope {
         self.sections.len() == other.sections.len()
             && self.sections.iter().all(is_there)
             && self.extensions == other.extensions
+            && self.found_at == other.found_at
     }
 }
 

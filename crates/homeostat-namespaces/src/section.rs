@@ -1,6 +1,8 @@
 //! What the document says of namespaces themselves: `create = true` in `[namespaces.NAME]`.
 
-use homeostat_document::{Document, Scope, Scopes, Section, SectionType, SourceSections};
+use homeostat_document::{
+    Checker, Diagnostic, Document, Scope, Scopes, Section, SectionType, SourceSections,
+};
 use homeostat_netns::Name;
 
 use crate::key::Key;
@@ -23,6 +25,16 @@ impl Section for Create {
 
     type Value = bool;
     const NEW: fn(Self::Value) -> Self = Self;
+
+    fn check(document: &Document, checker: &mut Checker) {
+        for (name, scope) in &document.namespaces {
+            if is_made(scope) && scope.found_at().is_some() {
+                let message = format!("`{}` is made, and also found elsewhere", name.value);
+                let help = "leave `create` out: only what has a name in /run/netns is made";
+                checker.report(Diagnostic::new(name.span, message).help(help));
+            }
+        }
+    }
 }
 
 /// Whether a scope asks for its namespace to be made.
@@ -35,7 +47,7 @@ pub fn is_made(scope: &Scope) -> bool {
 pub fn named(document: &Document, made: bool) -> Result<Vec<Key>, homeostat_netns::Error> {
     let mut keys = Vec::new();
     for (name, scope) in &document.namespaces {
-        if is_made(scope) == made {
+        if is_made(scope) == made && scope.found_at().is_none() {
             keys.extend(Key::new(Name::new(name.as_str())?));
         }
     }

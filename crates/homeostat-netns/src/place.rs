@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::name::DIRECTORY;
 use crate::{Error, Name, Result};
 
 /// Where a network namespace is to be found. Parsing opens nothing.
@@ -19,6 +20,18 @@ pub enum Place {
 }
 
 impl Place {
+    /// A file; one of `/run/netns` is the name that it is the entry of, and `/proc/PID/ns/net` the process: so one
+    /// namespace is called one way.
+    #[must_use]
+    pub fn of_path(path: PathBuf) -> Self {
+        let text = path.to_str().unwrap_or_default();
+        let name = text.strip_prefix(DIRECTORY).and_then(|name| name.strip_prefix('/'));
+        let pid = text.strip_prefix("/proc/").and_then(|rest| rest.strip_suffix("/ns/net"));
+        let named = name.and_then(|name| Name::new(name).ok()).map(Self::Named);
+        let process = pid.and_then(|pid| pid.parse().ok()).map(Self::OfPid);
+        named.or(process).unwrap_or(Self::At(path))
+    }
+
     /// The file to open.
     #[must_use]
     pub fn path(&self) -> PathBuf {
@@ -72,6 +85,20 @@ mod tests {
         check("12", "/proc/12/ns/net");
         check("/run/netns/12", "/run/netns/12");
         check("./blue", "./blue");
+    }
+
+    #[test]
+    fn a_path_is_what_it_leads_to() {
+        for (path, expected) in [
+            ("/run/netns/blue", Place::Named(Name::new("blue").unwrap())),
+            ("/run/netns/12", Place::Named(Name::new("12").unwrap())),
+            ("/proc/12/ns/net", Place::OfPid(12)),
+            ("/proc/self/ns/net", Place::At("/proc/self/ns/net".into())),
+            ("/run/netnsx", Place::At("/run/netnsx".into())),
+            ("/run/docker/netns/a", Place::At("/run/docker/netns/a".into())),
+        ] {
+            assert_eq!(Place::of_path(path.into()), expected);
+        }
     }
 
     #[test]

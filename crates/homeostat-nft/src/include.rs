@@ -21,6 +21,8 @@ const MOST: usize = 4096;
 /// What `nft` searches by itself.
 const USUAL: &str = "/etc";
 
+const NOTHING_MEANT: &str = "to mean that it has no rules, write a comment";
+
 /// A ruleset in one piece.
 #[derive(Clone, Debug, Hash)]
 pub(crate) struct Expanded {
@@ -141,6 +143,12 @@ impl Expanding<'_> {
             return refused(format!("more than {MOST} files are included"));
         }
         let Ruleset { text, name, .. } = Ruleset::read(path)?;
+        if text.is_empty() {
+            // Its rules would go while those of the others stay.
+            let at = position("", 0);
+            let message = "the file is empty: it may be half-written".to_owned();
+            return Err(CompileError::invalid(&name, at, message, Some(NOTHING_MEANT)));
+        }
         let size = (self.text.len() + text.len()) as u64;
         if size > LARGEST {
             return Err(CompileError::TooLarge { name, size });
@@ -376,7 +384,7 @@ mod tests {
     fn every_line_has_its_own_file_and_number_and_every_word_its_column() {
         let found = whole(&[
             ("main", "one\ntwo; include \"./p*\"; three\n{ include \"./q\"\nfour }\n"),
-            ("p1", "a\n\nb"),
+            ("p1", "a\n\nb\n"),
             ("p2", "include \"./q\"\nc\n"),
             ("q", "d\n"),
         ]);

@@ -40,6 +40,12 @@ impl Ruleset {
             let at = position(&String::from_utf8_lossy(before), valid);
             not_text(rest.first().copied().unwrap_or_default(), &name, at)
         })?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            let at = position(&text, text.trim_end_matches(|c| c != '\n').len());
+            let message = "the last line has no end: the file may be half-written";
+            let help = Some("end it with a newline");
+            return Err(CompileError::invalid(&name, at, message.to_owned(), help));
+        }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
         Ok(Ruleset { text: text.into(), name, directory })

@@ -40,7 +40,7 @@ pub use error::Error;
 pub use gate::Gate;
 pub use marks::record_mark;
 pub use missing::{DocumentPlace, missing, table};
-pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, scope_name};
+pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, scope_name};
 
 /// A bound source; nothing if the source has nothing to do in the scope.
 pub type BindResult = Result<Option<Box<dyn Planner>>, Error>;

@@ -17,7 +17,7 @@ pub enum DocumentPlace {
     Namespace(String),
     /// Nowhere, though `[namespaces.NAME]` could be written.
     Unwritten(String),
-    /// Nowhere, and no document can: the scope was given on the command line, by its path.
+    /// Nowhere: the scope was given by its path, on the command line or in a former document.
     Unnamed(String),
 }
 
@@ -26,13 +26,14 @@ impl DocumentPlace {
     #[must_use]
     pub fn of(binding: &Binding<'_>) -> Self {
         let scope = &binding.scope.name;
-        match (binding.section, name(scope)) {
-            (Some(section), _) if std::ptr::eq(section, &raw const binding.document.host) => {
-                DocumentPlace::Top
-            }
-            (Some(_), Some(name)) => DocumentPlace::Namespace(name),
+        let mut written = binding.document.scopes();
+        let written =
+            written.find(|(_, one)| binding.section.is_some_and(|it| std::ptr::eq(it, *one)));
+        match (written, name(scope)) {
+            (Some((None, _)), _) => DocumentPlace::Top,
+            (Some((Some(name), _)), _) => DocumentPlace::Namespace(name.to_string()),
             (None, Some(name)) => DocumentPlace::Unwritten(name),
-            (_, None) => DocumentPlace::Unnamed(scope.clone()),
+            (None, None) => DocumentPlace::Unnamed(scope.clone()),
         }
     }
 

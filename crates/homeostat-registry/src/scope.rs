@@ -1,8 +1,9 @@
 //! The scopes of a document on this machine: which namespace each one is, and what it is called.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use homeostat_document::{HOST, NamespaceName};
+use homeostat_document::{Document, FoundAt, HOST, NamespaceName, Scope as Section};
 use homeostat_engine::{Failure, LedgerKey, Pages, Record, Retry};
 use homeostat_netns::{Error as NetnsError, Identity, Name, Netns, Place};
 use serde::de::IgnoredAny;
@@ -50,19 +51,21 @@ impl Scope {
         Ok(Scope { name: name.to_owned(), netns: Arc::new(netns), identity, reach })
     }
 
-    /// A namespace that the document names. A name of digits is a name.
-    pub fn named(name: &NamespaceName) -> Result<Lookup, Error> {
-        let failed = |error| with_context(&format!("cannot open the namespace `{name}`"), &error);
-        let place = Place::Named(Name::new(name.as_str()).map_err(failed)?);
-        Self::look_up(&scope_name(&place)?, &place).map_err(failed)
+    /// A scope by its name, as [`scope_name`] and [`declared_name`] give it.
+    pub fn find(name: &str) -> Result<Lookup, Error> {
+        let found = ScopePlace::of(name).and_then(|place| Self::look_up(name, &place));
+        found.map_err(|error| with_context(&format!("cannot open the namespace `{name}`"), &error))
     }
 
     /// The namespace that a link refers to, if it exists; `host` is the one that we run in.
-    pub fn referred(name: &NamespaceName) -> Result<Option<Arc<Netns>>, Error> {
+    pub fn referred(
+        document: &Document,
+        name: &NamespaceName,
+    ) -> Result<Option<Arc<Netns>>, Error> {
         if name.as_str() == HOST {
             return Ok(Some(Arc::new(Netns::current()?)));
         }
-        match Self::named(name)? {
+        match Self::find(&declared_name(document, name)?)? {
             Lookup::Found(scope) => Ok(Some(scope.netns)),
             Lookup::Absent | Lookup::NotNetns(_) => Ok(None),
         }
@@ -70,19 +73,23 @@ impl Scope {
 
     /// A scope by its name in the ledger, if it exists.
     pub fn recorded(name: &str) -> Result<Option<Self>, Error> {
-        let found = recorded(name).and_then(|place| Self::look_up(name, &place));
-        match found {
-            Ok(Lookup::Found(scope)) => Ok(Some(scope)),
-            Ok(Lookup::Absent | Lookup::NotNetns(_)) => Ok(None),
-            Err(error) => {
-                let what = format!("cannot look into `{name}`, where we own something");
-                Err(with_context(&what, &error))
-            }
-        }
+        Ok(match Self::find(name)? {
+            Lookup::Found(scope) => Some(scope),
+            Lookup::Absent | Lookup::NotNetns(_) => None,
+        })
     }
 
-    fn look_up(name: &str, place: &Place) -> Result<Lookup, NetnsError> {
-        match Netns::open(place) {
+    /// Whether this scope is still what its name leads to.
+    #[must_use]
+    pub fn is_there(name: &str, netns: &Netns) -> bool {
+        let place = ScopePlace::of(name).ok().and_then(|place| place.now());
+        let found = place.and_then(|place| Netns::open(&place).ok());
+        found.is_some_and(|found| found.same_as(netns).unwrap_or(false))
+    }
+
+    fn look_up(name: &str, place: &ScopePlace) -> Result<Lookup, NetnsError> {
+        let Some(place) = place.now() else { return Ok(Lookup::Absent) };
+        match Netns::open(&place) {
             Ok(netns) => Self::new(name, netns, Reach::Namespace).map(Lookup::Found),
             Err(
                 NetnsError::NoSuchName { .. }
@@ -142,24 +149,67 @@ fn with_context(what: &str, error: &NetnsError) -> Error {
     Error::Failed(Failure { help: error.help(), ..failure })
 }
 
-/// What a scope is called, so that [`Scope::recorded`] finds it again: a name has no slash in it, a path
+/// Before the path of a file with a process id: no name and no path begins with it.
+const PID_FILE: &str = "pid-file ";
+
+/// What a scope is called, so that [`Scope::find`] finds it again: a name has no slash in it, a path
 /// has. A process is called by its path, for digits are a name; so is a name that means another
 /// scope.
 pub fn scope_name(place: &Place) -> Result<String, Error> {
     match place {
         Place::Named(name) if ![HOST, SANDBOX].contains(&name.as_str()) => Ok(name.to_string()),
-        other => {
-            let path = std::path::absolute(other.path()).map_err(|error| Error::failed(&error))?;
-            path.into_os_string().into_string().map_err(|path| {
-                let text = format!("the path {} is not UTF-8", path.display());
-                Failure::new(text, Retry::Never).into()
-            })
-        }
+        other => absolute(&other.path()),
     }
 }
 
-fn recorded(name: &str) -> Result<Place, NetnsError> {
-    Ok(if name.contains('/') { Place::At(name.into()) } else { Place::Named(Name::new(name)?) })
+/// What the scope of a namespace is called that the document names.
+pub fn declared_name(document: &Document, name: &NamespaceName) -> Result<String, Error> {
+    match document.namespace(name).and_then(Section::found_at) {
+        None => scope_name(&Place::Named(Name::new(name.as_str())?)),
+        Some(FoundAt::Path(path)) => scope_name(&Place::of_path(path.clone())),
+        Some(FoundAt::PidFile(path)) => Ok(format!("{PID_FILE}{}", absolute(path)?)),
+    }
+}
+
+fn absolute(path: &Path) -> Result<String, Error> {
+    let path = std::path::absolute(path).map_err(|error| Error::failed(&error))?;
+    path.into_os_string().into_string().map_err(|path| {
+        let text = format!("the path {} is not UTF-8", path.display());
+        Failure::new(text, Retry::Never).into()
+    })
+}
+
+/// Where a scope is looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum ScopePlace {
+    At(Place),
+    /// In the process whose id is in this file.
+    PidFile(PathBuf),
+}
+
+impl ScopePlace {
+    /// Where the scope of a name is.
+    pub fn of(name: &str) -> Result<Self, NetnsError> {
+        if let Some(path) = name.strip_prefix(PID_FILE) {
+            return Ok(ScopePlace::PidFile(path.into()));
+        }
+        Ok(ScopePlace::At(match name.contains('/') {
+            true => Place::of_path(name.into()),
+            false => Place::Named(Name::new(name)?),
+        }))
+    }
+
+    /// Where it is at this moment; nothing if no file says it.
+    #[must_use]
+    pub fn now(&self) -> Option<Place> {
+        match self {
+            ScopePlace::At(place) => Some(place.clone()),
+            ScopePlace::PidFile(path) => {
+                let text = std::fs::read_to_string(path).ok()?;
+                text.trim().parse().ok().map(Place::OfPid)
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -174,7 +224,7 @@ mod tests {
             let place: Place = given.parse().unwrap();
             let name = scope_name(&place).unwrap();
             assert_eq!(name, expected, "{given}");
-            let back = recorded(&name).unwrap();
+            let back = ScopePlace::of(&name).unwrap().now().unwrap();
             assert_eq!(back.path(), std::path::absolute(place.path()).unwrap(), "{given}");
         };
         check("blue", "blue");
@@ -192,9 +242,10 @@ mod tests {
         let named = Place::Named(Name::new("12").unwrap());
         assert_eq!(scope_name(&named).unwrap(), "12");
         assert_eq!(named.path().to_str(), Some("/run/netns/12"));
-        assert_eq!(recorded("12").unwrap(), named);
+        assert_eq!(ScopePlace::of("12").unwrap(), ScopePlace::At(named));
         let name: NamespaceName = "12".parse().unwrap();
-        assert!(matches!(Scope::named(&name).unwrap(), Lookup::Absent), "process 12 is not meant");
+        let name = declared_name(&Document::default(), &name).unwrap();
+        assert!(matches!(Scope::find(&name).unwrap(), Lookup::Absent), "process 12 is not meant");
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn namespaces(binding: &Binding<'_>) -> Result<BTreeMap<String, Arc<Netns>>, Err
     let mut found = BTreeMap::new();
     for name in binding.section.into_iter().flat_map(section::namespaces) {
         let parsed = name.parse().map_err(|error| Error::failed(&error))?;
-        if let Some(netns) = Scope::referred(&parsed)? {
+        if let Some(netns) = Scope::referred(binding.document, &parsed)? {
             found.insert(name.to_owned(), netns);
         }
     }

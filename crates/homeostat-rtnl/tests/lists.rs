@@ -80,7 +80,7 @@ fn the_routes_of_all_lists_are_handed_on_in_the_order_of_writing() {
         dev = 'e'\n[[routes]]\nfrom-file = 'a.routes'\n";
     let place = Place::new(
         text,
-        &[("a.routes", b"10.0.0.1/8 dev a"), ("b.routes", b"# none\n10.2.0.0/16 dev b\r\n")],
+        &[("a.routes", b"10.0.0.1/8 dev a\n"), ("b.routes", b"# none\n10.2.0.0/16 dev b\r\n")],
     );
     assert_eq!(place.routes().unwrap(), ["10.2.0.0/16 dev b", "10.0.0.0/8 dev a"]);
     let mut adopted = Vec::new();
@@ -109,7 +109,7 @@ fn every_bad_line_is_shown_with_file_line_and_word() {
 
 #[test]
 fn a_route_that_the_caller_refuses_is_shown_with_its_line() {
-    let place = Place::new(ENTRY, &[("a.routes", b"10.0.0.0/8 dev a\n10.1.0.0/16 dev b")]);
+    let place = Place::new(ENTRY, &[("a.routes", b"10.0.0.0/8 dev a\n10.1.0.0/16 dev b\n")]);
     let refused = place.read(|_, line| match line.route.dev {
         Some(dev) if dev.as_str() == "b" => {
             Err(ValueError { message: "no `b` here".to_owned(), help: None })
@@ -157,6 +157,21 @@ fn a_file_that_is_no_list_at_all_is_refused() {
 }
 
 #[test]
+fn a_list_without_routes_is_refused_unless_the_document_allows_it() {
+    for list in ["", "\n \n", "# later\n"] {
+        let lists: &[(&str, &[u8])] = &[("a.routes", list.as_bytes())];
+        let found = Place::new(ENTRY, lists).routes().unwrap_err();
+        assert!(found.starts_with("host.toml:2:13: the list `a.routes` has no routes"), "{found}");
+        assert!(found.contains("`allow-empty = true`"), "{found}");
+        let allowed = Place::new(&format!("{ENTRY}allow-empty = true\n"), lists);
+        assert_eq!(allowed.routes().unwrap(), [] as [&str; 0], "{list:?}");
+    }
+    let one = "[[routes]]\nto = '::/0'\ndev = 'e'\nallow-empty = true\n";
+    let misplaced = READER.parse("host.toml", homeostat_document::Format::Toml, one);
+    assert!(misplaced.unwrap_err().to_string().contains("`allow-empty` is about a list"));
+}
+
+#[test]
 fn a_list_that_cannot_be_read_is_an_error_at_the_documents_line() {
     let place = Place::new(ENTRY, &[]);
     assert_eq!(
@@ -178,8 +193,8 @@ fn a_route_that_is_declared_twice_is_shown_with_both_places() {
     let text = "[[routes]]\nto = '10.9.0.0/16'\ndev = 'e'\n[[routes]]\nfrom-file = 'a.routes'\n\
         [[routes]]\nfrom-file = 'b.routes'\n";
     let a = "10.1.0.0/16 dev a\n\n10.2.0.0/16 dev a\n10.1.2.3/16 via 1.2.3.4 table main\n\
-        10.1.0.0/16 dev a metric 5\nthis line is bad\nfd00::/8 dev a";
-    let b = "10.2.0.0/16 dev b\n10.9.0.0/16 dev b\nfd00::/8 dev a metric 1024";
+        10.1.0.0/16 dev a metric 5\nthis line is bad\nfd00::/8 dev a\n";
+    let b = "10.2.0.0/16 dev b\n10.9.0.0/16 dev b\nfd00::/8 dev a metric 1024\n";
     let place = Place::new(text, &[("a.routes", a.as_bytes()), ("b.routes", b.as_bytes())]);
     let found = place.plain(&place.twins().unwrap_err().to_string());
     let found: Vec<&str> = found.lines().collect();
@@ -202,7 +217,7 @@ fn a_route_that_is_declared_twice_is_shown_with_both_places() {
 
 #[test]
 fn one_list_named_twice_has_every_route_twice() {
-    let place = Place::new(&ENTRY.repeat(2), &[("a.routes", b"10.0.0.0/8 dev a")]);
+    let place = Place::new(&ENTRY.repeat(2), &[("a.routes", b"10.0.0.0/8 dev a\n")]);
     let found = place.plain(&place.twins().unwrap_err().to_string());
     assert!(found.contains("(first declared here: a.routes:1:1)"), "{found}");
 }

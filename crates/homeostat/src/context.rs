@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
 use homeostat_engine::{Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness};
-use homeostat_netns::{Name, Netns, Place, Sandbox};
+use homeostat_netns::{Netns, Place, Sandbox};
 use homeostat_registry::{
     Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, record_mark, scope_name,
 };
@@ -90,6 +90,22 @@ impl Context {
         self
     }
 
+    /// The namespace that the top level of the document is for, if it is one that may go: what its scope is called.
+    pub(crate) fn top_namespace(&self) -> Result<Option<String>> {
+        match &self.top {
+            Top::Host | Top::Sandbox => Ok(None),
+            Top::Netns(place) => scope_name(place).map(Some).map_err(of_source),
+        }
+    }
+
+    /// The process in whose namespace the top level is.
+    pub(crate) fn top_process(&self) -> Option<u32> {
+        match self.top {
+            Top::Netns(Place::OfPid(pid)) => Some(pid),
+            _ => None,
+        }
+    }
+
     /// The scope that the top level of the document is for.
     pub(crate) fn top_scope(&self) -> Result<Scope> {
         Ok(match &self.top {
@@ -147,16 +163,11 @@ pub(crate) fn socket(state_dir: Option<&Path>, owner: &str) -> PathBuf {
     state_dir.unwrap_or(Path::new(SOCKET_DIR)).join(format!("{owner}.sock"))
 }
 
-/// A path into `/run/netns` is the name that it ends in: one namespace has one name in the ledger.
 fn top(sandbox: bool, netns: Option<Place>) -> Top {
     match netns {
         _ if sandbox => Top::Sandbox,
         None => Top::Host,
-        Some(Place::At(path)) => {
-            let name = path.strip_prefix("/run/netns").ok().and_then(|name| name.to_str());
-            let named = name.and_then(|name| Name::new(name).ok()).map(Place::Named);
-            Top::Netns(named.unwrap_or(Place::At(path)))
-        }
+        Some(Place::At(path)) => Top::Netns(Place::of_path(path)),
         Some(place) => Top::Netns(place),
     }
 }

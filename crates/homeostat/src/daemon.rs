@@ -85,6 +85,8 @@ pub(crate) struct Daemon {
     own: Option<Arc<Document>>,
     /// What the files looked like that the provider's last good document names, when it was read.
     referenced: ReferencedFiles,
+    /// The same of the document in force, when it was bound.
+    bound: ReferencedFiles,
     ledger: Arc<dyn Ledger>,
     events: Events,
     recent: Recent,
@@ -124,6 +126,7 @@ impl Daemon {
             provider,
             health,
             referenced: ReferencedFiles::of(&document),
+            bound: ReferencedFiles::of(&document),
             document,
             own: None,
             ledger,
@@ -153,8 +156,8 @@ impl Daemon {
         self.scopes.loops()
     }
 
-    /// Keeps everything as declared until it is stopped.
-    pub(crate) async fn run(mut self) -> Result<()> {
+    /// Keeps everything as declared until it is stopped, or until the process has ended that it was started for.
+    pub(crate) async fn run(mut self) -> Result<End> {
         let (commands, requests) = DaemonHandle::new();
         let mut wakes = Wakes::new(requests)?;
         let (snapshot, recent) = (self.snapshot.subscribe(), self.recent.clone());
@@ -162,19 +165,26 @@ impl Daemon {
         interfaces::open(&self.events, self.options.listen, snapshot, recent).await?;
         let _socket = ControlSocket::open(&self.context.socket, answers, self.options.readers)?;
         let systemd = Systemd::from_environment();
+        // Later it is waited for.
+        self.context.top_scope()?;
         let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
         let mut goes_on = arranged.transpose()?.is_some();
         self.provider.judged(Verdict::Accepted);
+        let mut end = End::Stopped;
         while goes_on {
-            let names = self.scopes.names(&self.context, &self.document, &*self.ledger);
-            wakes.namespaces.watch_names(names, &self.scopes.absent());
+            let places = self.scopes.places(&self.context, &self.document, &*self.ledger);
+            wakes.namespaces.watch_places(&places);
+            if self.context.top_process().is_some_and(|pid| wakes.namespaces.has_ended(pid)) {
+                end = End::ProcessEnded;
+                break;
+            }
             let wake = wakes.next(&mut self.provider).await;
             goes_on = !matches!(wake, Wake::Stop)
                 && wakes.unless_stopped(self.handle(wake, &systemd)).await.is_some();
         }
         systemd.stopping();
         self.stop().await;
-        Ok(())
+        Ok(end)
     }
 
     async fn handle(&mut self, wake: Wake, systemd: &Systemd) {
@@ -182,7 +192,7 @@ impl Daemon {
             Wake::Stop => {}
             Wake::Namespaces => {
                 // Whatever is wrong with one namespace, the others go on as they are.
-                if let Err(error) = self.arrange(Recipients::Changed).await {
+                if let Err(error) = self.arrange_namespaces().await {
                     log::log_error(&error, "namespaces cannot be arranged");
                 }
             }
@@ -205,6 +215,15 @@ impl Daemon {
         let arranged = scopes.arrange(by).await;
         self.publish();
         arranged
+    }
+
+    /// The same for namespaces that came or went. Files that the document names and that have changed since it was
+    /// taken are being written, or come with the next document: it is not bound by them before.
+    async fn arrange_namespaces(&mut self) -> Result<()> {
+        self.scopes.end_gone().await;
+        self.publish();
+        self.bound.check_unchanged(&self.document)?;
+        self.arrange(Recipients::Changed).await
     }
 
     /// Publishes what runs, for status.
@@ -304,11 +323,13 @@ impl Daemon {
             let needed = capabilities::needed(&self.context, &document, &*self.ledger)?;
             capabilities::check(allowed, needed)?;
         }
+        let bound = ReferencedFiles::of(&document);
         let before = std::mem::replace(&mut self.document, document);
         if let Err(error) = self.arrange(recipients).await {
             self.document = before;
             return Err(error.context("the document is refused, and the last good one stands"));
         }
+        self.bound = bound;
         Ok(())
     }
 
@@ -325,6 +346,14 @@ impl Daemon {
         // A loop that is in the middle of something long is left: what it wrote carries our mark.
         let _ = tokio::time::timeout(STOP, stopped).await;
     }
+}
+
+/// Why the daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    Stopped,
+    /// The process of `--netns PID`.
+    ProcessEnded,
 }
 
 /// What became of a good document.

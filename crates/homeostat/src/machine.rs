@@ -12,16 +12,16 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use anyhow::Result;
-use homeostat_document::{Document, Mode, NamespaceName, Scope as Section};
+use homeostat_document::{Document, Mode, Scope as Section};
 use homeostat_engine::{
     Action, Entry, Error, Explain, Kind, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn,
 };
-use homeostat_netns::{Name, Place};
-use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, scope_name};
+use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, declared_name};
 
 use crate::context::{Context, Top};
 use crate::failure::{helped, of_source};
 use crate::output::SourceReport;
+use crate::referenced_files::ReferencedFiles;
 use crate::registry::{self, SOURCES};
 pub(crate) use drivers::Drivers;
 pub(crate) use gates::Gates;
@@ -65,18 +65,48 @@ impl<'a> Machine<'a> {
         document: &'a Document,
         pages: &dyn Pages,
     ) -> Result<Self> {
+        let top = context.top_scope()?;
+        Self::bind_in(Ok(top), context, document, pages)
+    }
+
+    /// The same for a daemon whose own namespace may be gone: then what the top level declares waits for it.
+    pub(crate) fn bind_or_wait(
+        context: &'a Context,
+        document: &'a Document,
+        pages: &dyn Pages,
+    ) -> Result<Self> {
+        let gone = match context.top_namespace()? {
+            Some(name) if Scope::recorded(&name).map_err(of_source)?.is_none() => Some(name),
+            _ => None,
+        };
+        let top = gone.map_or_else(|| context.top_scope().map(Ok), |name| Ok(Err(name)))?;
+        Self::bind_in(top, context, document, pages)
+    }
+
+    /// Binds everything; `top` is the first scope, or the name of one that is gone.
+    fn bind_in(
+        top: Result<Scope, String>,
+        context: &'a Context,
+        document: &'a Document,
+        pages: &dyn Pages,
+    ) -> Result<Self> {
+        let files = ReferencedFiles::of(document);
         registry::resolve(document, Lists::Skip)?;
         let (scopes, bound, waiting, gone) = (vec![], vec![], vec![], vec![]);
         let mut machine = Machine { context, document, scopes, bound, waiting, gone };
-        machine.add(context.top_scope()?, Some(&document.host), pages)?;
+        match top {
+            Ok(top) => machine.add(top, Some(&document.host), pages)?,
+            Err(name) => machine.wait(&name, &document.host, &WaitsOn::Namespace(name.clone())),
+        }
         for (name, section) in &document.namespaces {
             let name = &name.value;
-            let on = match Scope::named(name).map_err(of_source)? {
+            let scope_name = declared_name(document, name).map_err(of_source)?;
+            let on = match Scope::find(&scope_name).map_err(of_source)? {
                 Lookup::Found(scope) => {
                     machine.add(scope, Some(section), pages)?;
                     continue;
                 }
-                Lookup::Absent => WaitsOn::Namespace(name.to_string()),
+                Lookup::Absent => WaitsOn::Namespace(scope_name.clone()),
                 Lookup::NotNetns(error) => {
                     // The source that creates it knows the way out: it may be a file that we left there.
                     let mut creators = SOURCES.iter().filter_map(|source| source.scopes.as_ref());
@@ -86,11 +116,12 @@ impl<'a> Machine<'a> {
                     WaitsOn::Condition(format!("namespace {name}: {error}{help}"))
                 }
             };
-            machine.wait(name, section, &on)?;
+            machine.wait(&scope_name, section, &on);
         }
         if matches!(context.top, Top::Host) {
             machine.add_left_behind(pages)?;
         }
+        files.check_unchanged(document)?;
         Ok(machine)
     }
 
@@ -104,8 +135,8 @@ impl<'a> Machine<'a> {
         }
         let Machine { context, document, .. } = *self;
         let (caller, gate) = (&context.caller, &context.gates.of(&scope.identity));
-        let is_first = self.scopes.is_empty();
-        for source in SOURCES.iter().filter(|source| is_first || source.scopes.is_none()) {
+        let is_top = section.is_some_and(|section| std::ptr::eq(section, &raw const document.host));
+        for source in SOURCES.iter().filter(|source| is_top || source.scopes.is_none()) {
             let binding = Binding { source, caller, document, scope: &scope, section, pages, gate };
             let Some(planner) = (source.bind)(&binding).map_err(of_source)? else { continue };
             let mode = document.settings.source(source.name()).mode;
@@ -117,19 +148,17 @@ impl<'a> Machine<'a> {
     }
 
     /// Everything of a section waits `on` the scope of this name.
-    fn wait(&mut self, name: &NamespaceName, section: &Section, on: &WaitsOn) -> Result<()> {
-        let scope = scope_name(&Place::Named(Name::new(name.as_str())?)).map_err(of_source)?;
+    fn wait(&mut self, scope: &str, section: &Section, on: &WaitsOn) {
         for source in SOURCES.iter().filter(|source| source.scopes.is_none()) {
             let ledger_key = LedgerKey {
                 owner: self.context.caller.owner.clone(),
                 source: source.name().to_owned(),
-                scope: scope.clone(),
+                scope: scope.to_owned(),
                 identity: String::new(),
             };
             let keys = (source.waiting)(self.document, section);
             self.waiting.push(Waiting { ledger_key, keys, on: on.clone() });
         }
-        Ok(())
     }
 
     /// Scopes that the document no longer names, and that still are what they were; of the others

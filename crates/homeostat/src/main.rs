@@ -9,6 +9,7 @@ mod context;
 mod converge;
 mod daemon;
 mod failure;
+mod finished_files;
 mod journal;
 mod machine;
 mod mark;
@@ -16,6 +17,7 @@ mod output;
 mod provider;
 mod referenced_files;
 mod registry;
+mod sys;
 mod watch;
 mod wire;
 

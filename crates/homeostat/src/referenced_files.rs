@@ -5,9 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::Result;
 use homeostat_document::Document;
 use homeostat_registry::NamedFiles;
 
+use crate::finished_files::{QUIET, Unfinished};
 use crate::registry;
 
 /// What the files that a document names looked like at some moment.
@@ -46,6 +48,26 @@ impl ReferencedFiles {
             (path, look)
         };
         ReferencedFiles { looks: files.into_iter().map(look).collect(), more }
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
+        self.looks.keys().map(PathBuf::as_path)
+    }
+
+    /// Refuses files that are not as they were, or that somebody has open for writing: what was read of them may be
+    /// half of what is meant.
+    pub(crate) fn check_unchanged(&self, document: &Document) -> Result<()> {
+        if let Some(open) = Unfinished::find_open(self.paths()) {
+            return Err(open.into());
+        }
+        let now = Self::of(document);
+        if *self == now {
+            return Ok(());
+        }
+        let is_changed = |path: &&PathBuf| self.looks.get(*path) != now.looks.get(*path);
+        let changed = now.looks.keys().chain(self.looks.keys()).find(is_changed);
+        let path = changed.map_or_else(PathBuf::new, Clone::clone);
+        Err(Unfinished { path, due_in: Some(QUIET) }.into())
     }
 
     /// The directories that they are in; of links, those of what they lead to, too; and where one that is

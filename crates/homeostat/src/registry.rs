@@ -52,6 +52,11 @@ pub(crate) fn find(name: &str) -> Option<&'static Registration> {
     SOURCES.iter().find(|source| source.name() == name)
 }
 
+/// Whether the target of a source is on another machine.
+pub(crate) fn is_remote(name: &str) -> bool {
+    find(name).is_some_and(|source| source.remote.is_some())
+}
+
 /// Checks every source's part of a document.
 pub(crate) fn resolve(document: &Document, lists: Lists) -> Result<(), DocumentErrors> {
     let mut checker = Checker::new(document.files.clone());

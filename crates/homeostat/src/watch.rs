@@ -65,22 +65,24 @@ impl Watch {
         let _ = self.add().and_then(|()| self.add_places());
     }
 
-    /// Where namespaces have their names; the directory comes with the first of them. No name matters
-    /// until [`watch_names`](Self::watch_names) says which.
+    /// Where namespaces have their names; the directory comes with the first of them. None matters
+    /// until [`watch_files`](Self::watch_files) says which.
     pub(crate) fn namespaces() -> Result<Self> {
         let mut watch = Self::documents(Vec::new())?;
-        let directory = Path::new(NAMESPACES);
-        if let (Some(parent), Some(name)) = (directory.parent(), directory.file_name()) {
-            watch.names.insert(parent.to_owned(), HashSet::from([name.to_owned()]));
-        }
-        watch.names.insert(directory.to_owned(), HashSet::new());
-        watch.add().context("cannot watch files")?;
+        watch.names.insert(NAMESPACES.into(), HashSet::new());
+        watch.watch_files(std::iter::empty());
         Ok(watch)
     }
 
-    /// From here on these names of namespaces matter, and no others.
-    pub(crate) fn watch_names<'a>(&mut self, names: impl Iterator<Item = &'a str>) {
-        self.names.insert(NAMESPACES.into(), names.map(OsString::from).collect());
+    /// From here on these files matter, and no others.
+    pub(crate) fn watch_files<'a>(&mut self, files: impl Iterator<Item = &'a Path>) {
+        self.names.values_mut().for_each(HashSet::clear);
+        // The directory itself comes with the first name.
+        for file in files.chain([Path::new(NAMESPACES)]) {
+            if let Some(name) = file.file_name() {
+                self.names.entry(directory(file)).or_default().insert(name.to_owned());
+            }
+        }
         // What cannot be watched is found when the document is bound again.
         let _ = self.add();
     }

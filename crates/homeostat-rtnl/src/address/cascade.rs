@@ -9,7 +9,7 @@ use crate::address::AddressKey;
 use crate::desired::{DesiredState, RouteTemplate};
 use crate::link::LinkName;
 use crate::moment::{Moment, OnLink};
-use crate::net::{Net, bits};
+use crate::net::Net;
 use crate::route::Route;
 
 /// What is on a link only while the link has an IPv4 address.
@@ -164,7 +164,6 @@ impl Nets {
     }
 
     pub(crate) fn contain(&self, ip: IpAddr) -> bool {
-        let fits = |len: &&u8| **len <= bits(ip);
-        self.lengths.iter().filter(fits).any(|len| self.nets.contains(&Net::masked(ip, *len)))
+        self.lengths.iter().any(|len| self.nets.contains(&Net::masked(ip, *len)))
     }
 }

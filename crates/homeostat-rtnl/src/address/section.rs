@@ -109,7 +109,7 @@ fn check_families(
 
 fn check_lifetimes(
     fields: &mut Fields<'_>,
-    ip: Spanned<Prefix>,
+    ip: Spanned<IpNet>,
     valid: Option<Spanned<Lifetime>>,
     preferred: Option<Spanned<Lifetime>>,
 ) {
@@ -118,7 +118,7 @@ fn check_lifetimes(
     }
     let lives = valid.map(|valid| valid.value);
     if let Some(preferred) = preferred
-        && Family::of(ip.ip) == Family::V4
+        && Family::of(ip.addr()) == Family::V4
         && is_never_deprecated(lives, Some(preferred.value))
     {
         fields.report(Diagnostic::new(preferred.span, Impossible::NeverDeprecated.to_string()));

@@ -312,6 +312,7 @@ pub(super) enum Why {
     GoesNowhere,
     NotUtf8,
     TooLong,
+    Unfinished,
     /// What is wrong with the line as a whole, and the way out, if there is one.
     Line(&'static str, &'static str),
 }
@@ -336,6 +337,10 @@ impl<'a> Fault<'a> {
             }
             Why::TooLong => {
                 ValueError::new(format!("this line is longer than {LONGEST} bytes")).help(A_LINE)
+            }
+            Why::Unfinished => {
+                ValueError::new("the last line has no end: the list may be half-written")
+                    .help("end it with a newline")
             }
             _ if word.contains('#') => {
                 let message = format!("`{}` runs into a comment", shorten(word));

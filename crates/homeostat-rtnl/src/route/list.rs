@@ -46,11 +46,17 @@ fn read_list(
         },
         Err(fault) => lines.refuse(number, text, fault.word, || fault.explain()),
     });
+    let is_empty = lines.good == 0 && lines.bad == 0;
     lines.end();
+    let name = shown(&file.path.value);
     if let Err(error) = ended {
-        let name = shown(&file.path.value);
         let message = format!("the list `{name}` cannot be read: {error}");
         checker.report(Diagnostic::new(file.path.span, message));
+    } else if is_empty && !file.allow_empty {
+        let message = format!("the list `{name}` has no routes");
+        let help = "so does one that is being written, or that a full disk emptied; if none are meant, write \
+                    `allow-empty = true` beside `from-file`";
+        checker.report(Diagnostic::new(file.path.span, message).help(help));
     }
 }
 
@@ -100,8 +106,10 @@ pub(super) fn split(mut from: impl BufRead, each: &mut impl Each) -> io::Result<
             flow
         } else {
             number += 1;
-            read_crossing(&mut from, &mut crossing)?;
-            read_bytes(&crossing, number, each)
+            match read_crossing(&mut from, &mut crossing)? {
+                LineEnd::Newline => read_bytes(&crossing, number, each),
+                LineEnd::Missing => refuse_unfinished(&crossing, number, each),
+            }
         };
         if flow.is_break() {
             return Ok(());
@@ -109,14 +117,28 @@ pub(super) fn split(mut from: impl BufRead, each: &mut impl Each) -> io::Result<
     }
 }
 
+/// What a line ends with.
+enum LineEnd {
+    Newline,
+    /// The file ends before it.
+    Missing,
+}
+
 /// The next line, or as much of it as shows that it is too long.
-fn read_crossing(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<()> {
+fn read_crossing(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<LineEnd> {
     line.clear();
     from.by_ref().take(LONGEST as u64 + 2).read_until(b'\n', line)?;
     match line.pop_if(|last| *last == b'\n') {
-        None if line.len() > LONGEST => from.skip_until(b'\n').map(drop),
-        _ => Ok(()),
+        Some(_) => Ok(LineEnd::Newline),
+        None if line.len() > LONGEST => from.skip_until(b'\n').map(|_| LineEnd::Newline),
+        None => Ok(LineEnd::Missing),
     }
+}
+
+/// Half of a line can be a whole route: of `blackhole 172.16.0.0/12`, `blackhole 172.16.0.0/1`.
+fn refuse_unfinished(bytes: &[u8], number: usize, each: &mut impl Each) -> ControlFlow<()> {
+    let text = String::from_utf8_lossy(bytes.get(..SHOWN).unwrap_or(bytes));
+    each(Line { number, text: &text, read: Err(Fault::at(&text, Why::Unfinished)) })
 }
 
 /// Reads all the lines of a piece, and counts them.

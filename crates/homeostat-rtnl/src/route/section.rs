@@ -31,6 +31,8 @@ pub struct RouteFile {
     pub path: Spanned<PathBuf>,
     /// Whether its routes may be taken over from any owner.
     pub adopt: bool,
+    /// Whether it may have no routes at all.
+    pub allow_empty: bool,
 }
 
 /// The routes that a scope declares one by one.
@@ -87,6 +89,7 @@ impl Record for RouteEntry {
         let nexthop = fields.number("nexthop", "A nexthop object by its id", NEXTHOP_ID);
         let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
         let adopt = fields.flag("adopt", "Take this route over from any owner");
+        let allow_empty = fields.flag("allow-empty", "Take a list without routes to mean none");
         if fields.has("from-file") {
             for other in [
                 "to", "via", "dev", "table", "metric", "type", "src", "nexthop", "nexthops",
@@ -94,7 +97,12 @@ impl Record for RouteEntry {
             ] {
                 fields.exclusive("from-file", other);
             }
-            return Some(Self::File(RouteFile { path: path?, adopt }));
+            return Some(Self::File(RouteFile { path: path?, adopt, allow_empty }));
+        }
+        if allow_empty {
+            let message = "`allow-empty` is about a list, and this is one route";
+            let misplaced = Diagnostic::new(fields.at("allow-empty"), message);
+            fields.report(misplaced.help("write it beside `from-file`"));
         }
         check_presence(fields, kind, nexthops.as_deref());
         let hops = nexthops.unwrap_or_default();

@@ -36,7 +36,9 @@ pub(super) fn run(args: &StatusArgs, global: &Global) -> Result<ExitCode> {
         None if args.wait => wait(args.timeout.get(), global)?,
         None => Client::connect(&socket_path(global))?.ask(Request::Status { wait_ms: None })?,
     };
-    let converged = is_converged(&answer);
+    // While the document of the provider is refused, a former one is as declared.
+    let is_refused = answer.pointer("/provider/ok") == Some(&Value::Bool(false));
+    let converged = is_converged(&answer) && !is_refused;
     match (args.json, &args.key) {
         (true, _) => stream::print(global.color, |to| writeln!(to, "{answer}")),
         (false, Some(_)) => {
@@ -90,7 +92,9 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
             "A document is in force that `apply` handed over; `reload` brings the daemon's own back."
         )?;
     }
+    let is_refused = overview.provider.as_ref().is_some_and(|provider| !provider.ok);
     match (overview.ready, overview.converged) {
+        (_, true) if is_refused => writeln!(to, "Converged by the last good document."),
         (_, true) => writeln!(to, "Converged."),
         (false, _) => writeln!(to, "Not converged: starting."),
         _ => writeln!(to, "Not converged."),

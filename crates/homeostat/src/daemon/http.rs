@@ -29,7 +29,7 @@ use tokio::time::timeout;
 
 use self::site::Answer;
 pub(super) use self::site::Site;
-use super::clients;
+use super::clients::{self, Asked};
 
 /// Who follows events stays; others must still find room.
 const FOLLOWERS: usize = 8;
@@ -76,19 +76,25 @@ pub(super) async fn serve(Listen(address): Listen, site: Site) -> Result<()> {
     tokio::spawn(clients::serve(
         CONNECTIONS,
         async move || Ok(listener.accept().await?.0),
-        move |stream| {
+        move |stream, asked| {
             let (site, followers) = (site.clone(), Arc::clone(&followers));
             // The client may be gone.
-            async move { drop(converse(stream, &site, &followers).await) }
+            async move { drop(converse(stream, &asked, &site, &followers).await) }
         },
     ));
     Ok(())
 }
 
-async fn converse(stream: TcpStream, site: &Site, followers: &Arc<Semaphore>) -> Result<()> {
+async fn converse(
+    stream: TcpStream,
+    asked: &Asked,
+    site: &Site,
+    followers: &Arc<Semaphore>,
+) -> Result<()> {
     set_tcp_user_timeout(&stream, STALLED)?;
     let is_following = AtomicBool::new(false);
     let service = service_fn(|request| {
+        asked.mark();
         let answer = answer(&request, site, followers);
         is_following.store(matches!(answer.body(), Either::Right(_)), Ordering::Relaxed);
         std::future::ready(Ok::<_, Infallible>(answer))

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 use crate::machine::Waiting;
+use crate::registry::is_remote;
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, millis};
 
 /// How many open keys a page has.
@@ -51,9 +52,16 @@ impl LoopsSnapshot {
         }
     }
 
-    /// Whether every loop has made its first full pass.
+    /// Whether every loop on this machine has made its first full pass. Nothing waits for a target elsewhere, which may
+    /// be reached only once this machine has started.
     pub(super) fn is_ready(&self) -> bool {
-        self.is_arranged && self.loops.iter().all(|one| one.status().is_ready)
+        self.is_arranged && self.starting().next().is_none()
+    }
+
+    /// The loops on this machine that have not made their first full pass.
+    pub(super) fn starting(&self) -> impl Iterator<Item = &Arc<dyn Control>> {
+        let is_here = |one: &&Arc<dyn Control>| !is_remote(&one.ledger_key().source);
+        self.loops.iter().filter(is_here).filter(|one| !one.status().is_ready)
     }
 
     /// Whether no loop is stuck. Idle is healthy.

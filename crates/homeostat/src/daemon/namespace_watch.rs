@@ -1,97 +1,163 @@
-//! Watches for namespaces that get a name, or lose it.
+//! Watches for namespaces that come and go: by their files, by mounts, and by the processes that they are those of.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::Result;
-use homeostat_netns::{Error, Name, Netns};
-use tokio::time::{Instant, sleep_until};
+use anyhow::{Context as _, Result};
+use futures_util::FutureExt as _;
+use futures_util::future::select_all;
+use homeostat_netns::Place;
+use homeostat_registry::ScopePlace;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
+use crate::sys::register;
 use crate::watch::Watch;
 
 /// How long names must have been left alone before they are looked at.
 const QUIET: Duration = Duration::from_millis(20);
 
-/// The first pause before another look at a file that is no namespace, and the longest.
-const PAUSES: (Duration, Duration) = (QUIET, Duration::from_secs(10));
+/// What the kernel reports every mount by.
+const MOUNTS: &str = "/proc/self/mountinfo";
 
-/// Names of namespaces that matter to the daemon, and what has become of them.
+/// The places of namespaces that matter to the daemon, and what has become of them.
 ///
 /// Quirk `mounts-are-not-told` (Linux 6.18): `ip netns add` makes a file and mounts the namespace on it some time
-/// later. There is an event for the file, and none for the mount: `inotifywait -m /run/netns` prints nothing for
-/// `unshare --net=/run/netns/NAME true` where the file was there before. So a name that is only a file is looked at
-/// again, with growing pauses.
+/// later. inotify has an event for the file, and none for the mount: `inotifywait -m /run/netns` prints nothing for
+/// `unshare --net=/run/netns/NAME true` where the file was there before. So mounts are watched, too.
 pub(super) struct NamespaceWatch {
     watch: Watch,
-    names: BTreeSet<String>,
-    /// Names that are only files so far.
-    unfinished: BTreeSet<Name>,
-    pause: Duration,
-    due: Instant,
+    mounts: AsyncFd<OwnedFd>,
+    /// What was at each path before the daemon last looked; `Unseen` where it was not asked.
+    seen: BTreeMap<PathBuf, Seen>,
+    processes: BTreeMap<u32, AsyncFd<OwnedFd>>,
+    /// Processes that have ended.
+    ended: BTreeSet<u32>,
+    /// Whether one of them ended before it was watched.
+    is_due: bool,
+}
+
+/// What is at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Seen {
+    Unseen,
+    Nothing,
+    /// Device and inode.
+    File(u64, u64),
+}
+
+impl Seen {
+    fn at(path: &Path) -> Self {
+        std::fs::metadata(path).map_or(Seen::Nothing, |file| Seen::File(file.dev(), file.ino()))
+    }
 }
 
 impl NamespaceWatch {
     /// Listens from here on.
     pub(super) fn open() -> Result<Self> {
-        let (watch, names) = (Watch::namespaces()?, BTreeSet::new());
-        let (pause, due) = (PAUSES.0, Instant::now());
-        Ok(NamespaceWatch { watch, names, unfinished: BTreeSet::new(), pause, due })
+        let mounts = File::open(MOUNTS)
+            .and_then(|mounts| register(mounts.into(), Interest::PRIORITY))
+            .context("cannot watch mounts")?;
+        let (seen, processes, ended, is_due) = Default::default();
+        Ok(NamespaceWatch { watch: Watch::namespaces()?, mounts, seen, processes, ended, is_due })
     }
 
-    /// From here on these names matter, and no others. What became of them since the last
-    /// [`changed`](Self::changed) ended is still reported. A new one that was `absent` when the document was
-    /// bound may have come to its namespace meanwhile, for which there is no event: it is looked at once more.
-    pub(super) fn watch_names(&mut self, names: BTreeSet<String>, absent: &BTreeSet<String>) {
-        if self.names == names {
-            return;
-        }
-        self.watch.watch_names(names.iter().map(String::as_str));
-        let more = names.difference(&self.names).filter(|name| absent.contains(*name));
-        let more = more.filter_map(|name| Name::new(name).ok()).filter(exists);
-        let mut unfinished = std::mem::take(&mut self.unfinished);
-        unfinished.retain(|name| names.contains(name.as_str()));
-        unfinished.extend(more);
-        self.await_mounts(unfinished);
-        self.names = names;
-    }
-
-    /// Waits until names have come or gone, or a namespace has come to its name. Nothing is lost if it is dropped
-    /// while it waits.
-    pub(super) async fn changed(&mut self) {
-        loop {
-            let mounted = async {
-                if self.unfinished.is_empty() {
-                    return std::future::pending().await;
+    /// From here on these places matter, and no others. What became of them since the last
+    /// [`changed`](Self::changed) ended is still reported.
+    pub(super) fn watch_places(&mut self, places: &[ScopePlace]) {
+        let mut paths = BTreeSet::new();
+        let mut pids = BTreeSet::new();
+        for place in places {
+            match place {
+                ScopePlace::PidFile(path) => {
+                    paths.insert(path.clone());
                 }
-                sleep_until(self.due).await;
-            };
-            tokio::select! {
-                () = self.watch.changed(QUIET) => break,
-                () = mounted => {}
+                // Their files come and go with the process, and are not told.
+                ScopePlace::At(Place::OfPid(_)) => {}
+                ScopePlace::At(place) => {
+                    paths.insert(place.path());
+                }
             }
-            if !self.unfinished.iter().all(is_unfinished) {
-                break;
+            if let Some(Place::OfPid(pid)) = place.now() {
+                pids.insert(pid);
             }
-            self.pause = (self.pause * 2).min(PAUSES.1);
-            self.due = Instant::now() + self.pause;
         }
-        // Before the caller looks: what comes in between is looked at twice, and never not at all. What is no name
-        // can be no namespace.
-        let names = self.names.iter().filter_map(|name| Name::new(name).ok());
-        let unfinished = names.filter(is_unfinished).collect();
-        self.await_mounts(unfinished);
+        if !paths.iter().eq(self.seen.keys()) {
+            self.watch.watch_files(paths.iter().map(PathBuf::as_path));
+            let before = std::mem::take(&mut self.seen);
+            let seen = |path: PathBuf| {
+                let seen = before.get(&path).copied().unwrap_or(Seen::Unseen);
+                (path, seen)
+            };
+            self.seen = paths.into_iter().map(seen).collect();
+        }
+        self.processes.retain(|pid, _| pids.contains(pid));
+        self.ended.retain(|pid| pids.contains(pid));
+        for pid in pids {
+            if self.processes.contains_key(&pid) || self.ended.contains(&pid) {
+                continue;
+            }
+            match open_process(pid) {
+                Some(process) => {
+                    self.processes.insert(pid, process);
+                }
+                None => self.is_due |= self.ended.insert(pid),
+            }
+        }
     }
 
-    fn await_mounts(&mut self, names: BTreeSet<Name>) {
-        (self.unfinished, self.pause) = (names, PAUSES.0);
-        self.due = Instant::now() + self.pause;
+    /// Whether a process has ended that was watched.
+    pub(super) fn has_ended(&self, pid: u32) -> bool {
+        self.ended.contains(&pid)
+    }
+
+    /// Waits until a namespace may have come or gone. Nothing is lost if it is dropped while it waits.
+    pub(super) async fn changed(&mut self) {
+        while !std::mem::take(&mut self.is_due) {
+            tokio::select! {
+                () = self.watch.changed(QUIET) => {
+                    // A file may name the same number for another process.
+                    self.ended.clear();
+                    break;
+                }
+                pid = first_to_end(&self.processes) => {
+                    self.processes.remove(&pid);
+                    self.ended.insert(pid);
+                    break;
+                }
+                // A descriptor that fails says nothing more.
+                Ok(mut mounted) = self.mounts.ready(Interest::PRIORITY) => {
+                    // Mounts come in groups. It stays ready until it is cleared.
+                    tokio::time::sleep(QUIET).await;
+                    mounted.clear_ready();
+                    if self.seen.iter().any(|(path, seen)| *seen != Seen::at(path)) {
+                        break;
+                    }
+                }
+            }
+        }
+        // Before the caller looks: what comes in between is looked at twice, and never not at all.
+        self.seen.iter_mut().for_each(|(path, seen)| *seen = Seen::at(path));
     }
 }
 
-fn exists(name: &Name) -> bool {
-    !matches!(Netns::named(name), Err(Error::NoSuchName { .. }))
+fn open_process(pid: u32) -> Option<AsyncFd<OwnedFd>> {
+    let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
+    let process = pidfd_open(pid, PidfdFlags::NONBLOCK).ok()?;
+    register(process, Interest::READABLE).ok()
 }
 
-fn is_unfinished(name: &Name) -> bool {
-    matches!(Netns::named(name), Err(Error::NotNetns { .. }))
+/// Waits for the end of one of some processes.
+async fn first_to_end(processes: &BTreeMap<u32, AsyncFd<OwnedFd>>) -> u32 {
+    let ends = processes.iter().map(|(pid, process)| {
+        // An error, and readable, both mean that nothing more comes of it.
+        process.readable().map(move |_| *pid).boxed()
+    });
+    // Without processes none ends.
+    select_all(ends.chain([std::future::pending().boxed()])).await.0
 }

@@ -9,7 +9,8 @@ use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
     Control, Events, Ledger, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
 };
-use homeostat_registry::{Gate, Start};
+use homeostat_netns::Netns;
+use homeostat_registry::{Gate, Reach, Scope, ScopePlace, Start, declared_name};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -18,7 +19,7 @@ use super::firewall::Firewall;
 use super::loop_threads::LoopThreads;
 use crate::context::Context;
 use crate::machine::{Gates, Machine, Part, Waiting};
-use crate::registry::{SOURCES, find};
+use crate::registry::{SOURCES, find, is_remote};
 
 /// Everything that runs, by scope.
 #[derive(Default)]
@@ -33,6 +34,8 @@ pub(super) struct Scopes {
 /// What runs in one scope.
 struct Running {
     identity: String,
+    netns: Arc<Netns>,
+    reach: Reach,
     /// One writer per scope and mark; shared by its loops.
     lock: Arc<ScopeLock>,
     loops: BTreeMap<String, Looping>,
@@ -113,34 +116,34 @@ impl Scopes {
         self.waiting.clone()
     }
 
-    /// The names of namespaces that decide what runs: of those that the document or its links name, in
+    /// The places of namespaces that decide what runs: of those that the document or its links name, in
     /// which something runs, or in which we own something.
-    pub(super) fn names(
+    pub(super) fn places(
         &self,
         context: &Context,
         document: &Document,
         ledger: &dyn Ledger,
-    ) -> BTreeSet<String> {
-        let declared = document.namespaces.iter().map(|(name, _)| name.to_string());
+    ) -> Vec<ScopePlace> {
+        let declared = document.namespaces.iter().map(|(name, _)| name.value.clone());
         let referred = document.scopes().flat_map(|(_, section)| {
             SOURCES.iter().flat_map(move |source| (source.namespaces)(section))
         });
+        let referred = referred.filter_map(|name| name.parse().ok());
+        let named = declared.chain(referred).filter_map(|name| declared_name(document, &name).ok());
         // Without a ledger the document cannot be bound either, which is reported there.
         let recorded = ledger.places(&context.caller.owner).unwrap_or_default();
         let recorded = recorded.into_iter().map(|ledger_key| ledger_key.scope);
-        let running = self.running.keys().cloned();
-        let scopes = recorded.chain(running).map(|scope| name_in_directory(&scope).to_owned());
-        declared.chain(referred).chain(scopes).collect()
-    }
-
-    /// The names of namespaces that were not there when the document was bound.
-    pub(super) fn absent(&self) -> BTreeSet<String> {
-        let scopes = self.waiting.iter().map(|waiting| &waiting.ledger_key.scope);
-        scopes.map(|scope| name_in_directory(scope).to_owned()).collect()
+        let top = context.top_namespace().ok().flatten();
+        let scopes: BTreeSet<_> =
+            named.chain(recorded).chain(self.running.keys().cloned()).chain(top).collect();
+        // What is no name can be no namespace.
+        scopes.iter().filter_map(|scope| ScopePlace::of(scope).ok()).collect()
     }
 
     /// Starts what is missing, gives the rest its desired state, and ends what has no business any more.
     pub(super) async fn arrange(&mut self, by: Arrangement<'_>) -> Result<()> {
+        // Whatever else cannot be done now.
+        self.end_gone().await;
         let parts = self.bind(by).await?;
         self.end_missing(&parts, &by.context.gates).await;
         if self.settle(parts, by).await? {
@@ -159,7 +162,7 @@ impl Scopes {
         let (answer, answered) = oneshot::channel();
         std::thread::Builder::new().name("bind".to_owned()).spawn(move || {
             let _runtime = runtime.enter();
-            let bound = Machine::bind(&context, &document, &*ledger);
+            let bound = Machine::bind_or_wait(&context, &document, &*ledger);
             // The daemon may be stopping.
             let _ = answer.send(bound.map(Machine::into_parts));
         })?;
@@ -169,7 +172,18 @@ impl Scopes {
         Ok(parts)
     }
 
-    /// A scope that is gone, or is another one under the same name, ends with all of its loops.
+    /// Ends the loops of namespaces that are gone, or are other ones under their names: an open descriptor would keep
+    /// them alive.
+    pub(super) async fn end_gone(&mut self) {
+        let is_gone = |name: &String, running: &mut Running| match running.reach {
+            Reach::Host | Reach::Sandbox => false,
+            Reach::Namespace => !Scope::is_there(name, &running.netns),
+        };
+        let ended: Vec<_> = self.running.extract_if(.., is_gone).collect();
+        end(ended).await;
+    }
+
+    /// A scope that the document does not speak of, and in which we own nothing, ends with all of its loops.
     async fn end_missing(&mut self, parts: &[Part], gates: &Gates) {
         let is_missing = |name: &String, running: &mut Running| {
             let is_here =
@@ -177,9 +191,7 @@ impl Scopes {
             !parts.iter().any(is_here)
         };
         let ended: Vec<_> = self.running.extract_if(.., is_missing).collect();
-        for looping in ended.into_iter().flat_map(|(_, running)| running.loops.into_values()) {
-            looping.end().await;
-        }
+        end(ended).await;
         gates.retain(|identity| parts.iter().any(|part| part.scope.identity == identity));
     }
 
@@ -191,6 +203,8 @@ impl Scopes {
                 Entry::Occupied(running) => running.into_mut(),
                 Entry::Vacant(vacant) => vacant.insert(Running {
                     identity: scope.identity.clone(),
+                    netns: Arc::clone(&scope.netns),
+                    reach: scope.reach,
                     lock: Arc::new(by.context.lock_to_mark(&scope, &**by.ledger)?),
                     loops: BTreeMap::new(),
                     firewall: Firewall::default(),
@@ -215,6 +229,13 @@ impl Scopes {
             running.start(rest, &gate, by, &mut self.threads, &mut self.started).await?;
         }
         Ok(made)
+    }
+}
+
+/// Ends all loops of some scopes.
+async fn end(scopes: Vec<(String, Running)>) {
+    for looping in scopes.into_iter().flat_map(|(_, running)| running.loops.into_values()) {
+        looping.end().await;
     }
 }
 
@@ -250,10 +271,11 @@ impl Running {
                     let _ = control.pass().await;
                     first.push(control);
                 }
+                Start::Usual if is_remote(&control.ledger_key().source) => {}
                 Start::Usual => others.push(control),
             }
         }
-        // What waited for a link gets another look once the links are made.
+        // What waited for a link gets another look once the links are made. It does not wait for targets elsewhere.
         tokio::spawn(async move {
             for control in others {
                 let _ = control.pass().await;
@@ -306,11 +328,6 @@ impl Running {
         self.loops.insert(name, Looping { pace, control: Arc::clone(&control), task });
         Ok((control, Put::Begun))
     }
-}
-
-/// The name of a scope in the directory of names: some are called by their path.
-fn name_in_directory(scope: &str) -> &str {
-    scope.strip_prefix("/run/netns/").unwrap_or(scope)
 }
 
 /// The pace that the document asks for.

@@ -9,19 +9,25 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use rustix::fs::{FlockOperation, flock};
 use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
 
 use super::answers::Answers;
 use super::clients;
 use super::readers::Readers;
 use crate::failure::helped;
 use crate::referenced_files::directory;
+use conversation::Admission;
 
 /// How many clients are served at once.
-const CLIENTS: usize = 32;
+const CLIENTS: usize = 64;
+
+/// How many of them may be of the group that only reads: the others find room whatever those do.
+const READERS: usize = 32;
 
 /// The open socket. Its file goes with it.
 pub(super) struct ControlSocket {
@@ -50,13 +56,15 @@ impl ControlSocket {
         };
         let (listener, file) = listener
             .with_context(|| format!("cannot open the control socket {}", path.display()))?;
+        let room = Arc::new(Semaphore::new(READERS));
         let accepting = tokio::spawn(clients::serve(
             CLIENTS,
             async move || Ok(listener.accept().await?.0),
-            move |stream| {
-                let answers = answers.clone();
+            move |stream, asked| {
+                let (answers, room) = (answers.clone(), Arc::clone(&room));
+                let admission = Admission { readers, room, asked };
                 // An error of the connection is the client's own.
-                async move { drop(conversation::hold(stream, &answers, readers).await) }
+                async move { drop(conversation::hold(stream, &answers, &admission).await) }
             },
         ));
         Ok(ControlSocket { path: path.to_owned(), file, accepting })

@@ -1,22 +1,19 @@
 //! Documents in files and directories, read again when they, or files that they name, have changed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_document::{Diagnostics, Document};
+use homeostat_document::{Diagnostics, Document, Format};
 use homeostat_engine::outcome::Later;
 use homeostat_kit::provider::{Answer, Provider};
 use homeostat_registry::Lists;
 
 use crate::failure::{DocumentErrors, helped};
+use crate::finished_files::{QUIET, Unfinished};
 use crate::referenced_files::ReferencedFiles;
 use crate::registry;
 use crate::watch::Watch;
-
-/// How long files must have been left alone before they are read again: they are not written in one go.
-const QUIET: Duration = Duration::from_secs(1);
 
 /// Files and directories that are one document.
 pub(super) struct Files {
@@ -25,6 +22,8 @@ pub(super) struct Files {
     referenced: ReferencedFiles,
     /// Opened before the first read, so that no change after it is missed.
     watch: Option<Watch>,
+    /// What was being written when it was last read.
+    unfinished: Option<PathBuf>,
 }
 
 impl Files {
@@ -35,7 +34,8 @@ impl Files {
                 "write the document to a file",
             ));
         }
-        Ok(Files { paths: paths.to_owned(), referenced: ReferencedFiles::default(), watch: None })
+        let referenced = ReferencedFiles::default();
+        Ok(Files { paths: paths.to_owned(), referenced, watch: None, unfinished: None })
     }
 
     fn read(&mut self) -> Result<Document> {
@@ -43,12 +43,62 @@ impl Files {
             Some(watch) => watch,
             closed => closed.insert(Watch::documents(self.paths.clone())?),
         };
-        let read = load(&self.paths);
+        let read = understand(registry::READER.load(&self.paths));
         if let Ok(document) = &read {
             self.referenced = ReferencedFiles::of(document);
         }
         watch.add_directories(self.referenced.directories());
         read
+    }
+
+    /// Reads all files while none of them is being written. One that was written a moment ago is waited for, so that
+    /// who has just saved it can ask for it at once.
+    async fn read_finished(&mut self) -> Result<Document> {
+        self.unfinished = None;
+        let mut may_wait = true;
+        loop {
+            let read = self.read();
+            // After they were read: who has not touched them for so long has not done so meanwhile either.
+            let texts = texts(&self.paths);
+            let texts = texts.iter().map(PathBuf::as_path);
+            match Unfinished::find(texts.chain(self.referenced.paths())) {
+                None => return read,
+                Some(Unfinished { due_in: Some(due_in), .. }) if may_wait => {
+                    may_wait = false;
+                    tokio::time::sleep(due_in).await;
+                }
+                Some(unfinished) => {
+                    self.unfinished = Some(unfinished.path.clone());
+                    return Err(unfinished.into());
+                }
+            }
+        }
+    }
+}
+
+/// The files that may be documents.
+fn texts(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut texts = Vec::new();
+    for path in paths {
+        match std::fs::read_dir(path) {
+            Ok(entries) => {
+                let paths = entries.flatten().map(|entry| entry.path());
+                texts.extend(paths.filter(|path| Format::of(path).is_some()));
+            }
+            Err(_) => texts.push(path.clone()),
+        }
+    }
+    texts
+}
+
+/// Waits until a file is finished.
+async fn finished(path: Option<&Path>) {
+    let Some(path) = path else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(QUIET).await;
+        if Unfinished::find([path]).is_none() {
+            return;
+        }
     }
 }
 
@@ -58,7 +108,7 @@ impl Provider for Files {
 
     fn answer(&mut self) -> Later<'_, Answer<Document, anyhow::Error>> {
         Box::pin(async {
-            match self.read() {
+            match self.read_finished().await {
                 Ok(document) => Answer::DesiredState(Arc::new(document)),
                 Err(why) => Answer::Unknown { why },
             }
@@ -66,17 +116,25 @@ impl Provider for Files {
     }
 
     fn changed(&mut self) -> Later<'_, ()> {
-        match &mut self.watch {
-            Some(watch) => Box::pin(watch.changed(QUIET)),
-            None => Box::pin(std::future::pending()),
-        }
+        let Files { watch, unfinished, .. } = self;
+        let Some(watch) = watch else { return Box::pin(std::future::pending()) };
+        Box::pin(async {
+            tokio::select! {
+                () = watch.changed(QUIET) => {}
+                () = finished(unfinished.as_deref()) => {}
+            }
+        })
     }
 }
 
 /// Reads the documents; every mistake in them is shown at once, those that only a source can see
 /// included.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
-    understand(registry::READER.load(paths))
+    let read = understand(registry::READER.load(paths));
+    match Unfinished::find_open(texts(paths).iter().map(PathBuf::as_path)) {
+        None => read,
+        Some(unfinished) => Err(unfinished.into()),
+    }
 }
 
 /// A document, or every mistake in it.

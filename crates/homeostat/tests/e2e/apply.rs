@@ -321,7 +321,7 @@ fn nothing_is_asked_where_nothing_changes() {
 fn many_routes(count: usize) -> World {
     let world = World::with(
         "[links.br0]\nkind = \"bridge\"\nup = true\naddresses = [\"10.0.0.1/24\"]\n\
-         [[routes]]\nfrom-file = \"many.routes\"\n",
+         [[routes]]\nfrom-file = \"many.routes\"\nallow-empty = true\n",
     );
     let line = |at: usize| format!("11.{}.{}.0/24 via 10.0.0.2\n", at / 256, at % 256);
     world.write("many.routes", (0..count).map(line).collect::<String>());

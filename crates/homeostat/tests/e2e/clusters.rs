@@ -44,6 +44,25 @@ fn a_daemon_starts_guests_although_another_node_hangs() {
     daemon.stop();
 }
 
+/// At boot the cluster is reached only after the daemon is ready, and the network may wait for that.
+#[test]
+fn a_daemon_is_ready_although_the_cluster_does_not_answer() {
+    let knob = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+    let ground = Ground::new("");
+    ground.cluster.with(|world| {
+        world.fail(Fault::on("/", Harm::Slow(Duration::from_hours(1))));
+    });
+    ground.connect("timeout = \"1h\"\n", &format!("{GUEST}{knob}"));
+    let daemon = ground.world.start("");
+    assert_eq!(ground.world.knob("net/ipv4/tcp_retries1"), "5");
+    let status = ground.world.run("status --json").json(2);
+    assert_eq!(status["ready"], true);
+    let loops = status["loops"].as_array().unwrap();
+    let guests = loops.iter().find(|one| one["source"] == "guests").unwrap();
+    assert_eq!((&guests["ready"], &guests["converged"]), (&false.into(), &false.into()));
+    daemon.stop();
+}
+
 /// A guest of pve1, and one of pve3, with a daemon that polls for changes often and waits for answers for ever.
 fn two_nodes() -> Ground {
     let other = GUEST.replace("101", "103").replace("pve1", "pve3");

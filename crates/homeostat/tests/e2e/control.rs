@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::process::{Child, Stdio};
 
 use serde_json::Value;
 use snapbox::str;
@@ -193,7 +194,7 @@ fn a_changed_document_is_taken_and_a_broken_one_refused() {
     let ran = world.run("reload").exits(1);
     assert!(ran.stderr.contains("host.toml:1"), "{}", ran.stderr);
     assert!(ran.stderr.contains("nothing was changed"), "{}", ran.stderr);
-    world.converges();
+    world.run("status --wait").exits(2);
     assert!(world.has_route("10.10.0.0/16"), "the last good one stands");
 }
 
@@ -381,6 +382,16 @@ fn one_connection_may_ask_several_times() {
     }
 }
 
+/// A client that stays until the test ends.
+struct Follower(Child);
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
 #[test]
 fn a_group_may_read_how_all_stands_and_change_nothing() {
     let world = cabled();
@@ -403,6 +414,23 @@ fn a_group_may_read_how_all_stands_and_change_nothing() {
     let member = "--groups=65533";
     assert!(as_member(member, "status").exits(0).stdout.contains("converged"));
     as_member(member, "events").exits(0);
+    // More than there is room for follow the events and never leave: root finds room all the same.
+    let followers: Vec<Follower> = (0..40)
+        .map(|_| {
+            let mut command = world.command("setpriv");
+            command.args(["--reuid=65534", "--regid=65534", member, "--no-new-privs"]);
+            command.arg(&program).args(["events", "-f", "--state-dir"]).arg(world.state());
+            Follower(command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap())
+        })
+        .collect();
+    until("the last seat", || {
+        as_member(member, "status").stderr.contains("too many others are connected")
+    });
+    for command in ["status", "pause", "resume"] {
+        world.run(command).exits(0);
+    }
+    drop(followers);
+    until("a seat", || as_member(member, "status").code() == Some(0));
     for command in ["pause", "reload", "resync", "forget route"] {
         let said = as_member(member, command).exits(1).stderr;
         assert!(said.contains("user 65534 may only read how things stand"), "{said}");

@@ -1,7 +1,9 @@
 //! A daemon as a child in a world of its own, ended with its test.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io::{BufRead as _, BufReader};
+use std::path::Path;
 use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, UNIX_EPOCH};
@@ -35,6 +37,7 @@ impl World {
 
     /// Starts a daemon by a command that was prepared.
     pub(crate) fn keep_by(&self, mut command: Command) -> Daemon {
+        age(self.path());
         let log = std::fs::File::create(self.path().join("log")).unwrap();
         Daemon { child: command.stdout(Stdio::null()).stderr(log).spawn().unwrap() }
     }
@@ -93,6 +96,20 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Lets all files of a directory be some time old: a daemon waits for those that were written a moment ago.
+pub(crate) fn age(directory: &Path) {
+    for entry in std::fs::read_dir(directory).unwrap().flatten() {
+        match entry.file_type().unwrap() {
+            kind if kind.is_dir() => age(&entry.path()),
+            kind if kind.is_file() => {
+                let file = File::options().read(true).open(entry.path()).unwrap();
+                file.set_modified(UNIX_EPOCH + Duration::from_hours(1)).unwrap();
+            }
+            _ => {}
+        }
     }
 }
 

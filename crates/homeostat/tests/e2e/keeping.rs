@@ -4,7 +4,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use snapbox::str;
 
-use crate::program::output;
+use crate::program::{HOMEOSTAT, Holder, output};
 use crate::world::World;
 
 const LISTS: &str = "[[routes]]\nfrom-file = \"lists/one.routes\"\n";
@@ -214,4 +214,128 @@ fn a_namespace_that_was_replaced_at_its_path_is_kept_anew_and_the_former_is_let_
     let mut events = world.follow();
     world.in_red("route del blackhole 10.8.0.0/16");
     events.until_healed("route 10.8.0.0/16");
+}
+
+/// A soft limit of 1024 is usual, for programs that use `select`.
+#[test]
+fn more_namespaces_than_the_soft_limit_of_open_files_are_kept() {
+    let world = World::new().with_own_names();
+    let document: String = (0..20)
+        .map(|nth| {
+            format!("[namespaces.n{nth}]\ncreate = true\n[namespaces.n{nth}.links.lo]\nup = true\n")
+        })
+        .collect();
+    world.write("host.toml", document);
+    let mut command = world.command("prlimit");
+    command.arg("--nofile=64:4096").arg(HOMEOSTAT).args(["run", "host.toml", "--state-dir"]);
+    command.arg(world.state());
+    let daemon = world.keep_by(command);
+    world.converges();
+    let open = std::fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    assert!(open > 64, "{open}");
+}
+
+/// Declares something in the namespace that the daemon is started for.
+const INSIDE: &str = "[links.lo]\naddresses = [\"10.7.0.1/32\"]\n\
+                      [[routes]]\nto = \"10.8.0.0/16\"\ntype = \"blackhole\"\n";
+
+impl World {
+    /// Waits until a namespace is gone, which any descriptor of ours would keep, and with it the cable's other end;
+    /// meanwhile the daemon says what it waits on.
+    fn is_let_go_of(&self, cable: &str, waits_on: &str) {
+        until("the end of the namespace", || !self.has_link(cable));
+        let status = self.run("status --json").json(2);
+        let loops = status["loops"].as_array().unwrap();
+        assert!(loops.iter().any(|one| one["waits_on"] == waits_on), "{status}");
+        assert_eq!(self.listed("route show proto 76").len(), 0, "nothing of it came to the host");
+    }
+}
+
+#[test]
+fn a_daemon_for_a_name_waits_until_the_name_is_made_again() {
+    let world = World::new().with_own_names();
+    world.add_red("cable");
+    let _daemon = world.keep_with(INSIDE, "--netns red");
+    world.converges();
+    for end in ["cable", "second"] {
+        assert!(world.is_red_kept());
+        world.ip("netns delete red");
+        world.is_let_go_of(end, "namespace red");
+        world.add_red("second");
+        until("the new namespace", || world.is_red_kept());
+    }
+    world.converges();
+}
+
+/// What keeps the namespace alive is a mount anywhere, as container engines make it: it may go without its file.
+#[test]
+fn a_namespace_at_a_path_is_let_go_of_and_kept_anew() {
+    let world = World::new().with_own_names();
+    let run = |program: &str, args: &str| {
+        let mut command = world.command(program);
+        command.args(args.split_whitespace());
+        output(command)
+    };
+    run("mkdir", "/run/engine");
+    run("touch", "/run/engine/box");
+    let mount = |cable: &str| {
+        world.add_red(cable);
+        run("mount", "--bind /run/netns/red /run/engine/box");
+        world.ip("netns delete red");
+    };
+    let by_path =
+        "[namespaces.box]\npath = \"/run/engine/box\"\n[namespaces.box.links.lo]\nup = true\n";
+    for (document, options) in [(INSIDE, "--netns /run/engine/box"), (by_path, "")] {
+        mount("cable");
+        let daemon = world.keep_with(document, options);
+        world.converges();
+        run("umount", "--lazy /run/engine/box");
+        until("the end of the namespace", || !world.has_link("cable"));
+        let status = world.run("status --json").json(2);
+        let loops = status["loops"].as_array().unwrap();
+        let waits = loops.iter().filter(|one| one["waits_on"] != serde_json::Value::Null);
+        assert!(waits.count() > 0, "{status}");
+        mount("second");
+        world.converges();
+        run("umount", "--lazy /run/engine/box");
+        until("the end of the second", || !world.has_link("second"));
+        drop(daemon);
+    }
+}
+
+#[test]
+fn a_daemon_for_a_process_ends_with_it() {
+    let world = World::new();
+    for with_path in [false, true] {
+        let holder = Holder::start("--net", "ip link set lo up");
+        let pid = holder.pid();
+        world.ip(&format!("link add cable type veth peer name eth0 netns {pid}"));
+        let netns = if with_path { format!("/proc/{pid}/ns/net") } else { pid.to_string() };
+        let daemon = world.keep_with(INSIDE, &format!("--netns {netns}"));
+        world.converges();
+        drop(holder);
+        assert_eq!(daemon.wait().code(), Some(3));
+        until("the end of the namespace", || !world.has_link("cable"));
+    }
+}
+
+#[test]
+fn a_namespace_of_a_process_that_a_file_names_is_kept_as_long_as_the_process_lives() {
+    let world = World::new();
+    let document = "[namespaces.box]\npid-file = \"box.pid\"\n[namespaces.box.links.lo]\n\
+                    addresses = [\"10.7.0.1/32\"]\n";
+    let _daemon = world.keep(document);
+    world.stands();
+    for cable in ["first", "second"] {
+        let holder = Holder::start("--net", "ip link set lo up");
+        let pid = holder.pid();
+        world.ip(&format!("link add {cable} type veth peer name eth0 netns {pid}"));
+        world.write("box.pid", format!("{pid}\n"));
+        world.converges();
+        let mut inside = world.command("nsenter");
+        inside.args([&*format!("--net=/proc/{pid}/ns/net"), "ip", "address", "show", "dev", "lo"]);
+        assert!(output(inside).contains("10.7.0.1/32"));
+        drop(holder);
+        world.is_let_go_of(cable, "namespace pid-file @DIR/box.pid");
+    }
 }

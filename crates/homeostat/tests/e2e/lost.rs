@@ -349,7 +349,7 @@ fn includes_count_as_one_text() {
     world.write("parts/b.nft", "table ip other {}\n");
     world.run("apply --yes host.toml").exits(0);
     // One of them is a table less.
-    world.write("parts/b.nft", "");
+    world.write("parts/b.nft", "# none\n");
     world.run("apply --yes host.toml").exits(0);
     assert!(!ruleset().contains("table ip other"));
     fs::remove_file(world.path().join("parts/a.nft")).unwrap();

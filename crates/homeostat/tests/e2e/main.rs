@@ -26,6 +26,7 @@ mod firewall;
 mod forwarding;
 mod guards;
 mod guests;
+mod half_written;
 mod hostile_cluster;
 mod http;
 mod included;

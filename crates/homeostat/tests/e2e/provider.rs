@@ -52,7 +52,8 @@ fn a_broken_document_is_in_status_events_and_metrics_and_the_last_good_one_is_ke
     let event = world.event("document-refused").unwrap();
     assert_eq!((&event["level"], &event["from"]), (&"error".into(), &"host.toml".into()));
     assert!(event["error"].as_str().unwrap().contains("host.toml:2:27"), "{event}");
-    let drawn = world.run("status").exits(0).stdout;
+    let drawn = world.run("status").exits(2).stdout;
+    assert!(drawn.ends_with("Converged by the last good document.\n"), "{drawn}");
     assert!(drawn.contains("document: cannot be taken from host.toml, last good "), "{drawn}");
     assert!(drawn.contains("\n  error: "), "{drawn}");
     let over_http: Value = serde_json::from_str(&read("/api/v1/status").1).unwrap();

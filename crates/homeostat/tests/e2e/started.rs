@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::daemon::age;
 use crate::world::World;
 
 /// However busy the machine is, silence for so long is a failure.
@@ -28,6 +29,7 @@ impl World {
 
     /// The same with systemd's watchdog, if one is given, and without waiting.
     pub(crate) fn start_watched(&self, options: &str, watchdog: Option<&str>) -> Started {
+        age(self.path());
         let path = self.path().join("notify");
         let _ = std::fs::remove_file(&path);
         let notices = UnixDatagram::bind(&path).unwrap();

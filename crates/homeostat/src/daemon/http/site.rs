@@ -57,8 +57,8 @@ impl Site {
 
     fn readiness(&self) -> Answer {
         let snapshot = self.snapshot.borrow();
-        let waiting = snapshot.loops.iter().filter(|one| !one.status().is_ready);
-        let waiting = waiting
+        let waiting = snapshot
+            .starting()
             .map(
                 |one| json!({ "source": one.ledger_key().source, "scope": one.ledger_key().scope }),
             )

@@ -1,6 +1,7 @@
 //! One client: a request a line, an answer a line, each within its time and size.
 
 use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -8,10 +9,12 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf, UCred};
+use tokio::sync::Semaphore;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::timeout;
 
 use crate::daemon::answers::Answers;
+use crate::daemon::clients::Asked;
 use crate::daemon::readers::Readers;
 use crate::daemon::recent::Recent;
 use crate::wire::{self, Envelope, FORMAT_VERSION, Request};
@@ -55,18 +58,34 @@ impl Access {
     }
 }
 
+/// Who is let in.
+pub(super) struct Admission {
+    pub(super) readers: Option<Readers>,
+    /// For those who may only read.
+    pub(super) room: Arc<Semaphore>,
+    pub(super) asked: Asked,
+}
+
 /// Answers until the client has no more to ask, or takes too long.
 pub(super) async fn hold(
     stream: UnixStream,
     answers: &Answers,
-    readers: Option<Readers>,
+    admission: &Admission,
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
-    let (uid, access) = (peer.uid(), Access::of(&peer, readers));
+    let (uid, access) = (peer.uid(), Access::of(&peer, admission.readers));
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
+    let _seat = match access {
+        Access::Full => None,
+        Access::Reading | Access::Refused => match admission.room.try_acquire() {
+            Ok(seat) => Some(seat),
+            Err(_) => return say(&mut write, &refuse("too many others are connected")).await,
+        },
+    };
     loop {
         let Some(line) = line(&mut read).await? else { return Ok(()) };
+        admission.asked.mark();
         match parse(&line) {
             // A client without any access is refused whatever it sends, and disconnected.
             _ if access == Access::Refused => {

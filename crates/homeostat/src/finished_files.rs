@@ -1,0 +1,107 @@
+//! Whether files are finished: nobody has them open for writing, and they were left alone for some time. A file that is
+//! being written is never a desired state, whoever asks for it to be read.
+
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use homeostat_engine::{Failure, Retry};
+
+use crate::sys::is_open_for_writing;
+
+/// How long files must have been left alone before a daemon reads them: scripts write them in many steps.
+pub(crate) const QUIET: Duration = Duration::from_secs(1);
+
+/// A file that is being written.
+#[derive(Debug)]
+pub(crate) struct Unfinished {
+    pub(crate) path: PathBuf,
+    /// When it may be finished; nothing while it is open.
+    pub(crate) due_in: Option<Duration>,
+}
+
+impl Unfinished {
+    /// The first of some files that is not finished. One that cannot be opened is reported by who reads it.
+    pub(crate) fn find<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
+        let mut files = files.into_iter();
+        files.find_map(|path| {
+            let file = open(path)?;
+            let due_in = match is_open_for_writing(&file) {
+                true => None,
+                false => Some(until_quiet(&file)?),
+            };
+            Some(Unfinished { path: path.to_owned(), due_in })
+        })
+    }
+
+    /// The first that somebody has open, however long ago the others were written.
+    pub(crate) fn find_open<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
+        let mut files = files.into_iter();
+        let open = files.find(|path| open(path).is_some_and(|file| is_open_for_writing(&file)))?;
+        Some(Unfinished { path: open.to_owned(), due_in: None })
+    }
+}
+
+impl From<Unfinished> for anyhow::Error {
+    fn from(Unfinished { path, due_in }: Unfinished) -> Self {
+        let path = homeostat_document::shown(&path);
+        let (message, help) = match due_in {
+            None => (
+                format!("`{path}` is being written: a process has it open"),
+                "it is read when it is closed; what writes to another file and renames it is never in the way",
+            ),
+            Some(_) => (
+                format!("`{path}` is being written"),
+                "it is read when it has been left alone for a second",
+            ),
+        };
+        Failure::new(message, Retry::OnChange).with_help(help).into()
+    }
+}
+
+fn open(path: &Path) -> Option<File> {
+    // Opening a pipe would wait for its other end.
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    File::open(path).ok()
+}
+
+/// How long it takes until the file will have been left alone for long enough; nothing if it has been. A time in the future
+/// comes from a clock that was set, and says nothing.
+fn until_quiet(file: &File) -> Option<Duration> {
+    let written = file.metadata().and_then(|file| file.modified()).ok()?;
+    let age = SystemTime::now().duration_since(written).ok()?;
+    QUIET.checked_sub(age).filter(|left| !left.is_zero())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_finished_when_it_is_closed_and_has_been_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("list");
+        let writer = File::create(&path).unwrap();
+        let find = || Unfinished::find([&*path]);
+        assert!(find().unwrap().due_in.is_none(), "it is open");
+        writer.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        assert!(find().unwrap().due_in.is_none(), "it is still open");
+        drop(writer);
+        // A process that another test starts has the descriptor for a moment, too.
+        assert!((0..1_000_000).any(|_| find().is_none()));
+        let at = |age: i32| {
+            let now = SystemTime::now();
+            let step = Duration::from_secs(u64::from(age.unsigned_abs()));
+            let written = if age < 0 { now + step } else { now - step };
+            File::options().append(true).open(&path).unwrap().set_modified(written).unwrap();
+        };
+        at(3600);
+        assert!((0..1_000_000).any(|_| find().is_none()));
+        at(-3600);
+        assert!((0..1_000_000).any(|_| find().is_none()), "the clock was set back");
+        at(0);
+        let due = find().map(|unfinished| unfinished.due_in);
+        assert!(due.is_none_or(|due| due.is_none_or(|due| due <= QUIET)));
+        assert!(Unfinished::find([&*directory.path().join("none")]).is_none());
+    }
+}
