@@ -194,7 +194,7 @@ impl Builder {
 #[non_exhaustive]
 #[expect(missing_docs, reason = "each variant's message is its documentation")]
 pub enum Impossible {
-    #[error("it leads nowhere: give it a gateway, a link or a type such as blackhole")]
+    #[error("it has no nexthop: give it a gateway, a link or a type such as blackhole")]
     LeadsNowhere,
     #[error("a route of its type goes nowhere, so a gateway or a link has no place in it")]
     GoesNowhere,

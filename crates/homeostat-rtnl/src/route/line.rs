@@ -32,39 +32,87 @@ const TYPES: [&str; 5] = ["unicast", "blackhole", "unreachable", "prohibit", "th
 impl RouteLine {
     /// Reads one line; nothing if it is blank or a comment.
     pub fn parse(text: &str) -> Result<Option<Self>, ValueError> {
-        parse(text).map_err(Fault::explain)
+        Parser::default().parse(text).map_err(Fault::explain)
     }
 }
 
-/// What the words of a line have said so far.
-struct Partial {
-    to: IpNet,
+/// Reads lines. What follows the destination is mostly the same as in an earlier line, and then not read again.
+#[derive(Default)]
+pub(super) struct Parser {
+    recent: Vec<Tail>,
+}
+
+/// What followed a destination, and what it says.
+#[derive(Clone, Default)]
+struct Tail {
+    text: String,
+    options: Options,
+}
+
+/// What the words after a destination have said so far.
+#[derive(Clone, Default)]
+struct Options {
     table: Option<Table>,
     metric: Option<Metric>,
     tos: Option<Tos>,
     route: Route,
 }
 
-/// Reads one line; a fault borrows the word that it is about.
-pub(super) fn parse(text: &str) -> Result<Option<RouteLine>, Fault<'_>> {
-    let mut words = Words(text);
-    let Some(first) = words.next() else { return Ok(None) };
-    let (kind, to) = match route_type(first) {
-        Some(kind) => (kind, words.after(first)?),
-        None => (RouteKind::UNICAST, first),
-    };
-    let (destination, route) = (destination(to)?, Route::of_kind(kind));
-    let mut line = Partial { to: destination, table: None, metric: None, tos: None, route };
-    while let Some(word) = words.next() {
-        line.read(word, &mut words)?;
+/// How many tails are remembered: more than a router has gateways.
+const RECENT: u64 = 1 << 8;
+
+impl Parser {
+    /// Reads one line; a fault borrows the word that it is about.
+    pub(super) fn parse<'a>(&mut self, text: &'a str) -> Result<Option<RouteLine>, Fault<'a>> {
+        let mut words = Words(text);
+        let Some(first) = words.next() else { return Ok(None) };
+        let (kind, to) = match route_type(first) {
+            Some(kind) => (kind, words.after(first)?),
+            None => (RouteKind::UNICAST, first),
+        };
+        let destination = destination(to)?;
+        let options = self.options(kind, words)?;
+        check(&destination, options, first, to)?;
+        let key = RouteKey::new(destination.into())
+            .in_table(options.table.unwrap_or(Table::MAIN))
+            .with_metric(options.metric.unwrap_or(Metric(0)))
+            .with_tos(options.tos.unwrap_or_default());
+        Ok(Some(RouteLine { key, route: options.route.clone() }))
     }
-    check(&line, first, to)?;
-    let Partial { to, table, metric, tos, route } = line;
-    let key = RouteKey::new(to.into())
-        .in_table(table.unwrap_or(Table::MAIN))
-        .with_metric(metric.unwrap_or(Metric(0)))
-        .with_tos(tos.unwrap_or_default());
-    Ok(Some(RouteLine { key, route }))
+
+    fn options<'a>(
+        &mut self,
+        kind: RouteKind,
+        mut words: Words<'a>,
+    ) -> Result<&Options, Fault<'a>> {
+        if self.recent.is_empty() {
+            self.recent.resize_with(RECENT as usize, Tail::default);
+        }
+        let text = words.0;
+        let tail = &mut self.recent[place(text)];
+        if tail.text != text || tail.options.route.kind != kind || text.is_empty() {
+            // What cannot be read is not remembered.
+            tail.text.clear();
+            tail.options = Options { route: Route::of_kind(kind), ..Options::default() };
+            while let Some(word) = words.next() {
+                tail.options.read(word, &mut words)?;
+            }
+            tail.text.push_str(text);
+        }
+        Ok(&tail.options)
+    }
+}
+
+/// Where a tail is remembered.
+fn place(tail: &str) -> usize {
+    let mut mixed = tail.len() as u64;
+    for chunk in tail.as_bytes().chunks(8) {
+        let mut bytes = [0; 8];
+        bytes[..chunk.len()].copy_from_slice(chunk);
+        mixed = (mixed ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        mixed ^= mixed >> 32;
+    }
+    usize::try_from(mixed % RECENT).unwrap_or(0)
 }
 
 /// The words of a line, up to a comment.
@@ -108,7 +156,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-impl Partial {
+impl Options {
     /// Takes one word with its value.
     fn read<'a>(&mut self, word: &'a str, words: &mut Words<'a>) -> Result<(), Fault<'a>> {
         let route = &mut self.route;
@@ -142,23 +190,31 @@ fn put<'a, T>(field: &mut Option<T>, word: &'a str, value: T) -> Result<(), Faul
 }
 
 /// What is wrong between words that are each fine.
-fn check<'a>(line: &Partial, first: &'a str, to: &'a str) -> Result<(), Fault<'a>> {
-    let route = &line.route;
+fn check<'a>(
+    destination: &IpNet,
+    options: &Options,
+    first: &'a str,
+    to: &'a str,
+) -> Result<(), Fault<'a>> {
+    let route = &options.route;
     let has_way = route.via.is_some() || route.dev.is_some();
     let why = match (route.kind.has_nexthop(), has_way, route.nexthop.is_some()) {
         (true, true, false) | (true, false, true) | (false, false, false) => {
-            return families(line, to);
+            return families(destination, options, to);
         }
         (true, true, true) => Why::Line("a route goes one way", "`via` and `dev`, or `nhid`"),
-        (true, false, false) => Why::Line("this route leads nowhere", "add `via`, `dev` or `nhid`"),
+        (true, false, false) => {
+            Why::Line("this route has no nexthop", "add `via`, `dev` or `nhid`")
+        }
         (false, ..) => Why::GoesNowhere,
     };
     Err(Fault::at(first, why))
 }
 
-fn families<'a>(line: &Partial, to: &'a str) -> Result<(), Fault<'a>> {
-    let is_v6 = line.to.addr().is_ipv6();
-    let why = match line.route.via {
+fn families<'a>(destination: &IpNet, options: &Options, to: &'a str) -> Result<(), Fault<'a>> {
+    let Options { route, tos, .. } = options;
+    let is_v6 = matches!(destination, IpNet::V6(_));
+    let why = match route.via {
         Some(IpAddr::V4(_)) if is_v6 => {
             Why::Line("an IPv6 route cannot go via an IPv4 gateway", "")
         }
@@ -166,10 +222,10 @@ fn families<'a>(line: &Partial, to: &'a str) -> Result<(), Fault<'a>> {
             "`default` is the IPv4 default route, and this gateway is IPv6",
             "write `::/0` (or `0.0.0.0/0` for IPv4 via IPv6)",
         ),
-        _ if line.route.src.is_some_and(|src| src.is_ipv6() != is_v6) => {
+        _ if route.src.is_some_and(|src| src.is_ipv6() != is_v6) => {
             Why::Line("the source address is of another family than the destination", "")
         }
-        _ if is_v6 && line.tos.is_some_and(|tos| tos.0 != 0) => {
+        _ if is_v6 && tos.is_some_and(|tos| tos.0 != 0) => {
             Why::Line("IPv6 routes have no type of service", "")
         }
         _ => return Ok(()),

@@ -15,7 +15,7 @@ use std::path::Path;
 use homeostat_document::{Checker, Diagnostic, Scope, Span, ValueError, shown};
 
 use crate::route::RouteKey;
-use crate::route::line::{self, BYTE_ORDER_MARK, Fault, RouteLine, Why};
+use crate::route::line::{BYTE_ORDER_MARK, Fault, Parser, RouteLine, Why};
 use crate::route::section::{RouteFile, described, route_files, routes};
 
 /// Reads the lists that a scope names and hands on each of their routes, in the order of writing. All bad
@@ -93,7 +93,7 @@ pub(super) fn read(path: &Path, each: &mut impl Each) -> io::Result<()> {
 
 /// Whole lines are read where they lie in the buffer; one that crosses its end is copied.
 pub(super) fn split(mut from: impl BufRead, each: &mut impl Each) -> io::Result<()> {
-    let mut number = 0;
+    let mut lines = Lines { number: 0, parser: Parser::default(), each };
     let mut crossing = Vec::new();
     loop {
         let piece = from.fill_buf()?;
@@ -101,14 +101,13 @@ pub(super) fn split(mut from: impl BufRead, each: &mut impl Each) -> io::Result<
             return Ok(());
         }
         let flow = if let Some(end) = piece.iter().rposition(|byte| *byte == b'\n') {
-            let flow = read_piece(piece.get(..end).unwrap_or_default(), &mut number, each);
+            let flow = lines.read_piece(piece.get(..end).unwrap_or_default());
             from.consume(end + 1);
             flow
         } else {
-            number += 1;
             match read_crossing(&mut from, &mut crossing)? {
-                LineEnd::Newline => read_bytes(&crossing, number, each),
-                LineEnd::Missing => refuse_unfinished(&crossing, number, each),
+                LineEnd::Newline => lines.read_bytes(&crossing),
+                LineEnd::Missing => lines.refuse_unfinished(&crossing),
             }
         };
         if flow.is_break() {
@@ -135,51 +134,59 @@ fn read_crossing(from: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line
     }
 }
 
-/// Half of a line can be a whole route: of `blackhole 172.16.0.0/12`, `blackhole 172.16.0.0/1`.
-fn refuse_unfinished(bytes: &[u8], number: usize, each: &mut impl Each) -> ControlFlow<()> {
-    let text = String::from_utf8_lossy(bytes.get(..SHOWN).unwrap_or(bytes));
-    each(Line { number, text: &text, read: Err(Fault::at(&text, Why::Unfinished)) })
+/// The lines of a list as they are read.
+struct Lines<'e, E> {
+    /// Of the last line.
+    number: usize,
+    parser: Parser,
+    each: &'e mut E,
 }
 
-/// Reads all the lines of a piece, and counts them.
-fn read_piece(piece: &[u8], number: &mut usize, each: &mut impl Each) -> ControlFlow<()> {
-    let mut next = || {
-        *number += 1;
-        *number
-    };
-    if let Ok(text) = str::from_utf8(piece) {
-        return text.split('\n').try_for_each(|line| read_text(line, next(), each));
+impl<E: Each> Lines<'_, E> {
+    /// Reads all the lines of a piece.
+    fn read_piece(&mut self, piece: &[u8]) -> ControlFlow<()> {
+        if let Ok(text) = str::from_utf8(piece) {
+            return text.split('\n').try_for_each(|line| self.read_text(line));
+        }
+        piece.split(|byte| *byte == b'\n').try_for_each(|line| self.read_bytes(line))
     }
-    let mut lines = piece.split(|byte| *byte == b'\n');
-    lines.try_for_each(|line| read_bytes(line, next(), each))
-}
 
-fn read_bytes(bytes: &[u8], number: usize, each: &mut impl Each) -> ControlFlow<()> {
-    if let Ok(text) = str::from_utf8(bytes) {
-        return read_text(text, number, each);
+    fn read_bytes(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        match str::from_utf8(bytes) {
+            Ok(text) => self.read_text(text),
+            Err(_) if bytes.len() > LONGEST => self.refuse_bytes(bytes, Why::TooLong),
+            Err(_) => self.refuse_bytes(bytes, Why::NotUtf8),
+        }
     }
-    let shown = String::from_utf8_lossy(bytes.get(..SHOWN).unwrap_or(bytes));
-    let why = if bytes.len() > LONGEST { Why::TooLong } else { Why::NotUtf8 };
-    each(Line { number, text: &shown, read: Err(Fault::at(&shown, why)) })
-}
 
-fn read_text(text: &str, number: usize, each: &mut impl Each) -> ControlFlow<()> {
-    let text = text.strip_suffix('\r').unwrap_or(text);
-    if text.len() > LONGEST || number == 1 && text.starts_with('\u{feff}') {
-        return refuse(text, number, each);
+    fn read_text(&mut self, text: &str) -> ControlFlow<()> {
+        self.number += 1;
+        let number = self.number;
+        let text = text.strip_suffix('\r').unwrap_or(text);
+        if text.len() > LONGEST || number == 1 && text.starts_with('\u{feff}') {
+            let why = if text.len() > LONGEST { Why::TooLong } else { BYTE_ORDER_MARK };
+            let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
+            let text = text.get(..end).unwrap_or(text);
+            return (self.each)(Line { number, text, read: Err(Fault::at(text, why)) });
+        }
+        match self.parser.parse(text) {
+            Ok(Some(route)) => (self.each)(Line { number, text, read: Ok(route) }),
+            Ok(None) => ControlFlow::Continue(()),
+            Err(fault) => (self.each)(Line { number, text, read: Err(fault) }),
+        }
     }
-    match line::parse(text) {
-        Ok(Some(route)) => each(Line { number, text, read: Ok(route) }),
-        Ok(None) => ControlFlow::Continue(()),
-        Err(fault) => each(Line { number, text, read: Err(fault) }),
-    }
-}
 
-fn refuse(text: &str, number: usize, each: &mut impl Each) -> ControlFlow<()> {
-    let why = if text.len() > LONGEST { Why::TooLong } else { BYTE_ORDER_MARK };
-    let end = text.char_indices().nth(SHOWN).map_or(text.len(), |(end, _)| end);
-    let text = text.get(..end).unwrap_or(text);
-    each(Line { number, text, read: Err(Fault::at(text, why)) })
+    /// Half of a line can be a whole route: of `blackhole 172.16.0.0/12`, `blackhole 172.16.0.0/1`.
+    fn refuse_unfinished(&mut self, bytes: &[u8]) -> ControlFlow<()> {
+        self.refuse_bytes(bytes, Why::Unfinished)
+    }
+
+    fn refuse_bytes(&mut self, bytes: &[u8], why: Why) -> ControlFlow<()> {
+        self.number += 1;
+        let text = String::from_utf8_lossy(bytes.get(..SHOWN).unwrap_or(bytes));
+        let read = Err(Fault::at(&text, why));
+        (self.each)(Line { number: self.number, text: &text, read })
+    }
 }
 
 /// More bad lines of one list than this are only counted.

@@ -154,7 +154,7 @@ fn check_presence(
     let has_nexthop = kind.is_none_or(|kind| kind.has_nexthop());
     match (way, kind) {
         (None, _) if has_nexthop && fields.lacks(&["type"]) => {
-            let nowhere = Diagnostic::new(fields.span(), "this route leads nowhere");
+            let nowhere = Diagnostic::new(fields.span(), "this route has no nexthop");
             fields.report(nowhere.help("add `via`, `dev`, `nexthop` or `nexthops`"));
         }
         (Some(way), Some(kind)) if !has_nexthop => refuse_way(fields, way, kind),
@@ -212,7 +212,8 @@ impl Record for HopEntry {
             onlink: fields.optional("onlink", "Take the gateway to be on the link"),
         };
         if fields.lacks(&["via", "dev"]) {
-            let nowhere = Diagnostic::new(fields.span(), "this nexthop leads nowhere");
+            let nowhere =
+                Diagnostic::new(fields.span(), "this nexthop has neither gateway nor link");
             fields.report(nowhere.help("add `via` or `dev`"));
         }
         Some(Self { hop, via })

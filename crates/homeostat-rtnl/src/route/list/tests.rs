@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use proptest::prelude::*;
 
-use crate::route::line::RouteLine;
+use crate::route::line::{Fault, Parser, RouteLine};
 use crate::route::list::{LONGEST, split};
 use crate::route::{RouteKey, RouteKind};
 
@@ -155,8 +155,8 @@ fn a_word_that_is_wrong_is_named_with_the_way_out() {
 #[test]
 fn words_that_do_not_fit_together_are_refused() {
     for (text, expected) in [
-        ("10.0.0.0/8", "this route leads nowhere; add `via`, `dev` or `nhid`"),
-        ("10.0.0.0/8 metric 5", "this route leads nowhere; add `via`, `dev` or `nhid`"),
+        ("10.0.0.0/8", "this route has no nexthop; add `via`, `dev` or `nhid`"),
+        ("10.0.0.0/8 metric 5", "this route has no nexthop; add `via`, `dev` or `nhid`"),
         ("10.0.0.0/8 dev e dev f", "`dev` is there twice"),
         ("10.0.0.0/8 dev e onlink onlink", "`onlink` is there twice"),
         ("10.0.0.0/8 dev e nhid 1", "a route goes one way; `via` and `dev`, or `nhid`"),
@@ -282,6 +282,28 @@ proptest! {
         let line = RouteLine::parse(&text).unwrap().unwrap();
         let printed = print(&line);
         prop_assert_eq!(RouteLine::parse(&printed).unwrap(), Some(line), "{}", printed);
+    }
+
+    /// Whatever was read before: good tails, bad ones, and those of other types and families.
+    #[test]
+    fn a_line_says_the_same_after_any_others(
+        lines in prop::collection::vec(
+            (
+                prop::sample::select(vec!["10.0.0.0/8", "throw 10.0.0.0/8", "::/0", "blackhole ::/0", "x"]),
+                prop::sample::select(vec![
+                    "", " ", " via 10.0.0.1", " via fe80::1 dev a", " dev a", " dev a tos 4", " nhid 7", " dev", " mtu 9",
+                    " metric 5", " dev a dev a", " # c",
+                ]),
+            ),
+            1..40,
+        ),
+    ) {
+        let mut parser = Parser::default();
+        for (to, tail) in lines {
+            let text = format!("{to}{tail}");
+            let read = parser.parse(&text).map_err(Fault::explain);
+            prop_assert_eq!(read, RouteLine::parse(&text), "{}", text);
+        }
     }
 
     #[test]
