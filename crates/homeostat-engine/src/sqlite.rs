@@ -184,10 +184,8 @@ impl Pages for SqliteLedger {
 
 impl Ledger for SqliteLedger {
     fn check(&self) -> Result<(), Error> {
-        match identity(&self.path) == self.file {
-            true => Ok(()),
-            false => Err(Error::LostLedger { path: self.path.clone() }),
-        }
+        let is_there = identity(&self.path) == self.file;
+        if is_there { Ok(()) } else { Err(Error::LostLedger { path: self.path.clone() }) }
     }
 
     fn write(&self, at: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
