@@ -112,10 +112,10 @@ impl<S: Source> Report<S> {
         self
     }
 
-    /// Whether the outcomes could be recorded.
+    /// Why the outcomes could not be recorded, if so.
     #[must_use]
-    pub fn is_recorded(&self) -> bool {
-        self.unrecorded.is_none()
+    pub fn unrecorded_failure(&self) -> Option<&Failure> {
+        self.unrecorded.as_ref().map(|(_, failure)| failure)
     }
 
     /// The plan.

@@ -549,7 +549,8 @@ impl<S: Source> Controller<S> {
         result: PassResult<S>,
         took: Duration,
     ) -> SharedReport {
-        let PassResult { feedback, open, applied, is_recorded, report } = result;
+        let PassResult { feedback, open, applied, unrecorded, report } = result;
+        let is_recorded = unrecorded.is_none();
         let now = self.now();
         let known: BTreeSet<S::Key> = self.scheduler.convergence.report().cloned().collect();
         self.scheduler.record(request, feedback.clone(), now);
@@ -569,7 +570,7 @@ impl<S: Source> Controller<S> {
         let not_converging = self.scheduler.convergence.report().map(ToString::to_string).collect();
         self.publisher.status.send_modify(|status| {
             status.last_success = Some(now);
-            (status.last_error, status.failures) = (None, 0);
+            (status.last_error, status.failures) = (unrecorded, 0);
             status.is_ready |= request.focus == Focus::All;
             (status.is_converged, status.open) = (is_converged, open);
             (status.contended, status.not_converging) = (contended, not_converging);

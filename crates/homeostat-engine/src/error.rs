@@ -73,6 +73,12 @@ pub enum Error {
     /// The ledger could not be written; nothing that needs a record was written to the target.
     #[error("cannot write the ledger")]
     WriteLedger(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The ledger's file is not where it was opened.
+    #[error("the ledger {path} was deleted or replaced while it was in use")]
+    LostLedger {
+        /// Where it was.
+        path: PathBuf,
+    },
     /// The steps ran, but the ledger could not take their outcomes: the intents stand in it.
     #[error("cannot record the outcomes in the ledger")]
     RecordOutcomes(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -124,6 +130,11 @@ impl Error {
             Error::BadRecord { .. } => Some(
                 "use the version that wrote it, or delete its row from `record` in ledger.db: it \
                  is no longer known to be ours then"
+                    .into(),
+            ),
+            Error::LostLedger { .. } => Some(
+                "put it back, or restart to begin a new one: marks in the kernel stay, but originals \
+                 of knobs and the records of what carries no mark are lost then"
                     .into(),
             ),
             Error::WriteLedger(_) => Some(

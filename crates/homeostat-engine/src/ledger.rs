@@ -68,6 +68,11 @@ pub trait Ledger: Pages {
     /// Makes all edits or none; they are durable when it returns.
     fn write(&self, ledger_key: &LedgerKey, edits: &[Edit]) -> Result<(), Error>;
 
+    /// Whether what is written here will be found again: somebody may have deleted the file. Asked once a pass.
+    fn check(&self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Forgets a place that is gone, and no later one of the same name.
     fn clear(&self, ledger_key: &LedgerKey) -> Result<(), Error> {
         let records = self.page(ledger_key)?.records;

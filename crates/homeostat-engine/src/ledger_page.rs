@@ -93,10 +93,11 @@ impl<S: Source> LedgerPage<S> {
     }
 
     /// Records, durably, what the plan is about to do where the target cannot hold a mark (law 8), and
-    /// what it found out without writing. Returns what to put back if a step does nothing.
+    /// what it found out without writing. Returns what to put back if a step does nothing. If nothing can be recorded,
+    /// the steps that need it are held back, and no others.
     pub(crate) fn begin(
         &mut self,
-        plan: &Plan<S>,
+        plan: &mut Plan<S>,
         ownership: &Ownership,
     ) -> Result<PriorRecords<S>, Error> {
         for key in &plan.found.pruned {
@@ -109,18 +110,27 @@ impl<S: Source> LedgerPage<S> {
         }
         let facts = self.edits.len();
         let mut prior = PriorRecords::<S>::new();
-        let announced = self.announce(plan, ownership, &mut prior).and_then(|()| self.commit());
-        if let Err(error) = announced {
-            // Intents that never became durable are none: nothing is written under them.
-            self.edits.truncate(facts);
-            for (key, before) in prior {
-                match before {
-                    Some(record) => self.holdings.records.insert(key, record),
-                    None => self.holdings.records.remove(&key),
-                };
+        self.announce(plan, ownership, &mut prior)?;
+        let Err(error) = self.commit() else { return Ok(prior) };
+        // Intents that never became durable are none: nothing is written under them. What was found out stays to be
+        // recorded.
+        self.edits.truncate(facts);
+        let mut unrecorded = BTreeSet::new();
+        prior.retain(|key, before| {
+            if self.holdings.records.get(key) == before.as_ref() {
+                return true;
             }
-            return Err(error);
-        }
+            match before.take() {
+                Some(record) => self.holdings.records.insert(key.clone(), record),
+                None => self.holdings.records.remove(key),
+            };
+            unrecorded.insert(key.clone());
+            false
+        });
+        let failure = error.failure();
+        let help = failure.help.map(|help| format!("; {help}")).unwrap_or_default();
+        let why = format!("{}{help}", failure.error);
+        plan.hold(|plan, step| unrecorded.contains(&step.key(&plan.desired)).then(|| why.clone()));
         Ok(prior)
     }
 
@@ -299,6 +309,7 @@ impl<S: Source> LedgerPage<S> {
 
     /// Makes the outcomes durable.
     pub(crate) fn close(&mut self) -> Result<(), Error> {
+        self.ledger.check()?;
         self.commit().map_err(|error| match error {
             Error::WriteLedger(source) => Error::RecordOutcomes(source),
             other => other,

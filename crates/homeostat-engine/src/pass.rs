@@ -76,7 +76,7 @@ impl<S: Source> PassRun<S> {
         mut plan: Plan<S>,
         wait: LaneWait,
     ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
-        let mut prior = ledger_page.begin(&plan, input.ownership)?;
+        let mut prior = ledger_page.begin(&mut plan, input.ownership)?;
         let (results, mut detached) = run(&mut plan, writer, input.config, wait).await;
         input.config.dispatch.end_pass(&input.focus);
         for lane in &mut detached {

@@ -1,7 +1,7 @@
 //! The ledger on disk: one `SQLite` file in WAL mode, which others may read while we write.
 
 use std::fs::{DirBuilder, File};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -34,6 +34,8 @@ const SCHEMA: &str = "
 pub struct SqliteLedger {
     connection: Mutex<Connection>,
     path: PathBuf,
+    /// Device and inode of the file that was opened.
+    file: Option<(u64, u64)>,
 }
 
 /// A ledger that can only be read; a missing file is an empty ledger, and is not created.
@@ -45,13 +47,15 @@ impl SqliteLedger {
         let path = directory.join(FILE);
         let open = || -> Result<Connection, OpenError> {
             DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
+            check_private(directory)?;
             // `SQLite` does not wait for a neighbour that makes the same file, so we do.
             let turn = File::open(directory)?;
             flock(&turn, FlockOperation::LockExclusive).map_err(std::io::Error::from)?;
             FORMAT.open(&path)
         };
         let connection = open().map_err(|error| open_error(&path, error))?;
-        Ok(SqliteLedger { connection: Mutex::new(connection), path })
+        let file = identity(&path);
+        Ok(SqliteLedger { connection: Mutex::new(connection), path, file })
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -73,6 +77,7 @@ impl SqliteLedger {
         &self,
         change: impl FnOnce(&Transaction<'_>) -> Result<(), rusqlite::Error>,
     ) -> Result<(), Error> {
+        self.check()?;
         let mut connection = self.connection();
         let done = immediate(&mut connection).and_then(|transaction| {
             change(&transaction)?;
@@ -89,8 +94,29 @@ impl SqlitePages {
         let connection =
             FORMAT.open_for_reading(&path).map_err(|error| open_error(&path, error))?;
         let connection = connection.map(Mutex::new);
-        Ok(SqlitePages(connection.map(|connection| SqliteLedger { connection, path })))
+        let file = identity(&path);
+        Ok(SqlitePages(connection.map(|connection| SqliteLedger { connection, path, file })))
     }
+}
+
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::metadata(path).ok().map(|file| (file.dev(), file.ino()))
+}
+
+/// Refuses a directory in which others could replace the records: originals are written back from them.
+fn check_private(directory: &Path) -> std::io::Result<()> {
+    let meta = std::fs::metadata(directory)?;
+    let own = rustix::process::geteuid().as_raw();
+    let (owner, mode) = (meta.uid(), meta.mode() & 0o7777);
+    if owner != own {
+        let text = format!("{} belongs to user {owner}, not {own}", directory.display());
+        return Err(std::io::Error::other(text));
+    }
+    if mode & 0o022 != 0 {
+        let text = format!("others may write in {} (mode {mode:o})", directory.display());
+        return Err(std::io::Error::other(text));
+    }
+    Ok(())
 }
 
 fn open_error(path: &Path, error: OpenError) -> Error {
@@ -157,6 +183,11 @@ impl Pages for SqliteLedger {
 }
 
 impl Ledger for SqliteLedger {
+    fn check(&self) -> Result<(), Error> {
+        let is_there = identity(&self.path) == self.file;
+        if is_there { Ok(()) } else { Err(Error::LostLedger { path: self.path.clone() }) }
+    }
+
     fn write(&self, at: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {
         let LedgerKey { owner, source, scope, identity } = at;
         self.transact(|transaction| {

@@ -136,10 +136,7 @@ impl Missing {
 /// The owned knobs, and others.
 fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
     let knobs = source(binding);
-    let others = match extent {
-        Extent::Common => knobs.common()?,
-        Extent::Everything => knobs.all()?,
-    };
+    let others = if extent.every_knob { knobs.all()? } else { knobs.common()? };
     let owned = knobs.values(binding.records::<Knobs>()?.into_keys())?;
     let found = others.into_iter().chain(owned);
     let found = found.map(|(key, value)| (key, value.as_str().to_owned()));

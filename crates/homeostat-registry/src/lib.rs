@@ -120,10 +120,11 @@ pub struct NamedFiles {
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
-    /// What we own, and what people set most.
-    Common,
-    Everything,
+pub struct Extent {
+    /// Every knob, not only those that we own and that people set most.
+    pub every_knob: bool,
+    /// Also what other programs keep: leases, routes of routing daemons, links of container engines.
+    pub kept_by_others: bool,
 }
 
 /// What is observed.

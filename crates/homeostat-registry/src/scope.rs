@@ -193,10 +193,9 @@ impl ScopePlace {
         if let Some(path) = name.strip_prefix(PID_FILE) {
             return Ok(ScopePlace::PidFile(path.into()));
         }
-        Ok(ScopePlace::At(match name.contains('/') {
-            true => Place::of_path(name.into()),
-            false => Place::Named(Name::new(name)?),
-        }))
+        let is_path = name.contains('/');
+        let named = || Name::new(name).map(Place::Named);
+        Ok(ScopePlace::At(if is_path { Place::of_path(name.into()) } else { named()? }))
     }
 
     /// Where it is at this moment; nothing if no file says it.

@@ -27,6 +27,8 @@ mod apply;
 mod builder;
 mod desired;
 mod events;
+#[cfg(feature = "document")]
+mod keepers;
 mod key;
 mod link;
 mod message;

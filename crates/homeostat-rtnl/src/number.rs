@@ -129,9 +129,10 @@ pub struct Protocol(pub(crate) u8);
 impl Protocol {
     /// The mark of this program, unless another is chosen.
     pub const HOMEOSTAT: Self = Protocol(76);
-    /// What the kernel, or a program in its place, learned from router advertisements.
+    /// What tools put on things that people make by hand.
     #[cfg(feature = "document")]
-    pub(crate) const ROUTER_ADVERTISEMENT: Self = Protocol(RTPROT_RA);
+    pub(crate) const BY_HAND: [Self; 3] =
+        [Protocol(0), Protocol(RTPROT_BOOT), Protocol(RTPROT_STATIC)];
 
     /// A mark of another owner. None, if it is one that the kernel and every tool put on things.
     #[must_use]

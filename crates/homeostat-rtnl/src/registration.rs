@@ -11,6 +11,7 @@ use homeostat_registry::{
 };
 
 use crate::desired::DesiredState;
+use crate::keepers::take_kept_by_others;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::number::Protocol;
@@ -25,9 +26,11 @@ pub const REGISTRATION: Registration = Registration {
     files: |_, section, named| {
         named.files.extend(route_files(section).map(|list| list.path.value.clone()));
     },
-    show: |binding, _| {
-        let found = source(binding)?.list()?;
-        Ok(Shown { sections: section::show(&found), notes: Vec::new() })
+    show: |binding, extent| {
+        let mut found = source(binding)?.list()?;
+        let notes =
+            if extent.kept_by_others { Vec::new() } else { take_kept_by_others(&mut found) };
+        Ok(Shown { sections: section::show(&found), notes })
     },
     ..Registration::new(section::SECTIONS, bind)
 };

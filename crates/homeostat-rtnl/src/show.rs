@@ -12,21 +12,18 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::{LinkKind, NEEDS_PARENT};
 use crate::link::model::{Link, LinkRef};
-use crate::number::Protocol;
 use crate::object::Object;
-use crate::observe::{ListedObject, foreign};
+use crate::observe::ListedObject;
 use crate::section::{Neighbours, Nexthops, Routes, Rules};
 use crate::{neighbour, nexthop, route, rule};
 
-/// The document that everything found would be declared by. What the kernel makes by itself, what
-/// router advertisements made it add, and objects that share a key, are left out.
+/// The document that everything found would be declared by. What the kernel makes by itself, and objects that share a
+/// key, are left out.
 #[must_use]
 pub fn show(found: &[ListedObject]) -> Map<String, Value> {
     let twins = twins(found);
-    let is_declarable = |one: &&ListedObject| {
-        let is_learned = one.owner == foreign(Protocol::ROUTER_ADVERTISEMENT);
-        one.owner != Owner::Kernel && !is_learned && !twins.contains(&one.key)
-    };
+    let is_declarable =
+        |one: &&ListedObject| one.owner != Owner::Kernel && !twins.contains(&one.key);
     let declarable: Vec<&ListedObject> = found.iter().filter(is_declarable).collect();
     let mut sections =
         Map::from_iter([("links".to_owned(), Value::Object(links(found, &declarable)))]);

@@ -316,6 +316,10 @@ pub(crate) struct ShowArgs {
     /// Print every knob of the network namespace, not only the common and the owned ones
     #[arg(long)]
     pub(crate) full: bool,
+    /// Print also what other programs keep: leases, router advertisements, routes of routing daemons,
+    /// links of container engines; otherwise they are comments
+    #[arg(long)]
+    pub(crate) all: bool,
 }
 
 #[derive(Args, Debug)]

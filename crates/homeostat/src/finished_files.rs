@@ -3,10 +3,11 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use homeostat_engine::{Failure, Retry};
 
+use crate::daemon::clock::age;
 use crate::sys::is_open_for_writing;
 
 /// How long files must have been left alone before a daemon reads them: scripts write them in many steps.
@@ -26,10 +27,8 @@ impl Unfinished {
         let mut files = files.into_iter();
         files.find_map(|path| {
             let file = open(path)?;
-            let due_in = match is_open_for_writing(&file) {
-                true => None,
-                false => Some(until_quiet(&file)?),
-            };
+            let is_open = is_open_for_writing(&file);
+            let due_in = if is_open { None } else { Some(until_quiet(&file)?) };
             Some(Unfinished { path: path.to_owned(), due_in })
         })
     }
@@ -69,12 +68,13 @@ fn open(path: &Path) -> Option<File> {
 /// comes from a clock that was set, and says nothing.
 fn until_quiet(file: &File) -> Option<Duration> {
     let written = file.metadata().and_then(|file| file.modified()).ok()?;
-    let age = SystemTime::now().duration_since(written).ok()?;
-    QUIET.checked_sub(age).filter(|left| !left.is_zero())
+    QUIET.checked_sub(age(written)?).filter(|left| !left.is_zero())
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     #[test]
@@ -90,7 +90,7 @@ mod tests {
         // A process that another test starts has the descriptor for a moment, too.
         assert!((0..1_000_000).any(|_| find().is_none()));
         let at = |age: i32| {
-            let now = SystemTime::now();
+            let now = SystemTime::UNIX_EPOCH + SystemTime::UNIX_EPOCH.elapsed().unwrap();
             let step = Duration::from_secs(u64::from(age.unsigned_abs()));
             let written = if age < 0 { now + step } else { now - step };
             File::options().append(true).open(&path).unwrap().set_modified(written).unwrap();

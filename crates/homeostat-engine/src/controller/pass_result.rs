@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use homeostat_core::pacing::Time;
 use homeostat_core::{
-    Explain as _, Fails, Finding, Fingerprint, Plan, Report, Retry, SharedReport, Source, Step as _,
+    Explain as _, Fails, Failure, Finding, Fingerprint, Plan, Report, Retry, SharedReport, Source,
+    Step as _,
 };
 
 use super::open::{OpenKey, OpenReasons};
@@ -17,7 +18,8 @@ pub(super) struct PassResult<S: Source> {
     /// The keys that the pass left not as declared.
     pub(super) open: Vec<(S::Key, OpenKey)>,
     pub(super) applied: usize,
-    pub(super) is_recorded: bool,
+    /// Why its outcomes could not be recorded, if so.
+    pub(super) unrecorded: Option<Failure>,
     pub(super) report: SharedReport,
 }
 
@@ -29,7 +31,7 @@ impl<S: Source> PassResult<S> {
             steps.map(|step| (step.key(&plan.desired), reasons.drifted(now))).collect();
         open.extend(open_in(&plan, reasons, now));
         let (feedback, report) = (PassFeedback::default(), Arc::new(plan));
-        PassResult { feedback, open, applied: 0, is_recorded: true, report }
+        PassResult { feedback, open, applied: 0, unrecorded: None, report }
     }
 
     /// `deferred` are keys that the scheduler left alone.
@@ -66,7 +68,7 @@ impl<S: Source> PassResult<S> {
             applied: report.summary().total(),
             feedback,
             open,
-            is_recorded: report.is_recorded(),
+            unrecorded: report.unrecorded_failure().cloned(),
             report: Arc::new(report),
         }
     }

@@ -14,7 +14,7 @@ pub(crate) fn with_small_disk(directory: &Path, size: &'static str, test: impl F
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             leave_the_mounts_of_the_host();
-            let options = std::ffi::CString::new(format!("size={size}")).unwrap();
+            let options = std::ffi::CString::new(format!("size={size},mode=700")).unwrap();
             let flags = MountFlags::empty();
             mount("tmpfs", directory, "tmpfs", flags, options.as_c_str()).unwrap();
             test();

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     let (caller, scope) = (&context.caller, &context.top_scope()?);
     let pages = SqlitePages::open(&context.state_dir)?;
     let (document, gate) = (&Document::default(), &context.gates.of(&scope.identity));
-    let extent = if args.full { Extent::Everything } else { Extent::Common };
+    let extent = Extent { every_knob: args.full, kept_by_others: args.all };
     let mut all = Shown::default();
     for source in registry::SOURCES {
         let (section, pages) = (None, &pages);

@@ -147,7 +147,10 @@ fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
         one.last_success_ago_ms.map_or("none".to_owned(), |ago| format!("{} ago", time(ago)));
     writeln!(to, "  last good pass {last}{next}")?;
     if let Some(failure) = &one.last_error {
-        writeln!(to, "  failed {} times in a row: {}", one.failures, plain(&failure.error))?;
+        // A pass that was made, and could not be recorded, is no failure.
+        let times = (one.failures > 0).then(|| format!("failed {} times in a row", one.failures));
+        let what = times.as_deref().unwrap_or("not recorded");
+        writeln!(to, "  {what}: {}", plain(&failure.error))?;
         row("  help", failure.help.as_deref(), to)?;
     }
     row("stalled", one.stall.as_deref(), to)?;

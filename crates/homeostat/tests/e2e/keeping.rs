@@ -220,11 +220,10 @@ fn a_namespace_that_was_replaced_at_its_path_is_kept_anew_and_the_former_is_let_
 #[test]
 fn more_namespaces_than_the_soft_limit_of_open_files_are_kept() {
     let world = World::new().with_own_names();
-    let document: String = (0..20)
-        .map(|nth| {
-            format!("[namespaces.n{nth}]\ncreate = true\n[namespaces.n{nth}.links.lo]\nup = true\n")
-        })
-        .collect();
+    let space = |nth| {
+        format!("[namespaces.n{nth}]\ncreate = true\n[namespaces.n{nth}.links.lo]\nup = true\n")
+    };
+    let document = (0..20).map(space).collect::<Vec<_>>().concat();
     world.write("host.toml", document);
     let mut command = world.command("prlimit");
     command.arg("--nofile=64:4096").arg(HOMEOSTAT).args(["run", "host.toml", "--state-dir"]);

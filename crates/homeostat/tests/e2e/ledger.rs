@@ -6,6 +6,8 @@ use std::os::unix::fs::PermissionsExt as _;
 use rusqlite::Connection;
 use snapbox::str;
 
+use crate::keeping::until;
+use crate::program::output;
 use crate::world::{Ran, World};
 
 const DESIRED: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
@@ -135,7 +137,7 @@ fn on_a_full_disk(left: usize) -> (World, Ran) {
     let world = World::with(DESIRED);
     world.write("more.toml", format!("{DESIRED}\"net.ipv4.tcp_retries1\" = 7\n"));
     let script = format!(
-        "mkdir state\nmount -t tmpfs -o size=256k full state\n\
+        "mkdir state\nmount -t tmpfs -o size=256k,mode=700 full state\n\
          {0} apply --yes -q host.toml --state-dir state\n\
          room=$(df --output=avail -k state | tail -1)\n\
          head -c $(( (room - {left}) * 1024 )) /dev/zero > state/rest\n\
@@ -150,17 +152,83 @@ fn on_a_full_disk(left: usize) -> (World, Ran) {
 
 #[test]
 fn a_full_disk_is_an_error_before_the_write_that_needs_a_record() {
-    // Room for nothing: the ledger cannot be opened. Room to open it, but not to write a record: the
-    // pass ends before its first write, and the report says so.
+    // Room for nothing: the ledger cannot be opened. Room to open it, but not to write a record: what needs
+    // one is held back, and the report says so.
     let (unopened, refused) = (on_a_full_disk(0), on_a_full_disk(36));
     assert!(unopened.1.stderr.starts_with("error: cannot open"), "{}", unopened.1.stderr);
     assert!(unopened.1.stderr.contains("\nhelp: "), "{}", unopened.1.stderr);
-    assert!(refused.1.stdout.contains("    ! knobs: cannot write"), "{}", refused.1.stdout);
-    assert!(refused.1.stdout.contains("help: make room"), "{}", refused.1.stdout);
+    let held = "! update sysctl net.ipv4.tcp_retries1  cannot write the ledger: ";
+    assert!(refused.1.stdout.contains(held), "{}", refused.1.stdout);
+    assert!(refused.1.stdout.contains("; make room"), "{}", refused.1.stdout);
     for (world, _) in [unopened, refused] {
         assert_eq!(world.knob("net/ipv4/ip_forward"), "1", "the first apply had room");
         assert_eq!(world.knob("net/ipv4/tcp_retries1"), "3", "the second had none");
     }
+}
+
+#[test]
+fn on_a_full_disk_a_daemon_heals_all_that_needs_no_record() {
+    let world = World::new().with_own_names();
+    let in_mounts = |script: &str| {
+        let mut command = world.command("sh");
+        command.args(["-ec", script]);
+        output(command)
+    };
+    in_mounts("mkdir state && mount -t tmpfs -o size=512k full state && chmod 700 state");
+    world.add_pair("va", "vb");
+    let route = "[[routes]]\nto = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+    let _daemon = world.keep(&format!("{route}[links.va]\nup = true\n"));
+    world.converges();
+    in_mounts("cat /dev/zero > state/rest || true");
+    // The original of a link that is not ours has to be recorded.
+    world.write("host.toml", format!("{route}[links.va]\nup = true\nmtu = 1400\n"));
+    world.run("reload").exits(1);
+    let mtu = || world.listed("link show dev va")[0]["mtu"].clone();
+    assert_eq!(mtu(), 1500);
+    let open = world.run("status").exits(2).stdout;
+    assert!(open.contains("link va mtu (rtnl in host): held"), "{open}");
+    assert!(open.contains("make room on the disk of the state directory"), "{open}");
+    for _ in 0..3 {
+        world.ip("route del blackhole 10.9.0.0/16");
+        until("the heal", || world.listed("route show proto 76").len() == 1);
+    }
+    in_mounts("rm state/rest");
+    world.run("resync").exits(0);
+    assert_eq!(mtu(), 1400);
+}
+
+#[test]
+fn a_state_directory_that_others_could_write_in_is_refused() {
+    for (mode, owner, why) in [
+        (0o777, 0, "others may write in @DIR/state (mode 777)"),
+        (0o700, 65_534, "@DIR/state belongs to user 65534, not 0"),
+    ] {
+        let world = World::with(DESIRED);
+        fs::create_dir(world.state()).unwrap();
+        fs::set_permissions(world.state(), fs::Permissions::from_mode(mode)).unwrap();
+        std::os::unix::fs::chown(world.state(), Some(owner), None).unwrap();
+        for command in ["apply --yes host.toml", "run host.toml"] {
+            let refused = world.run(command).exits(1).stderr;
+            assert!(refused.contains(why), "{command}: {refused}");
+            assert!(refused.contains("help: "), "{command}: {refused}");
+        }
+        assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    }
+}
+
+#[test]
+fn a_ledger_that_is_deleted_under_a_daemon_is_noticed() {
+    let world = World::new();
+    let _daemon = world.keep(DESIRED);
+    world.converges();
+    let away = world.path().join("away.db");
+    fs::rename(world.ledger(), &away).unwrap();
+    let says = || world.run("status").stdout;
+    until("the notice", || says().contains("was deleted or replaced while it was in use"));
+    world.meddle("net/ipv4/ip_forward", "0");
+    until("the heal", || world.knob("net/ipv4/ip_forward") == "1");
+    fs::rename(away, world.ledger()).unwrap();
+    world.converges();
 }
 
 #[test]

@@ -119,3 +119,53 @@ fn routes_of_the_local_table_that_the_kernel_did_not_make_are_shown() {
     let shown = round_trip(&world, "show", "shown.toml");
     assert!(shown.contains("to = \"10.7.0.0/16\"") && shown.contains("table = 255"), "{shown}");
 }
+
+/// Whatever is declared is kept against everybody: so what others keep is not in a first document.
+#[test]
+fn what_other_programs_keep_is_a_comment_with_their_name() {
+    let world = World::new();
+    for link in ["docker0", "br0"] {
+        world.ip(&format!("link add {link} type bridge"));
+        world.ip(&format!("link set {link} up"));
+    }
+    for (one, other) in [("vethdef", "p1"), ("lan0", "p2")] {
+        world.add_pair(one, other);
+        world.ip(&format!("link set {one} up"));
+    }
+    world.ip("link set vethdef master docker0");
+    world.ip("address add 172.17.0.1/16 dev docker0");
+    world.ip("address add 10.0.0.1/24 dev lan0");
+    world.ip("address add 10.0.0.7/24 dev lan0 valid_lft 3600 preferred_lft 3600");
+    world.ip("route add blackhole 10.1.0.0/16 proto static");
+    world.ip("route add blackhole 10.2.0.0/16 proto bird");
+    world.ip("route add blackhole 10.3.0.0/16 proto dhcp");
+    world.ip("-6 route add blackhole fd01::/48 proto ra");
+    world.ip("rule add from 10.9.0.0/16 table 7 protocol babel");
+    let shown = world.run("show").exits(0).stdout;
+    let (document, comments): (Vec<&str>, Vec<&str>) =
+        shown.lines().partition(|line| !line.starts_with('#'));
+    let (document, comments) = (document.join("\n"), comments.join("\n"));
+    let kept = |keeper: &str, keys: &str| {
+        let expected = format!("# Kept by {keeper}, and shown only by --all: {keys}");
+        assert!(comments.lines().any(|line| line.starts_with(&expected)), "{expected}\n{comments}");
+    };
+    kept("Docker", "address 172.17.0.1/16 dev docker0, link docker0, link vethdef");
+    kept("a lease or router advertisement", "address 10.0.0.7/24 dev lan0");
+    kept("protocol bird", "route 10.2.0.0/16");
+    kept("protocol dhcp", "route 10.3.0.0/16");
+    kept("protocol ra", "route fd01::/48");
+    kept("protocol babel", "rule ");
+    for part in ["[links.br0]", "\"10.0.0.1/24\"", "10.1.0.0/16"] {
+        assert!(document.contains(part), "{part}\n{document}");
+    }
+    for part in ["docker0", "vethdef", "10.0.0.7", "10.2.0.0", "10.3.0.0", "fd01::", "10.9.0.0"] {
+        assert!(!document.contains(part), "{part}\n{document}");
+    }
+    world.write("shown.toml", &shown);
+    world.run("plan --detailed-exitcode shown.toml").says(0, "No changes.\n");
+    let all = world.run("show --all").exits(0).stdout;
+    for part in ["[links.docker0]", "10.0.0.7", "10.2.0.0/16", "fd01::/48", "10.9.0.0/16"] {
+        assert!(all.contains(part), "{part}\n{all}");
+    }
+    assert!(!all.contains("Kept by"), "{all}");
+}
