@@ -81,7 +81,7 @@ pub(crate) struct ConfigWrite {
 }
 
 /// A list of guests may be longer than other answers.
-const GUESTS_OF_A_NODE: usize = 4 << 20;
+const GUESTS_OF_A_NODE: usize = 2 << 20;
 const GUESTS_OF_A_CLUSTER: usize = 16 << 20;
 /// Whatever a task has to say: without its end, nothing more could be done to its guest.
 const END_OF_A_TASK: usize = 16 << 20;
