@@ -21,9 +21,8 @@ fn cut(mut text: String, longest: usize) -> String {
     {
         let whole = text.len();
         text.truncate(end);
-        text += &format!("... ({whole} bytes in all)");
-        // Megabytes stay allocated otherwise.
-        text.shrink_to_fit();
+        // A new text: the megabytes of the former one would stay allocated.
+        return format!("{text}... ({whole} bytes in all)");
     }
     text
 }

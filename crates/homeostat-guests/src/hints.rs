@@ -203,7 +203,9 @@ mod tests {
         observe(&mut watch, Watched::Unknown);
         assert!(!is_changed(&mut watch, resources(Run::Running)));
         let mut moved = resources(Run::Running);
-        moved.values_mut().for_each(|guest| guest.place.node = "pve2".to_owned());
+        for guest in moved.values_mut() {
+            guest.place.node = "pve2".to_owned();
+        }
         assert!(is_changed(&mut watch, moved));
     }
 

@@ -35,10 +35,8 @@ async fn is_bounded(ground: &Ground, wanted: Wanted) -> String {
     let mut process = ground.process();
     let mut reported = String::new();
     for _ in 0..2 {
-        match process.try_pass(&desired).await {
-            Ok(report) => reported += &story(&report),
-            Err(error) => reported += &format!("{error} {error:?}"),
-        }
+        let report = process.try_pass(&desired).await;
+        reported += &report.map_or_else(|error| format!("{error} {error:?}"), |it| story(&it));
         process.operations.tasks_finished().await;
     }
     let records = follow(ground.state.path()).more().unwrap();
