@@ -104,7 +104,8 @@ impl Watch {
             let listed = answer.get(key);
             let is_fresh = before.is_none_or(|before| before.get(key) != listed);
             match seen {
-                Watched::Unknown => is_fresh,
+                // The first answer has nothing to differ from.
+                Watched::Unknown => is_fresh && before.is_some(),
                 // An answer that is older than the observe differs from it too.
                 Watched::Known(since, seen) => {
                     let is_old = since.elapsed() <= MAX_AGE + self.every;
