@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use homeostat_core::text::{bounded, quoted};
 use hyper::Method;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IgnoredAny};
+use serde::de::DeserializeOwned;
 
 use crate::client::{Call, Client};
 use crate::error::Error;
@@ -81,7 +81,7 @@ pub(crate) struct ConfigWrite {
 }
 
 /// A list of guests may be longer than other answers.
-const GUESTS_OF_A_NODE: usize = 4 << 20;
+const GUESTS_OF_A_NODE: usize = 2 << 20;
 const GUESTS_OF_A_CLUSTER: usize = 16 << 20;
 /// Whatever a task has to say: without its end, nothing more could be done to its guest.
 const END_OF_A_TASK: usize = 16 << 20;
@@ -204,7 +204,7 @@ impl Client {
     pub(crate) async fn may_see(&self, vmid: Vmid) -> Result<bool, Error> {
         let path = format!("/vms/{}", vmid.0);
         let call = Call::get("/access/permissions").with("path", path.as_str());
-        let read = |permissions: BTreeMap<String, BTreeMap<String, IgnoredAny>>| {
+        let read = |permissions: BTreeMap<String, BTreeMap<String, Scalar>>| {
             Ok(permissions.get(&path).is_some_and(|has| has.contains_key("VM.Audit")))
         };
         self.ask(call, read).await

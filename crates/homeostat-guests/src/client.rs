@@ -342,9 +342,8 @@ fn data<T: DeserializeOwned>(call: &Call, answer: &Response<Bytes>) -> Result<T,
 fn error_text(reason: &str, Refusal { message, errors }: Refusal) -> String {
     let message = message.into_text();
     let message = message.trim();
-    let mut text = if message.is_empty() { reason.trim() } else { message }.to_owned();
-    for (name, why) in errors {
-        text += &format!(" {name}: {}", why.into_text().trim());
-    }
-    quoted(text)
+    let message = if message.is_empty() { reason.trim() } else { message };
+    let errors =
+        errors.into_iter().map(|(name, why)| format!(" {name}: {}", why.into_text().trim()));
+    quoted(std::iter::once(message.to_owned()).chain(errors).collect::<String>())
 }

@@ -104,7 +104,8 @@ impl Watch {
             let listed = answer.get(key);
             let is_fresh = before.is_none_or(|before| before.get(key) != listed);
             match seen {
-                Watched::Unknown => is_fresh,
+                // The first answer has nothing to differ from.
+                Watched::Unknown => is_fresh && before.is_some(),
                 // An answer that is older than the observe differs from it too.
                 Watched::Known(since, seen) => {
                     let is_old = since.elapsed() <= MAX_AGE + self.every;
@@ -203,7 +204,9 @@ mod tests {
         observe(&mut watch, Watched::Unknown);
         assert!(!is_changed(&mut watch, resources(Run::Running)));
         let mut moved = resources(Run::Running);
-        moved.values_mut().for_each(|guest| guest.place.node = "pve2".to_owned());
+        for guest in moved.values_mut() {
+            guest.place.node = "pve2".to_owned();
+        }
         assert!(is_changed(&mut watch, moved));
     }
 

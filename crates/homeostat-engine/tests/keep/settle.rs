@@ -95,7 +95,7 @@ async fn a_loop_goes_on_healing_while_a_caller_waits() {
         let handle = stage.handle.clone();
         async move {
             handle.pass().await.unwrap().unwrap();
-            handle.settle(Patience { retries: MINUTE, ..Patience::default() }).await.unwrap()
+            handle.settle(Patience { retries: MINUTE, ..Patience::default() }).await.unwrap();
         }
     });
     later(SECOND).await;

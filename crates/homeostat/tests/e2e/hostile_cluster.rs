@@ -6,9 +6,10 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World as Cluster};
+use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script};
 
 use crate::guests::{GUEST, Ground, later};
+use crate::program::HOMEOSTAT;
 
 /// Tasks begin so much later than their requests arrive.
 fn begins_later(ground: &Ground, delay: Duration) {
@@ -97,15 +98,18 @@ fn a_failing_start_is_tried_with_pauses_while_another_task_runs() {
 
 #[test]
 fn namespaces_that_come_and_go_leave_the_pauses_of_a_failing_start_alone() {
-    let mut ground = Ground::new(GUEST);
+    // One that the document names has the daemon arrange its loops anew.
+    let red = "[namespaces.red.sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+    let mut ground = Ground::new(&format!("{GUEST}{red}"));
     ground.world = ground.world.with_own_names();
     fails(&ground);
     let daemon = ground.world.start("");
     // The next pause has a second or more.
     later(|| ground.starts() >= 5);
     for _ in 0..20 {
-        ground.world.ip("netns add comes-and-goes");
-        ground.world.ip("netns del comes-and-goes");
+        ground.world.ip("netns add red");
+        later(|| ground.world.run("status").stdout.contains("red"));
+        ground.world.ip("netns del red");
     }
     let starts = ground.starts();
     assert!(starts <= 8, "{starts}");
@@ -183,26 +187,38 @@ fn what_is_kept_of_guests_is_readable_for_the_owner_only() {
     }
 }
 
+/// Looks at guest 101 with so much memory for data as the program may need, and returns what it says.
+fn with_little_memory(ground: &Ground) -> String {
+    let mut limited = ground.world.command("sh");
+    // In KiB.
+    let run = "ulimit -d 160000; exec \"$0\" verify host.toml";
+    limited.args(["-c", run, HOMEOSTAT]);
+    ground.world.finish(limited).exits(2).stdout
+}
+
 #[test]
 fn answers_of_megabytes_cost_little_memory() {
-    let ground = Ground::new(GUEST);
-    let of = |row: &str, bytes: usize| {
-        let rows = vec![row; bytes / (row.len() + 1)];
-        Arc::<str>::from(format!("{{\"data\":[{}]}}", rows.join(",")))
+    let rows = |bytes: usize| {
+        let rows = vec!["{}"; bytes / 3];
+        Harm::Answer(200, Arc::from(format!("{{\"data\":[{}]}}", rows.join(","))))
     };
+    let ground = Ground::new(GUEST);
     ground.cluster.with(|world| {
         for node in 0..20 {
             world.nodes.insert(format!("pve{node}"), true);
         }
-        for path in ["/lxc", "/qemu", "/cluster/resources"] {
-            world.fail(Fault::on(path, Harm::Answer(200, of("{}", 15 << 20))));
+        for path in ["/lxc", "/qemu"] {
+            world.fail(Fault::on(path, rows(15 << 20)));
         }
     });
-    // In KiB, of data: the program itself has 20 MB.
-    let mut limited = ground.world.command("sh");
-    let run = "ulimit -d 160000; exec \"$0\" verify host.toml";
-    limited.args(["-c", run, crate::program::HOMEOSTAT]);
-    let ran = ground.world.finish(limited).exits(2);
-    assert!(ran.stdout.contains("does not answer"), "{ran:?}");
-    ground.cluster.with(Cluster::mend);
+    let said = with_little_memory(&ground);
+    assert!(said.contains("does not answer"), "{said}");
+    // A guest that is on no node is looked for in the list of the cluster.
+    ground.cluster.with(|world| {
+        world.mend();
+        world.guests.remove(&101);
+        world.fail(Fault::on("/cluster/resources", rows(15 << 20)));
+    });
+    let said = with_little_memory(&ground);
+    assert!(said.contains("makes no sense"), "{said}");
 }
