@@ -16,7 +16,7 @@ use crate::dump::{self, Generation, Head};
 use crate::error::Error;
 use crate::hints::{LinkNotifications, Notifications};
 use crate::key::Key;
-use crate::model::Table;
+use crate::model::{Hook, Table};
 use crate::object::{DeclaredBefore, Object};
 use crate::plan::{Op, created_hooks};
 use crate::shadow::State;
@@ -255,17 +255,20 @@ impl Reader {
                 Some(State::Present(copy)) if !self.is_of_interest(view, &copy.head) => {}
                 Some(State::Present(copy)) if !copy.table.may_change_silently() => {
                     let object = self.object(view, &copy.head, Arc::clone(&copy.table));
-                    let ops = desired.as_ref().map(|desired| object.ops(desired));
-                    let ops: &[Op] = ops.as_ref().map_or(&[], |ops| ops);
+                    let ops = desired.as_ref().map(|desired| (desired, object.ops(desired)));
                     // Counters that a change would take over are not announced.
-                    if ops.iter().any(|op| op.carries_counters(&copy.table)) {
+                    let takes_over = |(desired, ops): &(&Arc<Table>, Arc<Vec<Op>>)| {
+                        ops.iter().any(|op| op.carries_counters(desired, &copy.table))
+                    };
+                    if ops.as_ref().is_some_and(takes_over) {
                         unknown.insert(key.clone());
                     } else {
-                        found.push((copy.head.clone(), object));
+                        found.push((copy.head.clone(), object.clone()));
                     }
-                    let creates =
-                        |desired: &Arc<Table>| created_hooks(ops, desired).next().is_some();
-                    creating.extend(desired.filter(creates));
+                    let creates = ops.is_some_and(|(desired, ops)| {
+                        created_hooks(&ops, desired).next().is_some()
+                    });
+                    creating.extend(desired.filter(|_| creates));
                 }
                 _ => {
                     unknown.insert(key.clone());
@@ -274,15 +277,24 @@ impl Reader {
             }
         }
         // Chains of tables behind those are created again, with their counters.
-        found.retain(|(head, _)| {
-            let is_created_again = |table: Arc<Table>| {
-                creating.iter().any(|one| one.handle < table.handle && one.shares_hooks(&table))
+        found.retain(|(head, object)| {
+            let (Some(desired), Some(seen)) = (desired_table(view, &head.key), &object.table)
+            else {
+                return true;
             };
-            let is_known = !desired_table(view, &head.key).is_some_and(is_created_again);
-            if !is_known {
+            let before = creating.iter().filter(|one| one.handle < desired.handle);
+            let hooks: BTreeSet<Hook> = before
+                .filter(|one| one.shares_hooks(&desired))
+                .flat_map(|one| one.hooks())
+                .collect();
+            let takes_over = !hooks.is_empty() && {
+                let ops = diff::update(&desired, seen, &object.declared_before, &hooks);
+                ops.iter().any(|op| op.carries_counters(&desired, seen))
+            };
+            if takes_over {
                 unknown.insert(head.key.clone());
             }
-            is_known
+            !takes_over
         });
         (found, unknown)
     }

@@ -153,11 +153,11 @@ pub(crate) enum ElementFrom {
 
 impl Op {
     /// Whether it takes over what packets and time have changed of something that was seen.
-    pub(crate) fn carries_counters(&self, seen: &Table) -> bool {
+    pub(crate) fn carries_counters(&self, desired: &Table, seen: &Table) -> bool {
         match self {
-            Op::AddRule { chain, replaces: Some(at), .. } => {
-                let former = seen.rules(chain).get(*at);
-                former.is_some_and(Rule::counts)
+            Op::AddRule { chain, at, replaces: Some(former), .. } => {
+                let rules = [desired.rules(chain).get(*at), seen.rules(chain).get(*former)];
+                rules.iter().all(|rule| rule.is_some_and(Rule::counts))
             }
             Op::AddElements { units, .. } => {
                 units.iter().any(|from| matches!(from, ElementFrom::Seen(_)))
