@@ -11,19 +11,26 @@ use homeostat_netlink::uapi::NFT_TABLE_F_DORMANT;
 use crate::edit_script::kept;
 use crate::elements::{Difference, Elements, MEANING, UnitAt, reduced};
 use crate::expression::counts;
-use crate::model::{Chain, Handle, Part, Rule, Set, Table};
+use crate::model::{Chain, Handle, Hook, Part, Rule, Set, Table};
 use crate::object::DeclaredBefore;
 use crate::plan::{ElementFrom, Op};
 
 /// The ops that turn what was seen into the desired state; none if it agrees.
 pub(crate) fn table(desired: &Table, seen: Option<(&Table, &DeclaredBefore)>) -> Vec<Op> {
     match seen {
-        Some((seen, before)) => update(desired, seen, before),
+        Some((seen, before)) => update(desired, seen, before, &BTreeSet::new()),
         None => create(desired, None),
     }
 }
 
-fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
+/// The same for a table that was seen, where a table before it in the text creates chains of these hooks: chains of
+/// this table that have them are created again behind those.
+pub(crate) fn update(
+    desired: &Table,
+    seen: &Table,
+    before: &DeclaredBefore,
+    hooks: &BTreeSet<Hook>,
+) -> Vec<Op> {
     // Quirk `comments-of-tables-stay` (Linux 6.18): the kernel ignores another comment of a table that is there.
     if desired.comment != seen.comment {
         return recreate(desired, Some((seen, before)));
@@ -32,7 +39,7 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
     let is_changed = |part: &&Part| desired.definition(part) != seen.definition(part);
     // What is no longer declared, or cannot change in place: whatever refers to it must be deleted first.
     let mut deleted: BTreeSet<Part> = seen_parts.iter().filter(is_changed).cloned().collect();
-    keep_order_of_hooks(desired, seen, &mut deleted);
+    keep_order_of_hooks(desired, seen, hooks, &mut deleted);
     let mut sets = SetEdit::all(desired, seen, before, &deleted);
     let is_closed = |edit: &&SetEdit<'_>| {
         let set = seen.sets.get(edit.name);
@@ -86,10 +93,15 @@ fn update(desired: &Table, seen: &Table, before: &DeclaredBefore) -> Vec<Op> {
     ops
 }
 
-/// Chains of one hook and priority run in the order in which they were created, and `nft -f` creates them in the order
-/// of the text. So those behind a chain that is created are created again, too.
-fn keep_order_of_hooks(desired: &Table, seen: &Table, deleted: &mut BTreeSet<Part>) {
-    let mut last = BTreeMap::new();
+/// In which order chains of one hook and priority run depends on the order in which they were created, and `nft -f`
+/// creates them in the order of the text. So those behind a chain that is created are created again, too.
+fn keep_order_of_hooks(
+    desired: &Table,
+    seen: &Table,
+    hooks: &BTreeSet<Hook>,
+    deleted: &mut BTreeSet<Part>,
+) {
+    let mut last: BTreeMap<_, _> = hooks.iter().map(|hook| (*hook, Handle(u64::MAX))).collect();
     for part in desired.parts() {
         let Part::Chain(name) = &part else { continue };
         let Some(hook) = desired.chains.get(name).and_then(Chain::hook) else { continue };
@@ -268,13 +280,11 @@ impl<'a> SetEdit<'a> {
     ) -> Self {
         // Only between equal types elements can be carried over.
         let is_alike = |seen: &Set| set.shape == seen.shape && set.layout() == seen.layout();
-        match former.filter(|(seen, _)| is_alike(seen)) {
-            Some((seen, before)) => SetPair { name, desired: set, seen, before }.recreated(table),
-            None => {
-                let add = set.elements.places().map(ElementFrom::Desired).collect();
-                SetEdit { name, delete: Vec::new(), add }
-            }
+        if let Some((seen, before)) = former.filter(|(seen, _)| is_alike(seen)) {
+            return SetPair { name, desired: set, seen, before }.recreated(table);
         }
+        let add = set.elements.places().map(ElementFrom::Desired).collect();
+        SetEdit { name, delete: Vec::new(), add }
     }
 
     fn delete(&self) -> Option<Op> {
@@ -310,12 +320,11 @@ impl<'a> SetPair<'a, '_> {
         let (mut come, mut go) = (Vec::new(), Vec::new());
         ours.compare(theirs, same, |difference| match difference {
             Difference::Missing(at) if is_missed(ours.unit(at)) => come.push(at),
-            Difference::Missing(_) => {}
             // Data stays, but for what a former text declared.
             Difference::Extra(at) if is_exact || self.before.has(self.name, theirs.unit(at)) => {
                 go.push(at);
             }
-            Difference::Extra(_) => {}
+            Difference::Missing(_) | Difference::Extra(_) => {}
             Difference::Changed(ours, theirs) => {
                 come.push(ours);
                 go.push(theirs);

@@ -62,6 +62,11 @@ impl Elements {
         self.bytes.windows(bytes.len()).any(|window| window == bytes)
     }
 
+    /// Whether packets or time change any of them.
+    pub(crate) fn count(&self) -> bool {
+        !self.whole.is_empty()
+    }
+
     /// Leaves out all but the first so many.
     pub(crate) fn truncate(&mut self, count: usize) {
         self.ends.truncate(count);
@@ -202,6 +207,22 @@ pub(crate) fn reduced(unit: &[u8], kinds: &[u16]) -> Result<Box<[u8]>, Malformed
     for element in Attrs::new(unit) {
         let element = element?;
         out.put(element.kind, &only(element.attrs(), kinds)?);
+    }
+    Ok(out.into_bytes())
+}
+
+/// A unit without these attributes.
+pub(crate) fn stripped(unit: &[u8], kinds: &[u16]) -> Result<Box<[u8]>, Malformed> {
+    let mut out = Tlvs::default();
+    for element in Attrs::new(unit) {
+        let (element, mut rest) = (element?, Tlvs::default());
+        for attr in element.attrs() {
+            let attr = attr?;
+            if !kinds.contains(&attr.kind) {
+                rest.copy(&attr);
+            }
+        }
+        out.put(element.kind, &rest.into_vec());
     }
     Ok(out.into_bytes())
 }

@@ -1,10 +1,12 @@
 //! Writes ops as messages of one transaction. Sends nothing. Start at [`Encoder::op`].
 
+use std::borrow::Cow;
+
 use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Attrs, Batch, Malformed, MessageWriter};
 
 use crate::dump::TABLE_NAME;
-use crate::elements::{KEY, reduced};
+use crate::elements::{KEY, UnitAt, reduced, stripped};
 use crate::expression::{Becomes, Counts, NAMELESS, Rewriting, counts, rewrite};
 use crate::key::Key;
 use crate::mark::Mark;
@@ -113,7 +115,7 @@ impl<'a> Encoder<'a> {
                 let seen = self.seen.and_then(|seen| seen.sets.get(set));
                 let units = units.iter().filter_map(|from| match from {
                     ElementFrom::Desired(at) => Some(desired?.elements.adding(*at)),
-                    ElementFrom::Seen(at) => Some(seen?.elements.adding(*at)),
+                    ElementFrom::Seen(at) => Some(carried(seen?, *at, desired?)),
                 });
                 self.elements(NFT_MSG_NEWSETELEM, set, None, units)
             }
@@ -236,8 +238,10 @@ impl<'a> Encoder<'a> {
 
     /// A rule, after the anonymous sets and chains inside of it.
     fn rule(&mut self, rule: &Rule, former: Option<&Rule>, place: &RulePlace<'_>) -> Written {
-        let ids: Vec<u32> =
-            rule.inside.iter().map(|inside| self.inside(inside)).collect::<Result<_, _>>()?;
+        let inside = rule.inside.iter().enumerate().map(|(at, inside)| {
+            self.inside(inside, former.and_then(|former| former.inside.get(at)))
+        });
+        let ids: Vec<u32> = inside.collect::<Result<_, _>>()?;
         let carried = former.map(|former| counts(former.whole())).transpose()?;
         let mut ids = ids.into_iter();
         let refer = &mut |part: Part| {
@@ -265,9 +269,13 @@ impl<'a> Encoder<'a> {
     }
 
     /// Creates an anonymous set or chain; returns its id in this transaction.
-    fn inside(&mut self, inside: &Inside) -> Result<u32, Unwritable> {
+    fn inside(&mut self, inside: &Inside, former: Option<&Inside>) -> Result<u32, Unwritable> {
         match inside {
             Inside::Set(set) => {
+                let set = match former {
+                    Some(Inside::Set(former)) if former == set => former,
+                    _ => set,
+                };
                 let name = set.meter.as_deref().unwrap_or(NAMELESS);
                 let id = self.set(name, set)?;
                 let units = set.elements.places().map(|at| set.elements.adding(at));
@@ -281,8 +289,13 @@ impl<'a> Encoder<'a> {
                 let mut message = self.message(NFT_MSG_NEWCHAIN, CREATE);
                 message.attr_be32(NFTA_CHAIN_ID, id).attr_be32(NFTA_CHAIN_FLAGS, NFT_CHAIN_BINDING);
                 message.finish()?;
-                for rule in rules {
-                    self.rule(rule, None, &RulePlace::EndOfAnonymous(id))?;
+                let former: &[Rule] = match former {
+                    Some(Inside::Chain(former)) => former,
+                    _ => &[],
+                };
+                for (at, rule) in rules.iter().enumerate() {
+                    let former = former.get(at).filter(|former| *former == rule);
+                    self.rule(rule, former, &RulePlace::EndOfAnonymous(id))?;
                 }
                 Ok(id)
             }
@@ -300,6 +313,17 @@ impl<'a> Encoder<'a> {
 
     fn seen(&self) -> Result<&'a Table, Unwritable> {
         self.seen.ok_or_else(|| missing(&self.key.to_string()))
+    }
+}
+
+/// An element that was seen, as another set of its name can have it.
+fn carried<'a>(seen: &'a Set, at: UnitAt, desired: &Set) -> Result<Cow<'a, [u8]>, Malformed> {
+    let unit = seen.elements.adding(at)?;
+    let lost = desired.lost_from(seen, &unit);
+    if lost.is_empty() {
+        Ok(unit)
+    } else {
+        stripped(&unit, &lost).map(|unit| unit.into_vec().into())
     }
 }
 

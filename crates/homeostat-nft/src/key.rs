@@ -18,6 +18,15 @@ const FAMILIES: [(u8, &str); 6] = [
     (NFPROTO_NETDEV, "netdev"),
 ];
 
+impl Family {
+    /// Whether packets of one family may run through chains of the other one.
+    pub(crate) fn shares_hooks(self, other: Self) -> bool {
+        let is_inet = |family: Family| family.0 == NFPROTO_INET;
+        let is_ip = |family: Family| [NFPROTO_IPV4, NFPROTO_IPV6].contains(&family.0);
+        self == other || is_inet(self) && is_ip(other) || is_ip(self) && is_inet(other)
+    }
+}
+
 impl fmt::Display for Family {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match FAMILIES.iter().find(|(number, _)| *number == self.0) {

@@ -12,6 +12,7 @@ use homeostat_netlink::{Attrs, Malformed};
 
 use crate::dump::Head;
 use crate::elements::{Edits, Elements, Layout, UnitAt, targets};
+use crate::expression::counts;
 use crate::key::Key;
 use crate::rule_lines::RuleText;
 use crate::wire::{Tlvs, be32, text};
@@ -91,6 +92,17 @@ impl Table {
         self.chains.get(chain).map_or(&[], |chain| &chain.rules)
     }
 
+    /// The hooks of its chains.
+    pub(crate) fn hooks(&self) -> impl Iterator<Item = Hook> {
+        self.chains.values().filter_map(Chain::hook)
+    }
+
+    /// Whether packets may run through chains of both tables in an order that matters.
+    pub(crate) fn shares_hooks(&self, other: &Self) -> bool {
+        self.key.family.shares_hooks(other.key.family)
+            && self.hooks().any(|hook| other.hooks().any(|other| hook == other))
+    }
+
     /// Whether anything in it holds these bytes.
     pub(crate) fn mentions(&self, bytes: &[u8]) -> bool {
         self.chains.values().flat_map(|chain| &chain.rules).any(|rule| rule.mentions(bytes))
@@ -122,6 +134,14 @@ fn in_order<N: Clone, P>(
     parts.into_iter().map(|(name, _)| name.clone())
 }
 
+/// Where packets enter a chain. In which order chains of one hook and priority run depends on the order in which they
+/// were created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Hook {
+    number: u32,
+    priority: u32,
+}
+
 /// A chain that has a name.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
@@ -139,10 +159,11 @@ impl Chain {
         flags.is_some_and(|flags| flags & NFT_CHAIN_BINDING != 0)
     }
 
-    /// The number and the priority of its hook, if it has one.
-    pub(crate) fn hook(&self) -> Option<(u32, u32)> {
+    /// Its hook, if it has one.
+    pub(crate) fn hook(&self) -> Option<Hook> {
         let hook = Attrs::new(&self.definition).first(NFTA_CHAIN_HOOK).ok()??.attrs();
-        be32(&hook, NFTA_HOOK_HOOKNUM).ok()?.zip(be32(&hook, NFTA_HOOK_PRIORITY).ok()?)
+        let number = be32(&hook, NFTA_HOOK_HOOKNUM).ok()??;
+        Some(Hook { number, priority: be32(&hook, NFTA_HOOK_PRIORITY).ok()?? })
     }
 
     /// Whether it hooks into devices.
@@ -226,6 +247,15 @@ impl Rule {
         (self.expressions(), self.userdata(), &self.inside)
     }
 
+    /// Whether packets change something in it.
+    pub(crate) fn counts(&self) -> bool {
+        counts(self.whole()).is_ok_and(|all| !all.is_empty())
+            || self.inside.iter().any(|inside| match inside {
+                Inside::Set(set) => set.elements.count(),
+                Inside::Chain(rules) => rules.iter().any(Rule::counts),
+            })
+    }
+
     fn mentions(&self, bytes: &[u8]) -> bool {
         self.expressions().windows(bytes.len()).any(|window| window == bytes)
             || self.inside.iter().any(|inside| match inside {
@@ -297,6 +327,31 @@ impl Set {
         self.flags & NFT_SET_TIMEOUT != 0
             && (has(Attrs::new(&self.definition), NFTA_SET_TIMEOUT)
                 || elements.any(|element| has(element.attrs(), NFTA_SET_ELEM_TIMEOUT)))
+    }
+
+    /// What elements of another set of the same type cannot keep in this one: the time that they have left of another
+    /// default timeout, timeouts where there are none, the state of other statements.
+    pub(crate) fn lost_from(&self, former: &Self, unit: &[u8]) -> Vec<u16> {
+        let has_same = |kind| {
+            let value = |set: &Self| {
+                let attr = Attrs::new(&set.definition).first(kind).ok().flatten();
+                attr.map(|attr| attr.value.to_vec())
+            };
+            value(self) == value(former)
+        };
+        let mut elements = Attrs::new(unit).flatten();
+        let has_timeout =
+            elements.any(|one| matches!(one.attrs().first(NFTA_SET_ELEM_TIMEOUT), Ok(Some(_))));
+        let mut lost = Vec::new();
+        if self.flags & NFT_SET_TIMEOUT == 0 {
+            lost.extend([NFTA_SET_ELEM_TIMEOUT, NFTA_SET_ELEM_EXPIRATION]);
+        } else if !has_timeout && !has_same(NFTA_SET_TIMEOUT) {
+            lost.push(NFTA_SET_ELEM_EXPIRATION);
+        }
+        if !has_same(NFTA_SET_EXPR) || !has_same(NFTA_SET_EXPRESSIONS) {
+            lost.extend([NFTA_SET_ELEM_EXPR, NFTA_SET_ELEM_EXPRESSIONS]);
+        }
+        lost
     }
 
     /// Whether its elements cannot change.

@@ -2,7 +2,7 @@
 //!
 //! A look at a few tables is answered by the shadow as far as it can; only the rest is read.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -16,20 +16,27 @@ use crate::dump::{self, Generation, Head};
 use crate::error::Error;
 use crate::hints::{LinkNotifications, Notifications};
 use crate::key::Key;
-use crate::model::Table;
+use crate::model::{Hook, Table};
 use crate::object::{DeclaredBefore, Object};
+use crate::plan::{Op, created_hooks};
 use crate::shadow::State;
 use crate::source::{Nft, Wording};
 
-/// What a look learned beside the tables.
-#[derive(Clone, Copy, Debug)]
+/// What a look learned.
+#[derive(Clone, Debug)]
 pub struct Moment {
     /// The generation that the ruleset had before the look.
     pub(crate) generation: Generation,
     was_read: bool,
+    /// Those of the tables that are ours. Some that are as declared must be changed for others.
+    pub(crate) ours: BTreeMap<Key, Object>,
 }
 
 impl Moment {
+    fn new(generation: Generation, was_read: bool) -> Self {
+        Moment { generation, was_read, ours: BTreeMap::new() }
+    }
+
     /// Whether tables were read for it; else the notifications of the kernel were enough.
     #[must_use]
     pub fn was_read(&self) -> bool {
@@ -125,7 +132,7 @@ impl Reader {
         }
         let is_alike = |one: &Found, other: &Found| leads_to_the_same_plan(view, one, other);
         let reading = consistent(|| self.read_once(view), is_alike)?;
-        Ok((Moment { generation: reading.generation, was_read: true }, reading.found))
+        Ok((Moment::new(reading.generation, true), reading.found))
     }
 
     /// Nothing if a table was deleted meanwhile.
@@ -216,7 +223,7 @@ impl Reader {
             }
             let (found, unknown) = self.look_up(view, keys);
             if unknown.is_empty() {
-                return Ok(Some((Moment { generation, was_read: false }, found)));
+                return Ok(Some((Moment::new(generation, false), found)));
             }
             let focus = Focus::Keys(unknown.clone());
             let Some(read) = present(self.read(&View { focus: &focus, ..*view }))? else {
@@ -229,7 +236,7 @@ impl Reader {
                 let generation = self.notifications.commits.shadow.generation();
                 if let Some(generation) = generation.filter(|_| unknown.is_empty()) {
                     found.extend(read);
-                    return Ok(Some((Moment { generation, was_read: true }, found)));
+                    return Ok(Some((Moment::new(generation, true), found)));
                 }
             }
         }
@@ -239,25 +246,56 @@ impl Reader {
     /// What the shadow knows of these tables, and those of which it knows too little.
     fn look_up(&self, view: &View<'_, Nft>, keys: &BTreeSet<Key>) -> (Found, BTreeSet<Key>) {
         let (mut found, mut unknown) = (Found::new(), BTreeSet::new());
+        // Declared tables that may create chains with hooks.
+        let mut creating: Vec<Arc<Table>> = Vec::new();
         for key in keys {
+            let desired = desired_table(view, key);
             match self.notifications.commits.shadow.lookup(key) {
-                Some(State::Absent) => {}
+                Some(State::Absent) => creating.extend(desired),
                 Some(State::Present(copy)) if !self.is_of_interest(view, &copy.head) => {}
                 Some(State::Present(copy)) if !copy.table.may_change_silently() => {
                     let object = self.object(view, &copy.head, Arc::clone(&copy.table));
+                    let ops = desired.as_ref().map(|desired| (desired, object.ops(desired)));
                     // Counters that a change would take over are not announced.
-                    let takes_over = |desired: Arc<Table>| {
-                        object.ops(&desired).iter().any(|op| op.carries_counters(&copy.table))
+                    let takes_over = |(desired, ops): &(&Arc<Table>, Arc<Vec<Op>>)| {
+                        ops.iter().any(|op| op.carries_counters(desired, &copy.table))
                     };
-                    if desired_table(view, key).is_some_and(takes_over) {
+                    if ops.as_ref().is_some_and(takes_over) {
                         unknown.insert(key.clone());
                     } else {
-                        found.push((copy.head.clone(), object));
+                        found.push((copy.head.clone(), object.clone()));
                     }
+                    let creates = ops.is_some_and(|(desired, ops)| {
+                        created_hooks(&ops, desired).next().is_some()
+                    });
+                    creating.extend(desired.filter(|_| creates));
                 }
-                _ => _ = unknown.insert(key.clone()),
+                _ => {
+                    unknown.insert(key.clone());
+                    creating.extend(desired);
+                }
             }
         }
+        // Chains of tables behind those are created again, with their counters.
+        found.retain(|(head, object)| {
+            let (Some(desired), Some(seen)) = (desired_table(view, &head.key), &object.table)
+            else {
+                return true;
+            };
+            let before = creating.iter().filter(|one| one.handle < desired.handle);
+            let hooks: BTreeSet<Hook> = before
+                .filter(|one| one.shares_hooks(&desired))
+                .flat_map(|one| one.hooks())
+                .collect();
+            let takes_over = !hooks.is_empty() && {
+                let ops = diff::update(&desired, seen, &object.declared_before, &hooks);
+                ops.iter().any(|op| op.carries_counters(&desired, seen))
+            };
+            if takes_over {
+                unknown.insert(head.key.clone());
+            }
+            !takes_over
+        });
         (found, unknown)
     }
 
@@ -315,12 +353,15 @@ impl homeostat_core::Reader<Nft> for Reader {
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
         self.resolve(view).await?;
-        let (moment, found) = self.look(view)?;
+        let (mut moment, found) = self.look(view)?;
         let seen = found.iter().map(|(head, _)| head.key.clone());
         let records = view.records.keys().cloned();
         self.notifications.watch(view.desired.keys().into_iter().chain(seen).chain(records));
         for (head, object) in found {
             let owner = self.owner(&head, view.records);
+            if matches!(owner, Owner::Ours | Owner::Unmarked) {
+                moment.ours.insert(head.key.clone(), object.clone());
+            }
             see(Seen::Present { key: head.key, object, owner });
         }
         Ok(moment)

@@ -1,22 +1,27 @@
 //! Turns changes of tables into steps, each a list of ops. Pure.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Action, Change, ChangeList, Draft, WaitsOn};
+use homeostat_core::{Action, Change, ChangeList, Draft, Slot, WaitsOn};
 
 use crate::desired::{Compiled, DesiredState};
 use crate::diff;
 use crate::elements::UnitAt;
-use crate::expression::counts;
 use crate::key::Key;
-use crate::model::{Handle, Part, Table};
+use crate::model::{Handle, Hook, Part, Rule, Table};
 use crate::object::Object;
+use crate::observe::Moment;
 use crate::source::Nft;
 use crate::step::Step;
 
 /// A step for each table, in the order of the text: tables are created in that order, and so are their hooks. A table
 /// that names a link that is not there waits for it.
-pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) -> Draft<Nft> {
+pub(crate) fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: ChangeList<Key, Object>,
+) -> Draft<Nft> {
     let compiled = desired.compiled();
     let mut draft = Draft::default();
     for change in changes {
@@ -27,11 +32,54 @@ pub(crate) fn draft(desired: &DesiredState, changes: ChangeList<Key, Object>) ->
         }
     }
     draft.steps.sort_by_key(|step: &Step| step.desired.as_ref().map(|desired| desired.handle));
+    keep_order_of_hooks(&compiled, moment, &mut draft.steps);
     // The first step carries the notes on the text that all of them come from.
     if let Some(first) = draft.steps.iter_mut().find(|step: &&mut Step| step.desired.is_some()) {
         first.notes.clone_from(&compiled.notes);
     }
     draft
+}
+
+/// Chains of one hook and priority are created in the order of the text, as `nft -f` does: packets run through them by
+/// that. So a table behind one that creates such chains creates its own again, although it may be as declared.
+fn keep_order_of_hooks(compiled: &Compiled, moment: &Moment, steps: &mut Vec<Step>) {
+    let mut tables: Vec<_> = compiled.tables.iter().enumerate().collect();
+    tables.sort_by_key(|(_, (_, object))| object.table.as_ref().map(|table| table.handle));
+    for (index, (key, object)) in tables {
+        let seen = moment.ours.get(key).filter(|_| !compiled.waiting.contains_key(key));
+        let (Some(table), Some(seen)) = (&object.table, seen) else { continue };
+        let handle = |step: &Step| step.desired.as_ref().map(|desired| desired.handle);
+        let at = steps.partition_point(|step| handle(step) < Some(table.handle));
+        let (before, rest) = steps.split_at_mut(at);
+        let hooks: BTreeSet<Hook> = before
+            .iter()
+            .filter_map(|step| Some((step, step.desired.as_deref()?)))
+            .filter(|(_, desired)| desired.shares_hooks(table))
+            .flat_map(|(step, desired)| created_hooks(&step.ops, desired))
+            .collect();
+        let Some(former) = seen.table.as_ref().filter(|_| !hooks.is_empty()) else { continue };
+        let ops = diff::update(table, former, &seen.declared_before, &hooks);
+        match rest.first_mut().filter(|step| step.key == *key) {
+            Some(step) => step.ops = ops,
+            None if ops.is_empty() => {}
+            None => {
+                let step = Step::new(key.clone(), Action::Update);
+                let (desired, former) = (Some(Arc::clone(table)), Some(Arc::clone(former)));
+                let declared_before = seen.declared_before.clone();
+                let slot = Some(Slot::at(index));
+                steps
+                    .insert(at, Step { slot, ops, desired, seen: former, declared_before, ..step });
+            }
+        }
+    }
+}
+
+/// The hooks of the chains that these ops create.
+pub(crate) fn created_hooks(ops: &[Op], desired: &Table) -> impl Iterator<Item = Hook> {
+    ops.iter().filter_map(|op| match op {
+        Op::Create(Part::Chain(name)) => desired.chains.get(name)?.hook(),
+        _ => None,
+    })
 }
 
 fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<Step> {
@@ -105,11 +153,11 @@ pub(crate) enum ElementFrom {
 
 impl Op {
     /// Whether it takes over what packets and time have changed of something that was seen.
-    pub(crate) fn carries_counters(&self, seen: &Table) -> bool {
+    pub(crate) fn carries_counters(&self, desired: &Table, seen: &Table) -> bool {
         match self {
-            Op::AddRule { chain, replaces: Some(at), .. } => {
-                let former = seen.rules(chain).get(*at);
-                former.is_some_and(|rule| counts(rule.whole()).is_ok_and(|all| !all.is_empty()))
+            Op::AddRule { chain, at, replaces: Some(former), .. } => {
+                let rules = [desired.rules(chain).get(*at), seen.rules(chain).get(*former)];
+                rules.iter().all(|rule| rule.is_some_and(Rule::counts))
             }
             Op::AddElements { units, .. } => {
                 units.iter().any(|from| matches!(from, ElementFrom::Seen(_)))

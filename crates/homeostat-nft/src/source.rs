@@ -177,9 +177,9 @@ impl Source for Nft {
     fn plan(
         &self,
         desired: &DesiredState,
-        _moment: &Moment,
+        moment: &Moment,
         changes: ChangeList<Key, Object>,
     ) -> Draft<Self> {
-        plan::draft(desired, changes)
+        plan::draft(desired, moment, changes)
     }
 }

@@ -31,6 +31,8 @@ impl Dice {
 const TABLES: [&str; 3] = ["ip a", "ip b", "inet c"];
 
 fn table(name: &str) -> String {
+    // Tables that share a hook are read where one of them is not as declared, for the counters of the others.
+    let priority = TABLES.iter().position(|one| *one == name).unwrap();
     format!(
         "table {name} {{
     counter c {{ }}
@@ -49,7 +51,7 @@ fn table(name: &str) -> String {
     chain z {{ }}
     chain y {{ }}
     chain x {{ tcp dport 1 accept; jump y; }}
-    chain h {{ type filter hook input priority 0; policy accept; }}
+    chain h {{ type filter hook input priority {priority}; policy accept; }}
 }}\n"
     )
 }

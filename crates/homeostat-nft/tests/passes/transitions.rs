@@ -126,7 +126,7 @@ fn smaller(sequence: &Sequence, at: usize) -> Option<Sequence> {
         smaller.remove(at);
         return Some(smaller);
     }
-    let mut at = at.checked_sub(sequence.len()).unwrap_or_default();
+    let mut at = at.saturating_sub(sequence.len());
     for (number, ruleset) in sequence.iter().enumerate() {
         let parts = ruleset.parts();
         if let Some(part) = parts.get(at) {
@@ -172,6 +172,8 @@ fn any_ruleset_after_any_other_gives_what_nft_loads_and_touches_nothing_foreign(
     };
     std::thread::scope(|scope| {
         let workers = [scope.spawn(work), scope.spawn(work)];
-        workers.into_iter().for_each(|worker| worker.join().unwrap());
+        for worker in workers {
+            worker.join().unwrap();
+        }
     });
 }

@@ -158,6 +158,51 @@ fn a_constant_set_or_map_in_use_changes_in_one_pass() {
 }
 
 #[test]
+fn elements_are_carried_into_a_set_with_other_timeouts_or_statements() {
+    let text = |set: &str| {
+        format!(
+            "table ip t {{ set s {{ type ipv4_addr; size 99; {set}; }}; chain o {{ type filter hook output priority 0; \
+             add @s {{ ip daddr }}; }}; }}"
+        )
+    };
+    let sets = [
+        "flags dynamic, timeout; timeout 2h",
+        "flags dynamic, timeout; timeout 1h",
+        "flags dynamic, timeout",
+        "flags dynamic; counter",
+        "flags dynamic; quota 500 bytes",
+        "flags dynamic, timeout; timeout 1h; quota 500 bytes",
+    ];
+    let mut world = World::new();
+    ip_here("link set lo up");
+    for set in sets.iter().chain(sets.iter().rev()) {
+        world.converge(&text(set));
+        send_packets();
+        let listed = nft(&["list", "set", "ip", "t", "s"], "").unwrap();
+        assert!(listed.contains("127.0.0.1"), "{listed}");
+    }
+}
+
+#[test]
+fn counters_of_anonymous_chains_are_carried_over() {
+    let text = |comment: &str| {
+        format!(
+            "table ip t {{ chain o {{ type filter hook output priority 0; {comment}; jump {{ counter; udp dport {{ 9, 10 }} \
+             counter; }}; }}; }}"
+        )
+    };
+    let mut world = World::new();
+    ip_here("link set lo up");
+    world.converge(&text(""));
+    send_packets();
+    let before = Listing::read();
+    world.converge(&text("comment \"c\""));
+    assert_eq!(Listing::read().forgot(&before), None);
+    let listed = nft(&["list", "ruleset"], "").unwrap();
+    assert!(!listed.contains("packets 0 "), "{listed}");
+}
+
+#[test]
 fn an_element_that_has_expired_is_added_again_with_another_text_only() {
     let text = |rule: &str| {
         format!(
@@ -234,6 +279,63 @@ fn base_chains_of_one_hook_and_priority_are_created_in_the_order_of_the_text() {
         "table ip t { chain z { type filter hook input priority 0; }; chain a { type filter hook input \
          priority 0; }; }",
     ));
+}
+
+/// Whether packets run through the chain of table `a`, which marks them, before that of `b`, which counts marked ones.
+fn marks_before_it_counts() -> bool {
+    let before = counted();
+    send_packets();
+    counted() > before
+}
+
+fn counted() -> u64 {
+    let text = nft(&["list", "table", "inet", "b"], "").unwrap();
+    let packets = text.split("packets ").nth(1).unwrap();
+    packets.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Packets run through chains of one hook and priority as if the text had been loaded at once.
+fn runs_as_loaded(text: &str) {
+    let text = text.to_owned();
+    let load = move || {
+        let _world = World::new();
+        ip_here("link set lo up");
+        by_hand(&text);
+        marks_before_it_counts()
+    };
+    let expected = std::thread::spawn(load).join().unwrap();
+    assert_eq!(marks_before_it_counts(), expected);
+}
+
+#[test]
+fn chains_of_two_tables_run_as_if_the_text_had_been_loaded_at_once() {
+    let a = |comment: &str| {
+        format!(
+            "table ip a {{ chain x {{ type filter hook output priority 0; {comment}; meta mark set 1; }}; }}\n"
+        )
+    };
+    let b = "table inet b { chain y { type filter hook output priority 0; meta mark 1 counter packets 7 bytes 9; }; }\n";
+    for a_comes_first in [true, false] {
+        let text =
+            move |a: String| if a_comes_first { format!("{a}{b}") } else { format!("{b}{a}") };
+        let check = move || {
+            let mut world = World::new();
+            ip_here("link set lo up");
+            world.converge(b);
+            // It is added, created again, and healed.
+            for comment in ["", "comment \"c\"", "comment \"c\""] {
+                let text = text(a(comment));
+                world.converge(&text);
+                runs_as_loaded(&text);
+                let before = counted();
+                by_hand("delete table ip a");
+                world.converge(&text);
+                runs_as_loaded(&text);
+                assert!(before >= 7 && counted() >= before, "counters are kept");
+            }
+        };
+        std::thread::spawn(check).join().unwrap();
+    }
 }
 
 #[test]

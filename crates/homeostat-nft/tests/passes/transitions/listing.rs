@@ -45,7 +45,7 @@ impl Listing {
                 0 if words.starts_with("table ") => {
                     (table, part) = (words.trim_end_matches(" {").to_owned(), String::new());
                 }
-                1 if words.ends_with('{') => part = words.trim_end_matches(" {").to_owned(),
+                1 if words.ends_with('{') => words.trim_end_matches(" {").clone_into(&mut part),
                 1 if words == "}" => part.clear(),
                 _ => {}
             }

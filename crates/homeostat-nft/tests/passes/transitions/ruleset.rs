@@ -326,7 +326,7 @@ fn line(name: &str, family: &str, dice: &mut Dice) -> Option<Line> {
     let comment = if dice.below(3) == 0 { " comment \"element\"" } else { "" };
     let mut needs = Vec::new();
     let text = match &name[..2] {
-        "sa" => format!("10.0.0.{number}{comment}"),
+        "sa" | "se" => format!("10.0.0.{number}{comment}"),
         "si" => {
             dice.pick(&["10.1.0.0/24", "10.2.0.0/16", "10.3.0.1-10.3.0.9", "10.4.0.4"]).to_owned()
         }
@@ -334,7 +334,6 @@ fn line(name: &str, family: &str, dice: &mut Dice) -> Option<Line> {
         "sc" => format!("10.0.0.{number} . {}", 20 + dice.below(3)),
         "st" => expiring(number, dice),
         "su" => format!("{} . {:#x}{comment}", 20 + number, 1 + dice.below(3)),
-        "se" => format!("10.0.0.{number}{comment}"),
         "mi" => {
             let key = dice.pick(&["10.1.0.0/24", "10.2.0.0/16", "10.3.0.1-10.3.0.9"]);
             format!("{key} : {:#x}", 1 + dice.below(3))
