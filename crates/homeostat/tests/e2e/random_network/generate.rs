@@ -392,7 +392,9 @@ fn route(dice: &mut Dice) -> (String, Entry) {
             let dev = device(network, dice);
             if dice.below(4) == 0 {
                 toml += ", type = \"local\"";
-                add = format!("local {add}");
+                // Without a word `ip` takes the local table, and a document the main one.
+                let table = if add.contains(" table ") { "" } else { " table main" };
+                add = format!("local {add}{table}");
             }
             write!(toml, ", dev = \"{dev}\"").unwrap();
             write!(add, " dev {dev}").unwrap();
