@@ -41,7 +41,7 @@ fn what_the_floor_adds_is_what_homeostat_declares() {
 
 #[test]
 fn what_the_floor_removes_is_gone() {
-    check("rtnl: removal", 1);
+    check("rtnl: removal", 2);
 }
 
 #[test]

@@ -13,7 +13,8 @@ use crate::Group;
 
 pub(super) fn groups() -> Vec<Group> {
     let mut groups = cold::groups();
-    groups.extend([converged::group(), removal::group()]);
+    groups.push(converged::group());
+    groups.extend(removal::groups());
     groups.extend(foreign::groups());
     groups
 }

@@ -55,13 +55,12 @@ impl Drafting<'_> {
             }
             Change::Release { key, before, restore } => {
                 let restore = restore.filter(|_| !self.would_undo(&key));
-                match self.must_wait_for(&key, restore.as_ref().filter(|value| **value != before)) {
-                    Some(on) => self.draft.wait(key, on),
-                    None => {
-                        let takes = self.takes(&key, &before, restore.as_ref());
-                        self.draft.steps.push(Step::Release { key, before, restore, takes });
-                    }
+                let changed = restore.as_ref().filter(|value| **value != before);
+                if let Some(on) = self.must_wait_for(&key, changed) {
+                    return self.draft.wait(key, on);
                 }
+                let takes = self.takes(&key, &before, restore.as_ref());
+                self.draft.steps.push(Step::Release { key, before, restore, takes });
             }
             // A knob cannot be deleted, only released.
             Change::Delete { key, before } => {

@@ -38,7 +38,7 @@ use serde_json::{Map, Value};
 pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal};
 pub use error::Error;
 pub use gate::Gate;
-pub use marks::record_mark;
+pub use marks::{forget_marks, record_mark};
 pub use missing::{DocumentPlace, missing, table};
 pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, scope_name};
 

@@ -10,9 +10,16 @@ use crate::binding::{Binding, Mark};
 use crate::error::Error;
 use crate::scope::Scope;
 
-/// Not under the owner's own name, so that no mark makes a scope one in which something of the owner is left.
+/// The name in place of that of a source.
+const SOURCE: &str = "mark";
+
+/// Not the owner's own name, so that no mark makes a scope one in which something of the owner is left.
+fn marks_of(owner: &str) -> String {
+    format!("mark of {owner}")
+}
+
 fn place(scope: &Scope, owner: &str) -> LedgerKey {
-    scope.ledger_key(&format!("mark of {owner}"), "mark")
+    scope.ledger_key(&marks_of(owner), SOURCE)
 }
 
 /// Records that an owner marks objects of a scope so, unless that is known.
@@ -28,6 +35,12 @@ pub fn record_mark(
         ledger.write(&place, &[Edit::Put { key, record: "{}".to_owned() }])?;
     }
     Ok(())
+}
+
+/// Forgets the marks of a place that is gone.
+pub fn forget_marks(ledger: &dyn Ledger, gone: &LedgerKey) -> Result<(), Error> {
+    let owner = marks_of(&gone.owner);
+    Ok(ledger.clear(&LedgerKey { owner, source: SOURCE.to_owned(), ..gone.clone() })?)
 }
 
 impl Binding<'_> {

@@ -373,7 +373,7 @@ impl Observation<'_, '_> {
         if let Some(shadow) = &mut self.shadow {
             shadow.addresses = Some(Arc::clone(&known));
         }
-        Ok(self.report_addresses(keys.iter().filter_map(|key| known.get_key_value(key))))
+        Ok(self.report_addresses(keys.iter().filter_map(|key| known.entry(key))))
     }
 
     fn look_up_ipv6(

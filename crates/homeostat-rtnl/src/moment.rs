@@ -73,10 +73,7 @@ impl Addresses {
         self.by_key.get(key)
     }
 
-    pub(crate) fn get_key_value(
-        &self,
-        key: &AddressKey,
-    ) -> Option<(&AddressKey, &ObservedAddress)> {
+    pub(crate) fn entry(&self, key: &AddressKey) -> Option<(&AddressKey, &ObservedAddress)> {
         self.by_key.get_key_value(key)
     }
 

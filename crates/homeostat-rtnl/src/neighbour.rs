@@ -254,7 +254,7 @@ impl Observation<'_, '_> {
         for (key, index) in wanted {
             let links = &moment.links;
             let asked = ask(self.connection, |batch| get(batch, &key, index), &mut |message| {
-                found.extend(decode(&message, links).ok().flatten())
+                found.extend(decode(&message, links).ok().flatten());
             });
             match asked {
                 Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}

@@ -2,7 +2,6 @@
 
 use std::cell::RefCell;
 use std::fmt::Write as _;
-use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -11,7 +10,7 @@ use homeostat_netlink::{
 };
 
 use super::super::network::{LINK_INDEX, TestNetwork};
-use super::super::wire::{OURS, Verb, send_raw};
+use super::super::wire::{OURS, Verb, address, addresses, send_raw};
 use super::daemon::Daemon;
 use super::latency::record;
 use crate::{Budget, Group, Run, Unit, clock};
@@ -55,11 +54,6 @@ const MAC: [u8; 6] = [2, 0, 0, 0, 0, 9];
 const MTU: u32 = 1400;
 
 impl Kind {
-    /// An address of its own for each number.
-    fn ip(number: usize) -> Ipv4Addr {
-        Ipv4Addr::from_bits((11 << 24) + u32::try_from(number).unwrap_or(u32::MAX))
-    }
-
     fn document(self, size: usize) -> Result<String> {
         let mut text = String::from(match self {
             Kind::Rule => "rules = [\n",
@@ -68,7 +62,7 @@ impl Kind {
             Kind::Link => "",
         });
         for number in 0..size {
-            let ip = Self::ip(number);
+            let ip = address(number);
             match self {
                 Kind::Rule => {
                     let priority = PRIORITY as usize + number;
@@ -95,13 +89,12 @@ impl Kind {
     /// One acked request. What is added is as declared.
     fn request(self, verb: Verb, number: usize) -> Result<Batch> {
         const INET: u8 = 2;
-        let (ip, [i0, i1, i2, i3]) = (Self::ip(number).octets(), LINK_INDEX.to_ne_bytes());
+        let (ip, [i0, i1, i2, i3]) = (address(number).octets(), LINK_INDEX.to_ne_bytes());
         let add = uapi::NLM_F_CREATE | uapi::NLM_F_EXCL;
         let (kind, flags) = match (self, verb) {
             (Kind::Rule, Verb::Add) => (uapi::RTM_NEWRULE, add),
             (Kind::Rule, Verb::Delete) => (uapi::RTM_DELRULE, 0),
-            (Kind::Address, Verb::Add) => (uapi::RTM_NEWADDR, add),
-            (Kind::Address, Verb::Delete) => (uapi::RTM_DELADDR, 0),
+            (Kind::Address, _) => return addresses(verb, number..number + 1),
             (Kind::Neighbour, Verb::Add) => (uapi::RTM_NEWNEIGH, add),
             (Kind::Neighbour, Verb::Delete) => (uapi::RTM_DELNEIGH, 0),
             (Kind::Link, _) => (uapi::RTM_NEWLINK, 0),
@@ -116,12 +109,7 @@ impl Kind {
                 message.attr_u32(uapi::FRA_TABLE, TABLE);
                 message.attr_u8(uapi::FRA_PROTOCOL, OURS);
             }
-            Kind::Address => {
-                message.fixed(&[INET, 32, 0, 0, i0, i1, i2, i3]);
-                message.attr(uapi::IFA_LOCAL, &ip);
-                message.attr(uapi::IFA_ADDRESS, &ip);
-                message.attr_u8(uapi::IFA_PROTO, OURS);
-            }
+            Kind::Address => {}
             Kind::Neighbour => {
                 let [s0, s1] = uapi::NUD_PERMANENT.to_ne_bytes();
                 message.fixed(&[INET, 0, 0, 0, i0, i1, i2, i3, s0, s1, 0, 0]);
@@ -153,7 +141,7 @@ impl Kind {
 
     /// Whether an event says that the object of this number is as declared.
     fn is_back(self, message: &Message<'_>, number: usize) -> bool {
-        let ip = Self::ip(number).octets();
+        let ip = address(number).octets();
         let has = |attrs: homeostat_netlink::Attrs<'_>, kind: u16, value: &[u8]| {
             attrs.first(kind).ok().flatten().is_some_and(|attr| attr.value == value)
         };

@@ -2,19 +2,26 @@
 
 use anyhow::Result;
 use homeostat_engine::{Focus, Summary};
+use homeostat_netlink::Batch;
 use homeostat_rtnl::DesiredState;
 
 use super::super::network::TestNetwork;
-use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
-use super::fixture::{Fixture, clear, expect};
-use crate::{Group, Run, Unit};
+use super::super::wire::{Ip, OURS, RouteMessages, Verb, addresses, send_all};
+use super::fixture::{Fixture, clear, expect, fresh};
+use crate::{Budget, Group, Run, Unit};
 
 /// A full Internet table. The floor sends the same messages, encoded before.
-pub(super) fn group() -> Group {
-    Group::new("rtnl: removal of 1M routes", Unit::Seconds)
-        .with("floor", floor, &[])
-        .with("homeostat", ours, &[])
-        .with("ip route flush", flush, &[])
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        Group::new("rtnl: removal of 1M routes", Unit::Seconds)
+            .with("floor", floor, &[])
+            .with("homeostat", ours, &[])
+            .with("ip route flush", flush, &[]),
+        // Each may take others along, so a plan judges it by those that stay.
+        Group::new("rtnl: removal of 20k addresses of a link", Unit::Seconds)
+            .with("floor", address_floor, &[])
+            .with("homeostat", our_addresses, &[Budget::Within(2.0, "floor")]),
+    ]
 }
 
 fn filled(run: &Run) -> Result<(TestNetwork, usize)> {
@@ -46,4 +53,30 @@ fn flush(run: &mut Run) -> Result<()> {
     let flush = || network.ip(&["route", "flush", "proto", &protocol]);
     run.time(size, || flush().or_else(|_| flush()).or_else(|_| flush()))?;
     network.expect(Ip::V4, 0)
+}
+
+/// A link with addresses, and the number of them.
+fn with_addresses(run: &Run) -> Result<(TestNetwork, usize)> {
+    let (network, size) = (fresh()?, run.size(20_000, 500));
+    send_all(&network.socket()?, &sends(Verb::Add, size)?)?;
+    Ok((network, size))
+}
+
+fn sends(verb: Verb, size: usize) -> Result<Vec<Batch>> {
+    const EACH: usize = 500;
+    let starts = (0..size).step_by(EACH);
+    starts.map(|first| addresses(verb, first..(first + EACH).min(size))).collect()
+}
+
+fn address_floor(run: &mut Run) -> Result<()> {
+    let (network, size) = with_addresses(run)?;
+    let (socket, deletes) = (network.socket()?, sends(Verb::Delete, size)?);
+    run.time(size, || send_all(&socket, &deletes))
+}
+
+fn our_addresses(run: &mut Run) -> Result<()> {
+    let (_network, size) = with_addresses(run)?;
+    let mut fixture = Fixture::once(DesiredState::default())?;
+    let report = run.time(size, || fixture.pass(Focus::All))?;
+    expect(&report, Summary { delete: size, ..Summary::default() })
 }

@@ -283,7 +283,9 @@ impl Extend<SeenLink> for LinkTable {
     fn extend<I: IntoIterator<Item = SeenLink>>(&mut self, found: I) {
         for seen in found {
             self.remove(seen.index);
-            self.get(seen.name).map(|former| former.index).map(|index| self.remove(index));
+            if let Some(former) = self.get(seen.name).map(|former| former.index) {
+                self.remove(former);
+            }
             let name = seen.name;
             self.names.insert(seen.index, name);
             let add = |to: &mut Related, of| to.entry(of).or_default().insert(name);

@@ -36,8 +36,12 @@ fn removals_of_every_kind_are_held() {
     let mut bench = owning();
     let links = || listed(&namespace, "-d link show");
     let shown = || {
-        let lists = ["address show", "route show table all", "rule show", "nexthop show"];
+        // What is of IPv6 comes and goes with carriers.
+        let lists = ["-4 route show table all", "rule show", "nexthop show"];
         let mut all: Vec<_> = lists.iter().flat_map(|list| listed(&namespace, list)).collect();
+        all.extend(
+            listed(&namespace, "-4 address show").iter().map(|link| link["addr_info"].clone()),
+        );
         all.extend(listed(&namespace, "neighbour show nud permanent"));
         all
     };

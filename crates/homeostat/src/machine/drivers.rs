@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_engine::{Entries, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
+use homeostat_registry::forget_marks;
 use tokio::task::JoinSet;
 
 use super::{Bound, Machine, Waiting};
 use crate::converge::{Converging, converge};
+use crate::failure::of_source;
 use crate::output::{SourceReport, summary};
 
 /// Every source that is bound, each in its mode.
@@ -27,6 +29,7 @@ impl Drivers<'_> {
     fn prune(&self) -> Result<()> {
         for key in &self.machine.gone {
             self.ledger.clear(key)?;
+            forget_marks(&*self.ledger, key).map_err(of_source)?;
         }
         Ok(())
     }

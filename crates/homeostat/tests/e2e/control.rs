@@ -229,7 +229,7 @@ fn an_apply_that_is_not_meant_for_the_daemon_is_refused() {
     world.converges();
     world.write("lab/other.toml", format!("{DESIRED}{ANOTHER}"));
     let rows = [
-        ("--protocol 77", "works elsewhere, or with another protocol"),
+        ("--protocol 77", "has used protocol 76: with 77 it would leave"),
         ("--strict", "it has its own ways"),
         ("--revert-on-release", "it has its own ways"),
     ];

@@ -18,7 +18,9 @@ impl World {
     /// The scopes in which the ledger says that we own something.
     fn recorded(&self) -> Vec<String> {
         let ledger = rusqlite::Connection::open(self.ledger()).unwrap();
-        let mut scopes = ledger.prepare("SELECT DISTINCT scope FROM record ORDER BY 1").unwrap();
+        let mut scopes = ledger
+            .prepare("SELECT DISTINCT scope FROM record WHERE owner = 'default' ORDER BY 1")
+            .unwrap();
         let scopes = scopes.query_map([], |row| row.get(0)).unwrap();
         scopes.map(Result::unwrap).collect()
     }

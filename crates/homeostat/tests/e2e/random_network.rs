@@ -212,7 +212,7 @@ struct Trial<'a> {
     initial: Listing,
     /// The same without what follows the carriers of links.
     foreign: Listing,
-    /// The documents so far, without what was held back.
+    /// The documents so far, without what was held back, failed or waits.
     effective: RefCell<Document>,
 }
 
@@ -252,7 +252,9 @@ impl<'a> Trial<'a> {
         self.explained(document, &found, &report).map_err(|why| format!("{why}\n{said}"))?;
         let held = keys_of(&found, &["held"]);
         let effective = &document.with_held(&self.effective.borrow(), &held);
-        self.effective.replace(effective.clone());
+        let left = document
+            .with_held(&self.effective.borrow(), &keys_of(&found, &["held", "failed", "pending"]));
+        self.effective.replace(left);
         let matched = report["matched"].as_array().into_iter().flatten();
         let matched: BTreeSet<String> =
             matched.filter_map(|one| one["key"].as_str().map(str::to_owned)).collect();

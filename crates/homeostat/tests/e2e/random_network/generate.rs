@@ -69,13 +69,13 @@ impl Case {
 }
 
 /// Whether a command is about a link on which others have more than addresses.
-fn is_used(foreign: &[(String, Vec<String>)], line: &str, link: &str) -> bool {
+fn is_used(foreign: &[(String, Vec<String>)], command: &str, link: &str) -> bool {
     let is_about = |line: &str| {
         let words: Vec<&str> = line.split(' ').collect();
         words.array_windows().any(|[word, name]| *name == link && ["dev", "set"].contains(word))
     };
     let is_more = |line: &str| line.contains("proto");
-    is_about(line) && foreign.iter().any(|(line, _)| is_more(line) && is_about(line))
+    is_about(command) && foreign.iter().any(|(line, _)| is_more(line) && is_about(line))
 }
 
 /// The gateway of a network, of either family.
@@ -153,7 +153,7 @@ fn foreign(dice: &mut Dice) -> Vec<(String, Vec<String>)> {
     // A port may give its bridge another hardware address, unless neighbours would go with it.
     if !lines.iter().any(|(line, _)| line.contains("lladdr") && line.contains("dev fbr")) {
         let bridge = lines.iter_mut().find(|(line, _)| line == FOLLOWING_BRIDGE).unwrap();
-        bridge.0 = "link add fbr address 02:00:00:00:0f:02 type bridge".to_owned();
+        "link add fbr address 02:00:00:00:0f:02 type bridge".clone_into(&mut bridge.0);
     }
     lines
 }
@@ -392,7 +392,9 @@ fn route(dice: &mut Dice) -> (String, Entry) {
             let dev = device(network, dice);
             if dice.below(4) == 0 {
                 toml += ", type = \"local\"";
-                add = format!("local {add}");
+                // Without a word `ip` takes the local table, and a document the main one.
+                let table = if add.contains(" table ") { "" } else { " table main" };
+                add = format!("local {add}{table}");
             }
             write!(toml, ", dev = \"{dev}\"").unwrap();
             write!(add, " dev {dev}").unwrap();

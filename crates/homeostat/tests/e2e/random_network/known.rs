@@ -11,12 +11,15 @@ pub(super) enum Failure {
     RouteStaysOnItsFormerLink,
 }
 
-/// All of them, each with its reproduction: true if it fails as it is known to.
-const KNOWN: [(Failure, fn() -> bool); 1] =
+/// True if it fails as it is known to.
+type Reproduction = fn() -> bool;
+
+/// All of them, each with its reproduction.
+const KNOWN: [(Failure, Reproduction); 1] =
     [(Failure::RouteStaysOnItsFormerLink, route_stays_on_its_former_link)];
 
 /// What failed once and is held back now, the shortest document for each.
-const HELD: [(&str, fn() -> bool); 9] = [
+const HELD: [(&str, Reproduction); 9] = [
     ("disable_ipv6 takes foreign IPv6", disabling_ipv6_takes_foreign_ipv6),
     ("a low MTU takes foreign IPv6", low_mtu_takes_foreign_ipv6),
     ("an MTU lowers that of foreign routes", mtu_lowers_foreign_routes),
