@@ -59,7 +59,7 @@ struct Options {
 }
 
 /// How many tails are remembered: more than a router has gateways.
-const RECENT: u64 = 1 << 8;
+const RECENT: usize = 1 << 8;
 
 impl Parser {
     /// Reads one line; a fault borrows the word that it is about.
@@ -86,7 +86,7 @@ impl Parser {
         mut words: Words<'a>,
     ) -> Result<&Options, Fault<'a>> {
         if self.recent.is_empty() {
-            self.recent.resize_with(RECENT as usize, Tail::default);
+            self.recent.resize_with(RECENT, Tail::default);
         }
         let text = words.0;
         let tail = &mut self.recent[place(text)];
@@ -112,7 +112,7 @@ fn place(tail: &str) -> usize {
         mixed = (mixed ^ u64::from_le_bytes(bytes)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         mixed ^= mixed >> 32;
     }
-    usize::try_from(mixed % RECENT).unwrap_or(0)
+    usize::try_from(mixed % RECENT as u64).unwrap_or(0)
 }
 
 /// The words of a line, up to a comment.
