@@ -22,15 +22,16 @@ pub(crate) struct Unfinished {
 }
 
 impl Unfinished {
-    /// The first of some files that is not finished. One that cannot be opened is reported by who reads it.
+    /// Of some files the one that is finished last, if any is not finished. One that cannot be opened is reported by who
+    /// reads it.
     pub(crate) fn find<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
-        let mut files = files.into_iter();
-        files.find_map(|path| {
+        let unfinished = files.into_iter().filter_map(|path| {
             let file = open(path)?;
             let is_open = is_open_for_writing(&file);
             let due_in = if is_open { None } else { Some(until_quiet(&file)?) };
             Some(Unfinished { path: path.to_owned(), due_in })
-        })
+        });
+        unfinished.max_by_key(|unfinished| unfinished.due_in.unwrap_or(Duration::MAX))
     }
 
     /// The first that somebody has open, however long ago the others were written.
@@ -103,5 +104,16 @@ mod tests {
         let due = find().map(|unfinished| unfinished.due_in);
         assert!(due.is_none_or(|due| due.is_none_or(|due| due <= QUIET)));
         assert!(Unfinished::find([&*directory.path().join("none")]).is_none());
+    }
+
+    /// Who waits for the first of two files that were saved one after the other would read the second too early.
+    #[test]
+    fn of_several_files_the_last_one_to_be_finished_counts() {
+        let directory = tempfile::tempdir().unwrap();
+        let [document, list] = ["host.toml", "all.routes"].map(|name| directory.path().join(name));
+        std::fs::write(&document, "").unwrap();
+        let _writer = File::create(&list).unwrap();
+        let unfinished = Unfinished::find([&*document, &*list]).unwrap();
+        assert_eq!((unfinished.path, unfinished.due_in), (list, None));
     }
 }

@@ -86,7 +86,7 @@ fn tables_wait_for_links_that_are_not_there_and_mean_them_when_they_come() {
 #[test]
 fn a_line_that_is_too_long_to_be_repeated_names_its_link_all_the_same() {
     let directory = tempfile::tempdir().unwrap();
-    let long = format!("table ip a {{ chain x {{ {} iif br7 accept; }}; }}", " ".repeat(3000));
+    let long = format!("table ip a {{ chain x {{ {} iif br7 accept; }}; }}\n", " ".repeat(3000));
     files(directory.path(), &[("main.nft", "include \"part.nft\"\n"), ("part.nft", &long)]);
     let mut world = World::new();
     let words = explained(&world.pass(&desired(&world, &directory.path().join("main.nft"))));
