@@ -376,14 +376,19 @@ impl Set {
     }
 
     pub(crate) fn note_references(&mut self) {
-        self.references = self.elements.places().flat_map(|at| self.targets(at)).collect();
+        // Elements of a plain set refer to nothing, and there may be a million of them.
+        if self.is_map() {
+            self.references = self.elements.places().flat_map(|at| self.targets(at)).collect();
+        }
+    }
+
+    fn is_map(&self) -> bool {
+        self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0
     }
 
     /// The chain or the object that an element leads to.
     pub(crate) fn targets(&self, at: UnitAt) -> impl Iterator<Item = Part> {
-        // Elements of a plain set refer to nothing.
-        let leads = self.flags & (NFT_SET_MAP | NFT_SET_OBJECT) != 0;
-        let unit = if leads { self.elements.unit(at) } else { &[] };
+        let unit = if self.is_map() { self.elements.unit(at) } else { &[] };
         let (chain, object) = targets(unit);
         let object = object.and_then(|name| {
             let kind = be32(&Attrs::new(&self.shape), NFTA_SET_OBJ_TYPE).ok()??;
