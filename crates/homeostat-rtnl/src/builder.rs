@@ -11,22 +11,6 @@ use crate::object::Object;
 use crate::route::packed::{PackedRoute, TemplateCache};
 use crate::route::{self, Route, RouteKey};
 
-/// So many routes are sorted by two threads.
-const MANY: usize = 100_000;
-
-fn sort<R: Send, K: Ord>(routes: &mut [R], key: fn(&R) -> K) {
-    if routes.len() < MANY {
-        return routes.sort_unstable_by_key(key);
-    }
-    let (first, second) = routes.split_at_mut(routes.len() / 2);
-    std::thread::scope(|scope| {
-        scope.spawn(|| first.sort_unstable_by_key(key));
-        second.sort_unstable_by_key(key);
-    });
-    // Two sorted halves: one sweep merges them.
-    routes.sort_by_key(key);
-}
-
 /// Why a desired state is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -117,8 +101,8 @@ impl Builder {
     /// Sorts the objects; refuses a key that is declared twice.
     pub fn build(mut self) -> Result<DesiredState, DesiredError> {
         let DesiredState { others, v4, v6, templates, .. } = &mut self.desired;
-        sort(v4, PackedRoute::<u32>::sort_key);
-        sort(v6, PackedRoute::<u128>::sort_key);
+        v4.sort_unstable_by_key(PackedRoute::<u32>::sort_key);
+        v6.sort_unstable_by_key(PackedRoute::<u128>::sort_key);
         others.sort_by(|a, b| a.key.cmp(&b.key));
         others.shrink_to_fit();
         v4.shrink_to_fit();
