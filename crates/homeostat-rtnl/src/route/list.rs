@@ -54,7 +54,7 @@ fn read_list(
         checker.report(Diagnostic::new(file.path.span, message));
     } else if is_empty && !file.allow_empty {
         let message = format!("the list `{name}` has no routes");
-        let help = "so does one that is being written, or that a full disk emptied; if none are meant, write \
+        let help = "a list that is being written, or that a full disk emptied, looks the same; to mean none, write \
                     `allow-empty = true` beside `from-file`";
         checker.report(Diagnostic::new(file.path.span, message).help(help));
     }
