@@ -64,15 +64,36 @@ pub enum Finding {
         #[serde(rename = "reason")]
         why: String,
     },
-    /// A guard holds a step back.
+    /// A step is held back.
     Held {
         /// What would be done.
         #[serde(skip)]
         action: Action,
-        /// Which guard, and how to lift it.
+        /// By what.
+        by: HeldBy,
+        /// Why, and what lets it go on.
         #[serde(rename = "reason")]
         why: String,
     },
+}
+
+/// What holds a step back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum HeldBy {
+    /// The section that declared the object is missing from the desired state; it does not say that it is empty.
+    MissingSection,
+    /// More would be deleted than one pass may delete.
+    DeleteBudget,
+    /// The step would take foreign objects along.
+    Cascade,
+    /// What the step needs recorded could not be recorded.
+    Ledger,
+    /// The key failed, or is undone again and again, and is tried again after a pause.
+    Backoff,
+    /// The source only observes.
+    ObserveOnly,
 }
 
 /// The lists of plans and reports.

@@ -58,7 +58,7 @@ pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Line, Summary};
-pub use finding::{Finding, Kind};
+pub use finding::{Finding, HeldBy, Kind};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_applied::{Fingerprint, LastApplied};
 pub use operation::{LaneConsumer, TaskResult};

@@ -10,7 +10,7 @@ use educe::Educe;
 use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
 use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summary};
-use crate::finding::{Finding, Kind};
+use crate::finding::{Finding, HeldBy, Kind};
 use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
 use crate::seen::Owner;
@@ -238,6 +238,7 @@ impl<S: Source> Plan<S> {
     /// Holds back the steps for which `why` has an answer, and returns the findings about them.
     pub fn hold(
         &mut self,
+        by: HeldBy,
         why: impl Fn(&Self, &S::Step) -> Option<String>,
     ) -> &[(S::Key, Finding)] {
         let before = self.findings.len();
@@ -247,7 +248,7 @@ impl<S: Source> Plan<S> {
             match why(self, &step) {
                 Some(why) => {
                     let (key, action) = (step.key(&self.desired), step.action());
-                    self.findings.push((key, Finding::Held { action, why }));
+                    self.findings.push((key, Finding::Held { action, by, why }));
                 }
                 None => kept.push(step),
             }

@@ -11,8 +11,8 @@
 mod scripted;
 
 use homeostat_core::{
-    Action, Cause, Changes, Entry, Explain, Failure, Finding, Kind, LastApplied, Outcome, Owner,
-    Plan, Reason, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
+    Action, Cause, Changes, Entry, Explain, Failure, Finding, HeldBy, Kind, LastApplied, Outcome,
+    Owner, Plan, Reason, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
 };
 use scripted::{Independent, Keys, Scripted, plan, plan_for, steps};
 
@@ -239,7 +239,7 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
             "held",
             |plan| {
                 let (action, why) = (Action::Delete, "guard".into());
-                find(plan, Finding::Held { action, why });
+                find(plan, Finding::Held { action, by: HeldBy::DeleteBudget, why });
             },
             false,
         ),
@@ -260,14 +260,15 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
 #[test]
 fn held_steps_leave_the_plan_in_order_and_are_told() {
     let mut made = plan::<Independent>(steps("+a -b +c -d"));
-    made.hold(|_, step| (step.action == Action::Delete).then(|| format!("not {}", step.key)));
+    let by = HeldBy::Cascade;
+    made.hold(by, |_, step| (step.action == Action::Delete).then(|| format!("not {}", step.key)));
     let kept: Vec<_> = made.steps.iter().map(|step| step.key.as_str()).collect();
     assert_eq!(kept, ["a", "c"]);
     let held = |key: &str| {
         let why = format!("not {key}");
         Entry::Finding {
             key: key.to_owned(),
-            finding: Finding::Held { action: Action::Delete, why },
+            finding: Finding::Held { action: Action::Delete, by, why },
         }
     };
     assert_eq!(entries(&made, Kind::Held), [held("b"), held("d")]);

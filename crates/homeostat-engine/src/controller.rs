@@ -58,9 +58,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
 use homeostat_core::{
-    Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, Hint, HintedKeys, Key,
-    Kind, LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport, Source,
-    Step as _, TaskEnd, TaskResult, WaitsOn,
+    Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, HeldBy, Hint, HintedKeys,
+    Key, Kind, LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport,
+    Source, Step as _, TaskEnd, TaskResult, WaitsOn,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -507,8 +507,9 @@ impl<S: Source> Controller<S> {
         if scheduler.defers_none() {
             return BTreeSet::new();
         }
-        let held = plan
-            .hold(|plan, step| scheduler.defers(&step.key(&plan.desired), request.reasons, now));
+        let held = plan.hold(HeldBy::Backoff, |plan, step| {
+            scheduler.defers(&step.key(&plan.desired), request.reasons, now)
+        });
         held.iter().map(|(key, _)| key.clone()).collect()
     }
 

@@ -116,11 +116,11 @@ impl Error {
             Error::Observe { failure, .. } | Error::Writer { failure, .. } => failure.help.clone(),
             Error::OpenLedger { .. } => Some(
                 "the state directory must be a directory with room on its disk, and this user must \
-                 own it; name another with --state-dir"
+                 own it"
                     .into(),
             ),
             Error::NewerLedger { .. } => {
-                Some("use the version that wrote it, or name another --state-dir".into())
+                Some("use the version that wrote it, or another state directory".into())
             }
             Error::DamagedLedger { path, .. } => Some(format!(
                 "move {} away to start afresh: marks in the kernel stay, but originals of knobs and \

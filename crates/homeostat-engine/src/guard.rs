@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use educe::Educe;
-use homeostat_core::{Action, Focus, Owner, Plan, Source, Step};
+use homeostat_core::{Action, Focus, HeldBy, Owner, Plan, Source, Step};
 
 /// How much one full pass may delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +68,8 @@ impl<K: 'static, T: PartialEq + Send + Sync + 'static> WhyHeld<K> for Known<K, T
 
 impl<K: 'static> MissingSections<K> {
     /// `why` is asked about keys that are owned and no longer declared. It answers with the name of the
-    /// missing section and the way out, or with nothing if the section of the key is there. It may go by
-    /// `sections` alone, and one type of sections has one `why`: by them it is known whether the same
+    /// missing section and what to write to delete its objects, or with nothing if the section of the key is
+    /// there. It may go by `sections` alone, and one type of sections has one `why`: by them it is known whether the same
     /// sections are missing in another document.
     pub fn new<T>(sections: T, why: fn(&T, &K) -> Option<String>) -> Self
     where
@@ -109,6 +109,22 @@ pub enum Cascades {
     Allow,
 }
 
+/// How the user of a program lifts its guards, for the texts about what they hold: the names of options. A program
+/// with a command line names its flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GuardOptions {
+    /// What allows mass deletes.
+    pub mass_delete: &'static str,
+    /// What allows cascades.
+    pub cascades: &'static str,
+}
+
+impl Default for GuardOptions {
+    fn default() -> Self {
+        GuardOptions { mass_delete: "`MassDelete::Allow`", cascades: "`Cascades::Allow`" }
+    }
+}
+
 /// What an operator decides about the guards of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Guards {
@@ -118,6 +134,8 @@ pub struct Guards {
     pub mass_delete: MassDelete,
     /// Whether foreign objects may be taken along.
     pub cascades: Cascades,
+    /// What the options are called that lift them.
+    pub options: GuardOptions,
 }
 
 impl Guards {
@@ -130,13 +148,16 @@ impl Guards {
         focus: &Focus<S::Key>,
     ) {
         if self.mass_delete == MassDelete::Hold {
-            hold_missing(plan, missing);
+            hold_missing(plan, missing, self.options.mass_delete);
         }
         if let Some(why) = self.over_budget(plan, focus) {
             hold_removals(plan, &why);
         }
         if self.cascades == Cascades::Hold {
-            plan.hold(|_, step| takes_foreign(step));
+            let option = self.options.cascades;
+            plan.hold(HeldBy::Cascade, |_, step| {
+                takes_foreign(step).map(|why| format!("{why}; remove that first, or use {option}"))
+            });
         }
     }
 
@@ -154,9 +175,8 @@ impl Guards {
         let over = deletes * 100 > owned * usize::from(self.budget.percent);
         (matches!(focus, Focus::All) && deletes > ALWAYS_ALLOWED && over).then(|| {
             format!(
-                "{deletes} of {owned} owned objects would go, over the budget of {} %; use \
-                 --allow-mass-delete",
-                self.budget.percent
+                "{deletes} of {owned} owned objects would go, over the budget of {} %; use {}",
+                self.budget.percent, self.options.mass_delete
             )
         })
     }
@@ -164,10 +184,15 @@ impl Guards {
 
 /// Holds back the removals of keys whose section is missing. The budget does not count them: what is held
 /// here must not keep the removals of other sections from being made.
-fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>) {
+fn hold_missing<S: Source>(
+    plan: &mut Plan<S>,
+    missing: &MissingSections<S::Key>,
+    option: &'static str,
+) {
     let (Some(why), true) = (&missing.why, plan.removals > 0) else { return };
-    let held = plan.hold(|plan, step| {
-        is_removal(plan, step).then(|| why.why(&step.key(&plan.desired))).flatten()
+    let held = plan.hold(HeldBy::MissingSection, |plan, step| {
+        let why = is_removal(plan, step).then(|| why.why(&step.key(&plan.desired))).flatten()?;
+        Some(format!("{why}, or use {option}"))
     });
     // One removal may be several steps.
     let held: BTreeSet<S::Key> = held.iter().map(|(key, _)| key.clone()).collect();
@@ -176,7 +201,7 @@ fn hold_missing<S: Source>(plan: &mut Plan<S>, missing: &MissingSections<S::Key>
 
 /// Holds back every step that removes what is not declared.
 pub(crate) fn hold_removals<S: Source>(plan: &mut Plan<S>, why: &str) {
-    plan.hold(|plan, step| is_removal(plan, step).then(|| why.to_owned()));
+    plan.hold(HeldBy::DeleteBudget, |plan, step| is_removal(plan, step).then(|| why.to_owned()));
 }
 
 fn is_removal<S: Source>(plan: &Plan<S>, step: &S::Step) -> bool {
@@ -192,9 +217,5 @@ fn takes_foreign<D: homeostat_core::Desired>(step: &impl Step<D>) -> Option<Stri
         0 => String::new(),
         more => format!(" (and {more} more like it)"),
     };
-    Some(format!(
-        "it would take `{}` along, which belongs to {}{more}; remove that first, or use \
-         --allow-cascades",
-        first.key, first.owner
-    ))
+    Some(format!("it would take `{}` along, which belongs to {}{more}", first.key, first.owner))
 }

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Desired, Fails, Focus, Holdings, LastApplied, Original, Outcome, Ownership, Plan,
-    Record, Slot, Source, Stage, Step, Tally,
+    Action, Desired, Fails, Focus, HeldBy, Holdings, LastApplied, Original, Outcome, Ownership,
+    Plan, Record, Slot, Source, Stage, Step, Tally,
 };
 
 use crate::error::Error;
@@ -130,7 +130,9 @@ impl<S: Source> LedgerPage<S> {
         let failure = error.failure();
         let help = failure.help.map(|help| format!("; {help}")).unwrap_or_default();
         let why = format!("{}{help}", failure.error);
-        plan.hold(|plan, step| unrecorded.contains(&step.key(&plan.desired)).then(|| why.clone()));
+        plan.hold(HeldBy::Ledger, |plan, step| {
+            unrecorded.contains(&step.key(&plan.desired)).then(|| why.clone())
+        });
         Ok(prior)
     }
 

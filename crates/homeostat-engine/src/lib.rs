@@ -117,7 +117,7 @@ pub use controller::status::{OpenCounts, Status};
 pub use controller::{Loop, LoopDeps, Pace};
 pub use entries::Entries;
 pub use error::Error;
-pub use guard::{Budget, Cascades, Guards, MassDelete, MissingSections};
+pub use guard::{Budget, Cascades, GuardOptions, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 pub use ledger_page::LedgerPage;

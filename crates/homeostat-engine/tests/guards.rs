@@ -187,11 +187,11 @@ fn what_is_held_is_told_with_the_way_out() {
     let mut rig = Rig::<Independent>::marked(&rows(0, 20).replace("=1", "=1@ours"));
     let plan = rig.plan("");
     let why = why_held(&plan);
-    assert!(why.contains("20 of 20") && why.contains("--allow-mass-delete"), "{why}");
+    assert!(why.contains("20 of 20") && why.contains("use `MassDelete::Allow`"), "{why}");
     rig.config.missing = missing("k");
-    assert_eq!(why_held(&rig.plan("")), "section k is missing");
+    assert_eq!(why_held(&rig.plan("")), "section k is missing, or use `MassDelete::Allow`");
     rig.config.missing = MissingSections::all("everything is missing");
-    assert_eq!(why_held(&rig.plan("")), "everything is missing");
+    assert_eq!(why_held(&rig.plan("")), "everything is missing, or use `MassDelete::Allow`");
 }
 
 fn cascading(owner: Owner) -> Rig<Independent> {
@@ -211,7 +211,7 @@ fn a_step_that_takes_foreign_objects_along_is_held_unless_confirmed() {
     assert_eq!(
         why_held(&plan),
         "it would take `route` along, which belongs to bird; remove that first, or use \
-         --allow-cascades"
+         `Cascades::Allow`"
     );
     rig.config.guards.cascades = Cascades::Allow;
     let plan = rig.plan("");

@@ -190,7 +190,7 @@ fn refused(key: &Key, value: &str, error: &io::Error) -> Failure {
     match errno(error) {
         Some(Errno::ACCESS | Errno::PERM) if key.is_host_wide() => refused_write("run it as root"),
         Some(Errno::ACCESS | Errno::PERM) => {
-            refused_write("run it as root or with CAP_NET_ADMIN, or try it with --sandbox")
+            refused_write("run it as root or with CAP_NET_ADMIN, or try it in a sandbox")
         }
         Some(Errno::ROFS) => refused_write("it is mounted read-only here, as in most containers"),
         Some(Errno::INVAL | Errno::RANGE | Errno::DOM | Errno::NOENT | Errno::OPNOTSUPP) => {
@@ -256,6 +256,6 @@ mod tests {
         }
         let host = Key::sysctl("vm.swappiness").unwrap();
         let help = refused(&host, "1", &Errno::ACCESS.into()).help.unwrap();
-        assert!(!help.contains("--sandbox"), "a sandbox has no host-wide knobs");
+        assert!(!help.contains("sandbox"), "a sandbox has no host-wide knobs");
     }
 }

@@ -140,5 +140,5 @@ fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
     let owned = knobs.values(binding.records::<Knobs>()?.into_keys())?;
     let found = others.into_iter().chain(owned);
     let found = found.map(|(key, value)| (key, value.as_str().to_owned()));
-    Ok(Shown { sections: section::show(found), notes: Vec::new() })
+    Ok(Shown { sections: section::show(found), ..Shown::default() })
 }

@@ -57,8 +57,8 @@ fn bind(binding: &Binding<'_>) -> BindResult {
 fn refuse(document: &Document) -> Result<(), Diagnostics> {
     let mut checker = Checker::new(document.files.clone());
     for (name, _) in document.namespaces.iter().filter(|(_, scope)| is_made(scope)) {
-        let message = format!("`{}` is not made by a run with --netns", name.value);
-        let help = "leave --netns out: names belong to the host; or leave `create` out";
+        let message = format!("`{}` is not made by a run in one namespace", name.value);
+        let help = "names belong to the host: run it for the host, or leave `create` out";
         checker.report(Diagnostic::new(name.span, message).help(help));
     }
     checker.into_result()
@@ -74,7 +74,7 @@ fn why_held(document: &Document, key: &Key, owned: &Owned) -> Option<String> {
     (owned.is_any && !document.states_no_namespaces()).then(|| {
         format!(
             "{section} is missing from the document, and we own something in it; to delete it, empty its \
-             sections first, or use --allow-mass-delete"
+             sections first"
         )
     })
 }

@@ -83,9 +83,9 @@ impl Error {
             Self::NotNetns { .. } | Self::NoSuchPath { .. } => {
                 Some("give a file such as /run/netns/NAME or /proc/PID/ns/net".into())
             }
-            Self::AlreadyExists { name } => Some(format!(
-                "use it with `--netns {name}`, or remove it with `ip netns delete {name}`"
-            )),
+            Self::AlreadyExists { name } => {
+                Some(format!("use the one that exists, or remove it with `ip netns delete {name}`"))
+            }
             Self::Detach { source } if source.raw_os_error() == Some(libc::ENOSPC) => {
                 Some(Switch::MaxNetNamespaces.help())
             }
@@ -122,7 +122,7 @@ fn no_such_name(name: &Name, known: &[Name]) -> String {
 
 fn privileges(source: &io::Error) -> Option<String> {
     (source.kind() == io::ErrorKind::PermissionDenied)
-        .then(|| "this needs CAP_SYS_ADMIN: run as root, or use --sandbox".into())
+        .then(|| "this needs CAP_SYS_ADMIN: run as root, or in a sandbox".into())
 }
 
 #[cfg(test)]
@@ -151,7 +151,7 @@ mod tests {
         let refused = || io::Error::from_raw_os_error(libc::EPERM);
         let busy = || io::Error::from_raw_os_error(libc::EBUSY);
         let help = Error::Enter { source: refused() }.help().unwrap();
-        assert!(help.contains("CAP_SYS_ADMIN") && help.contains("--sandbox"), "{help}");
+        assert!(help.contains("CAP_SYS_ADMIN") && help.contains("sandbox"), "{help}");
         assert!(Error::Create { name: name("blue"), source: refused() }.help().is_some());
         assert!(Error::Enter { source: busy() }.help().is_none(), "no advice that would not help");
     }

@@ -46,7 +46,7 @@ impl From<Error> for CompileError {
 }
 
 pub(crate) const NO_PERMISSION: &str =
-    "run it as root or with CAP_NET_ADMIN, or try it with --sandbox";
+    "run it as root or with CAP_NET_ADMIN, or try it in a sandbox";
 
 /// What `nft` calls the text that it is given.
 const STDIN: &str = "/dev/stdin";

@@ -72,8 +72,7 @@ fn no_tables<K: 'static>(nftables: &Nftables, section: &str) -> MissingSections<
         Some(Declared::File(path)) => format!("the ruleset `{}` makes no table", path.display()),
     };
     MissingSections::all(format!(
-        "{what}; to delete the tables, write `ruleset = \"\"` in `{section}`, or use \
-         --allow-mass-delete"
+        "{what}; to delete the tables, write `ruleset = \"\"` in `{section}`"
     ))
 }
 
@@ -87,5 +86,5 @@ fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
     let names: Vec<String> = shown.foreign.iter().map(ToString::to_string).collect();
     let note =
         (!names.is_empty()).then(|| format!("Not ours, and not shown: {}", names.join(", ")));
-    Ok(Shown { sections, notes: note.into_iter().collect() })
+    Ok(Shown { sections, notes: note.into_iter().collect(), ..Shown::default() })
 }

@@ -23,7 +23,7 @@ mod marks;
 mod missing;
 mod scope;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -134,6 +134,8 @@ pub struct Shown {
     pub sections: Map<String, Value>,
     /// What people should know of what is not shown.
     pub notes: Vec<String>,
+    /// The keys that other programs keep and that were left out, by program.
+    pub kept_by_others: BTreeMap<String, Vec<String>>,
 }
 
 /// When a daemon starts a source. No host forwards before its firewall is there, and links that are created

@@ -72,7 +72,7 @@ impl DocumentPlace {
             }
             DocumentPlace::Unnamed(path) => format!(
                 "the document does not speak of the network namespace {path}; to delete what is \
-                 ours there, use --allow-mass-delete"
+                 ours there, declare it by its `path` and with empty sections"
             ),
         }
     }
@@ -100,10 +100,7 @@ fn name(scope: &str) -> Option<String> {
 /// Why the removal of what a section declared is held, and the way out.
 #[must_use]
 pub fn missing(section: &str, write: &str) -> String {
-    format!(
-        "{section} is missing from the document; to delete what it declared, write {write}, or \
-         use --allow-mass-delete"
-    )
+    format!("{section} is missing from the document; to delete what it declared, write {write}")
 }
 
 /// The header of a table.

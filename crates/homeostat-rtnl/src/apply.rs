@@ -217,7 +217,7 @@ fn judge(goal: Goal, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Objec
 fn refused(refusal: &Refusal) -> Failure {
     match refusal.errno {
         Errno::PERM | Errno::ACCESS => Failure::from_error(refusal, Retry::Never)
-            .with_help("run it as root or with CAP_NET_ADMIN, or try it with --sandbox"),
+            .with_help("run it as root or with CAP_NET_ADMIN, or try it in a sandbox"),
         Errno::OPNOTSUPP | Errno::AFNOSUPPORT => Failure::from_error(refusal, Retry::OnChange),
         _ => Failure::from_error(refusal, Retry::Soon),
     }

@@ -11,11 +11,8 @@ use crate::number::Protocol;
 use crate::object::Object;
 use crate::observe::{ListedObject, foreign};
 
-/// So many keys of one program are named; there may be a million routes.
-const NAMED: usize = 20;
-
-/// Takes out what other programs keep, and names it with the program.
-pub(crate) fn take_kept_by_others(found: &mut Vec<ListedObject>) -> Vec<String> {
+/// Takes out what other programs keep, by program.
+pub(crate) fn take_kept_by_others(found: &mut Vec<ListedObject>) -> BTreeMap<String, Vec<String>> {
     let links = kept_links(found);
     let mut kept: BTreeMap<String, Vec<String>> = BTreeMap::new();
     found.retain(|one| match keeper(one, &links) {
@@ -25,13 +22,7 @@ pub(crate) fn take_kept_by_others(found: &mut Vec<ListedObject>) -> Vec<String> 
         }
         None => true,
     });
-    let note = |(keeper, keys): (String, Vec<String>)| {
-        let named = keys.get(..NAMED).unwrap_or(&keys).join(", ");
-        let more = keys.len().saturating_sub(NAMED);
-        let more = if more > 0 { format!(", and {more} more") } else { String::new() };
-        format!("Kept by {keeper}, and shown only by --all: {named}{more}")
-    };
-    kept.into_iter().map(note).collect()
+    kept
 }
 
 /// The program that keeps an object; nothing, if it is static and nobody else's.

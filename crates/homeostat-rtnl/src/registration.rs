@@ -28,9 +28,12 @@ pub const REGISTRATION: Registration = Registration {
     },
     show: |binding, extent| {
         let mut found = source(binding)?.list()?;
-        let notes =
-            if extent.kept_by_others { Vec::new() } else { take_kept_by_others(&mut found) };
-        Ok(Shown { sections: section::show(&found), notes })
+        let mut shown = Shown::default();
+        if !extent.kept_by_others {
+            shown.kept_by_others = take_kept_by_others(&mut found);
+        }
+        shown.sections = section::show(&found);
+        Ok(shown)
     },
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -90,7 +93,7 @@ fn refuse_leaving_behind(binding: &Binding<'_>, desired: &DesiredState) -> Resul
                 first.key
             ),
             format!(
-                "take them over with `adopt = true`, or apply once with --protocol {former} and without them"
+                "take them over with `adopt = true`, or apply once with protocol {former} and without them"
             ),
         ));
     }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
-use homeostat_engine::{Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness};
+use homeostat_engine::{GuardOptions, Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness};
 use homeostat_netns::{Netns, Place, Sandbox};
 use homeostat_registry::{
     Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, record_mark, scope_name,
@@ -48,6 +48,10 @@ pub(crate) struct Context {
     pub(crate) gates: Gates,
 }
 
+/// How our users lift the guards.
+const GUARD_FLAGS: GuardOptions =
+    GuardOptions { mass_delete: "--allow-mass-delete", cascades: "--allow-cascades" };
+
 impl Context {
     /// Joins the options with the settings, and moves into the sandbox if that was asked for. Must
     /// come before any thread exists, and after every file was read that only root may read.
@@ -60,7 +64,7 @@ impl Context {
             caller: Caller {
                 owner,
                 mark,
-                guards: global.leave().apply(Guards::default()),
+                guards: global.leave().apply(Guards { options: GUARD_FLAGS, ..Guards::default() }),
                 on_release: if global.revert_on_release {
                     OnRelease::Restore
                 } else {

@@ -99,7 +99,17 @@ pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
         failure
             .and_then(|failure| failure.help.clone())
             .or_else(|| cause.downcast_ref::<homeostat_engine::journal::JournalError>()?.help())
-            .or_else(|| cause.downcast_ref::<homeostat_engine::Error>()?.help())
+            .or_else(|| engine_help(cause.downcast_ref()?))
             .or_else(|| cause.downcast_ref::<homeostat_netns::Error>()?.help())
+    })
+}
+
+/// What the engine advises, with the flag of ours that does it.
+fn engine_help(error: &homeostat_engine::Error) -> Option<String> {
+    use homeostat_engine::Error::{NewerLedger, OpenLedger};
+    let help = error.help()?;
+    Some(match error {
+        OpenLedger { .. } | NewerLedger { .. } => format!("{help}; --state-dir names another one"),
+        _ => help,
     })
 }

@@ -1,45 +1,56 @@
-//! Splits Rust source into code and comments, and marks the lines of tests.
+//! Splits Rust source into code, comments and strings, and marks the lines of tests.
 //!
-//! Checks search only one of the two, so that a word in a string or comment does not count as its use.
+//! Checks search only one of them, so that a word in a string or comment does not count as its use.
 
 use ra_ap_rustc_lexer::{FrontmatterAllowed, TokenKind, tokenize};
 
-/// One line. Both parts keep their columns; the rest is blank.
+/// One line. All parts keep their columns; the rest is blank.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     /// Without comments, strings and characters.
     pub(crate) code: String,
     /// Only comments, doc comments included.
     pub(crate) comment: String,
+    /// Only strings and characters, as they are written.
+    pub(crate) string: String,
     /// Whether it belongs to an item under `#[cfg(test)]`.
     pub(crate) is_test: bool,
 }
 
 pub(crate) fn split(text: &str) -> Vec<Line> {
-    let (mut code, mut comments) = (String::new(), String::new());
+    let (mut code, mut comments, mut strings) = (String::new(), String::new(), String::new());
     let mut rest = text;
     for token in tokenize(text, FrontmatterAllowed::No) {
         let (taken, after) = rest.split_at(token.len as usize);
         let blank = taken.replace(|letter| letter != '\n', " ");
-        let (in_code, in_comments) = match token.kind {
-            TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => (&*blank, taken),
-            TokenKind::Literal { .. } if taken.contains(['"', '\'']) => (&*blank, &*blank),
-            _ => (taken, &*blank),
+        let (in_code, in_comments, in_strings) = match token.kind {
+            TokenKind::LineComment { .. } | TokenKind::BlockComment { .. } => {
+                (&*blank, taken, &*blank)
+            }
+            TokenKind::Literal { .. } if taken.contains(['"', '\'']) => (&*blank, &*blank, taken),
+            _ => (taken, &*blank, &*blank),
         };
         code.push_str(in_code);
         comments.push_str(in_comments);
+        strings.push_str(in_strings);
         rest = after;
     }
     let mut is_test = false;
-    let lines = code.lines().zip(comments.lines());
-    lines.map(|(code, comment)| line(code.trim_end(), comment.trim(), &mut is_test)).collect()
+    let lines = code.lines().zip(comments.lines()).zip(strings.lines());
+    let line = |((code, comment), string): ((&str, &str), &str)| Line {
+        code: code.trim_end().to_owned(),
+        comment: comment.trim().to_owned(),
+        string: string.trim().to_owned(),
+        is_test: in_test(code.trim_end(), &mut is_test),
+    };
+    lines.map(line).collect()
 }
 
 /// After rustfmt, an item under `#[cfg(test)]` in the first column ends at the next `}` or `;` there.
-fn line(code: &str, comment: &str, inside: &mut bool) -> Line {
+fn in_test(code: &str, inside: &mut bool) -> bool {
     let is_test = *inside || code.starts_with("#[cfg(test)]");
     *inside = is_test && (code.starts_with(' ') || !code.ends_with(['}', ';']));
-    Line { code: code.to_owned(), comment: comment.to_owned(), is_test }
+    is_test
 }
 
 /// What follows `word` in `text`, if it has no letter, digit or `_` around it.

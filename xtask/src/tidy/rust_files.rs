@@ -1,5 +1,5 @@
 //! What every Rust file keeps to: it opens with its purpose, has no notes of unfinished work (clippy refuses
-//! `todo!`) and no test that is switched off or sleeps; core stays pure.
+//! `todo!`) and no test that is switched off or sleeps; core stays pure; libraries name no flags of a command line.
 
 use super::lex::{Line, after_word};
 use super::workspace::{File, Problem, Workspace};
@@ -8,6 +8,9 @@ const UNFINISHED_NOTES: &[&str] = &["TODO", "FIXME", "XXX"];
 const SWITCHED_OFF: &[&str] = &["#[ignore", "```ignore"];
 
 const CORE: &str = "crates/homeostat-core/src/";
+
+/// The program; all other crates are libraries. What the kit for tests says is for people who write tests.
+const WITH_COMMAND_LINE: [&str; 2] = ["crates/homeostat/", "crates/homeostat-testkit/"];
 
 /// Words that core may not use outside of tests.
 const NOT_IN_CORE: &[&str] = &[
@@ -56,7 +59,23 @@ fn complaints(file: &File, line: &Line) -> Vec<String> {
         let used = NOT_IN_CORE.iter().filter(|word| after_word(&line.code, word).is_some());
         found.extend(used.map(|word| format!("`{word}`: core has no I/O and no clock")));
     }
+    let is_library = file.path.starts_with("crates/")
+        && !WITH_COMMAND_LINE.iter().any(|program| file.path.starts_with(program));
+    if is_library && !is_test && names_flag(&line.string) {
+        found.push(
+            "a library's text names a flag: say it in words, and let the program name the flag"
+                .to_owned(),
+        );
+    }
     found
+}
+
+/// Whether a sentence names a flag. A string that begins with one is an argument for another program.
+fn names_flag(string: &str) -> bool {
+    string.split([' ', '`', '(']).any(|word| {
+        word.strip_prefix("--")
+            .is_some_and(|name| name.starts_with(|letter: char| letter.is_ascii_lowercase()))
+    })
 }
 
 #[cfg(test)]
@@ -113,6 +132,23 @@ mod tests {
             "async { sleep(a).await }",
             &[&format!("tests/a.rs:1: {complaint}")],
         );
+    }
+
+    #[test]
+    fn a_flag_in_the_text_of_a_library_is_found() {
+        let says = |path: &str, text: &str, expected: &[&str]| {
+            check_text(path, &format!("//! A.\nconst A: &str = {text};\n"), expected);
+        };
+        let library = "crates/homeostat-nft/src/a.rs";
+        let complaint =
+            "a library's text names a flag: say it in words, and let the program name the flag";
+        for text in ["\"use --force\"", "\"it is locked (`--force`)\"", "\"a \\\n    --force\""] {
+            let line = 2 + text.matches('\n').count();
+            says(library, text, &[&format!("{library}:{line}: {complaint}")]);
+        }
+        says(library, "[\"nft\", \"--debug=mnl\"]", &[]);
+        says(library, "\"-- a comment\"", &[]);
+        says("crates/homeostat/src/a.rs", "\"use --force\"", &[]);
     }
 
     #[track_caller]

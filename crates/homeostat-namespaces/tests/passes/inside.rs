@@ -19,7 +19,7 @@ fn is_kept(prepare: &[&str], expected: &str) {
     assert_eq!(
         report_lines(&report, Kind::Held),
         [format!(
-            "namespace blue: it would take {expected}; remove that first, or use --allow-cascades"
+            "namespace blue: it would take {expected}; remove that first, or use `Cascades::Allow`"
         )]
     );
     assert!(!report.is_converged());

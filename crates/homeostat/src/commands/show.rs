@@ -15,6 +15,9 @@ use crate::output::line::plain;
 use crate::output::stream;
 use crate::registry;
 
+/// So many keys of one program are named; there may be a million routes.
+const NAMED: usize = 20;
+
 /// Prints a document that `plan` finds without changes.
 pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     let context = Context::enter(global, &Settings::default())?;
@@ -26,9 +29,10 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     for source in registry::SOURCES {
         let (section, pages) = (None, &pages);
         let binding = Binding { source, caller, document, scope, section, pages, gate };
-        let Shown { sections, notes } = (source.show)(&binding, extent).map_err(of_source)?;
-        all.sections.extend(sections);
-        all.notes.extend(notes);
+        let shown = (source.show)(&binding, extent).map_err(of_source)?;
+        all.sections.extend(shown.sections);
+        all.notes.extend(shown.notes);
+        all.notes.extend(shown.kept_by_others.iter().map(left_out));
     }
     // Long texts come last.
     let (texts, sections): (Map<_, _>, Map<_, _>) =
@@ -41,6 +45,15 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     };
     stream::print(context.color, |to| to.write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn left_out((keeper, keys): (&String, &Vec<String>)) -> String {
+    let named = keys.get(..NAMED).unwrap_or(keys).join(", ");
+    let more = match keys.len().saturating_sub(NAMED) {
+        0 => String::new(),
+        more => format!(", and {more} more"),
+    };
+    format!("Kept by {keeper}, and shown only by --all: {named}{more}")
 }
 
 /// Whether a section is a table of one text with several lines.

@@ -376,7 +376,7 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
         (status.held, status.owner) = (None, None);
     }
     match finding {
-        Finding::Held { action, why } => {
+        Finding::Held { action, why, .. } => {
             status.owner = (action != Action::Create).then(|| "ours".to_owned());
             status.reason = Some(format!("{}: {why}", action.word()));
         }

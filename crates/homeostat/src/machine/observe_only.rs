@@ -1,6 +1,6 @@
 //! The plan of a source that only observes: what differs is reported, and held back.
 
-use homeostat_engine::{Entry, Explain, Finding, Kind, LedgerKey, Line, Summary};
+use homeostat_engine::{Entry, Explain, Finding, HeldBy, Kind, LedgerKey, Line, Summary};
 
 use crate::output::line::values;
 
@@ -24,7 +24,7 @@ impl ObserveOnlyPlan {
         );
         Entry::Finding {
             key: line.key.clone(),
-            finding: Finding::Held { action: line.action, why },
+            finding: Finding::Held { action: line.action, by: HeldBy::ObserveOnly, why },
         }
     }
 }

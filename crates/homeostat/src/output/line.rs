@@ -122,7 +122,7 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
                 },
             )
         }
-        Finding::Held { action, why } => {
+        Finding::Held { action, why, .. } => {
             let key = format!("{} {key}", action.word());
             Row::new(format!("{YELLOW}!{YELLOW:#}"), &key, plain(why))
         }

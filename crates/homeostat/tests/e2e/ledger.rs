@@ -106,7 +106,7 @@ fn a_state_directory_that_cannot_be_made_is_an_error_before_any_write() {
     world.write("state", "a file");
     world.run("apply --yes host.toml").fails(str![[r#"
 error: cannot open the ledger @DIR/state/ledger.db: File exists (os error 17)
-help: the state directory must be a directory with room on its disk, and this user must own it; name another with --state-dir
+help: the state directory must be a directory with room on its disk, and this user must own it; --state-dir names another one
 
 "#]]);
     assert_eq!(world.knob("net/ipv4/ip_forward"), "0");

@@ -312,13 +312,13 @@ fn a_run_about_one_namespace_makes_no_others() {
     let world = world();
     world.netns("add red");
     world.run("apply --yes --netns red host.toml").fails(str![[r#"
-error: `blue` is not made by a run with --netns
+error: `blue` is not made by a run in one namespace
  --> host.toml:1:13
   |
 1 | [namespaces.blue]
   |             ^^^^
   |
-  = help: leave --netns out: names belong to the host; or leave `create` out
+  = help: names belong to the host: run it for the host, or leave `create` out
 
 1 error in the document; nothing was changed
 
