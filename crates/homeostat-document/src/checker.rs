@@ -59,6 +59,12 @@ impl Checker {
         self.files.resolve(span.file, path)
     }
 
+    /// The file that is meant at a place. If the document was restored with copies of its files, it is the copy.
+    #[must_use]
+    pub fn resolve_file(&self, span: Span, path: &str) -> PathBuf {
+        self.files.resolve_file(span.file, path)
+    }
+
     /// An error with all mistakes, if there were any.
     pub fn into_result(self) -> Result<(), Diagnostics> {
         if self.found.is_empty() { Ok(()) } else { Err(Diagnostics::new(self.files, self.found)) }

@@ -6,6 +6,7 @@ use crate::files::{Files, Location};
 use crate::name::{HOST, NamespaceName};
 use crate::scope::{FoundAt, OUTSIDE, Scope};
 use crate::settings::Settings;
+use crate::shape::MachinePath;
 use crate::span::{Span, Spanned};
 
 /// A checked document. Two are equal when they declare the same, wherever it is written.
@@ -98,7 +99,11 @@ impl Record for NamedNamespace {
             .optional("pid-file", "A file with the id of a process: the namespace is that one's");
         fields.exclusive("path", "pid-file");
         let mut scope = Scope::read_namespace(fields);
-        scope.found_at = path.map(FoundAt::Path).or(pid_file.map(FoundAt::PidFile));
+        scope.found_at = match (path, pid_file) {
+            (Some(MachinePath(path)), _) => Some(FoundAt::Path(path)),
+            (None, Some(MachinePath(path))) => Some(FoundAt::PidFile(path)),
+            (None, None) => None,
+        };
         fields.refused("namespaces", "a namespace cannot hold another namespace", OUTSIDE);
         fields.refused("settings", "settings are the same for all namespaces", OUTSIDE);
         let name = name?;

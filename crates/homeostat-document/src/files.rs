@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::load::{Format, Text};
@@ -12,6 +12,8 @@ use crate::span::{FileId, Span};
 #[derive(Clone, Debug, Default)]
 pub struct Files {
     files: Arc<Vec<File>>,
+    /// Where the copies are of the files that the document names, if it was restored with them.
+    root: Option<Arc<Path>>,
 }
 
 /// A place for people: lines and columns count from 1, columns in characters.
@@ -30,6 +32,7 @@ pub struct Location {
 struct File {
     name: String,
     directory: PathBuf,
+    format: Format,
     text: String,
     /// The number of the first line: not 1 where only a part of the file is kept.
     first: usize,
@@ -46,22 +49,68 @@ pub(crate) struct Line<'a> {
     pub(crate) within: Range<usize>,
 }
 
+/// Where a copy of a file is, below the directory that stands for the root.
+#[must_use]
+pub fn copy_below(root: &Path, file: &Path) -> PathBuf {
+    let mut copy = Vec::new();
+    for part in file.components() {
+        match part {
+            Component::Normal(part) => copy.push(part),
+            Component::ParentDir => _ = copy.pop(),
+            Component::Prefix(_) | Component::RootDir | Component::CurDir => {}
+        }
+    }
+    root.join(copy.iter().collect::<PathBuf>())
+}
+
 impl Files {
+    /// No files yet, of a document whose files have copies below a directory.
+    pub(crate) fn with_copies_below(root: &Path) -> Self {
+        Files { root: Some(root.into()), ..Files::default() }
+    }
+
+    /// The directory that stands for the root in the paths of the files that the document names: that of their copies,
+    /// if it was restored with copies.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.as_deref().unwrap_or(Path::new("/"))
+    }
+
+    /// What relative paths are relative to where something is written.
+    #[must_use]
+    pub fn directory(&self, span: Span) -> PathBuf {
+        let directory = self.file(span.file).map_or(Path::new(""), |file| &file.directory);
+        self.copy(directory.to_owned())
+    }
+
+    fn copy(&self, path: PathBuf) -> PathBuf {
+        match &self.root {
+            Some(root) => copy_below(root, &path),
+            None => path,
+        }
+    }
+
     /// Adds a text; relative paths in it are meant relative to `directory`.
-    pub(crate) fn add(&mut self, name: &str, directory: &Path, text: String) -> FileId {
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        directory: &Path,
+        format: Format,
+        text: String,
+    ) -> FileId {
         let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
         let lines = std::iter::once(0).chain(starts.map(|(at, _)| at + 1)).collect();
         let (name, directory) = (name.to_owned(), directory.to_owned());
-        self.push(File { name, directory, text, first: 1, lines })
+        self.push(File { name, directory, format, text, first: 1, lines })
     }
 
     /// The texts, in order.
     #[must_use]
     pub fn texts(&self) -> Vec<Text> {
-        let text = |File { name, directory, text, .. }: &File| Text {
+        let text = |File { name, directory, format, text, .. }: &File| Text {
             name: name.clone(),
             directory: directory.clone(),
-            format: Format::of(Path::new(name)).unwrap_or(Format::Toml),
+            format: *format,
             text: text.clone(),
         };
         self.files.iter().map(text).collect()
@@ -70,8 +119,8 @@ impl Files {
     /// Adds a single line of a file that is too long to be kept.
     pub(crate) fn add_line(&mut self, name: &str, number: usize, text: &str) -> FileId {
         let (name, text) = (name.to_owned(), text.to_owned());
-        let lines = vec![0];
-        self.push(File { name, directory: PathBuf::new(), text, first: number, lines })
+        let (directory, format, lines) = (PathBuf::new(), Format::Toml, vec![0]);
+        self.push(File { name, directory, format, text, first: number, lines })
     }
 
     fn push(&mut self, file: File) -> FileId {
@@ -100,6 +149,11 @@ impl Files {
     /// The path that a document meant, seen from its own directory.
     pub(crate) fn resolve(&self, id: FileId, path: &str) -> PathBuf {
         self.file(id).map_or_else(|| PathBuf::from(path), |file| file.directory.join(path))
+    }
+
+    /// The file that a document meant, or its copy.
+    pub(crate) fn resolve_file(&self, id: FileId, path: &str) -> PathBuf {
+        self.copy(self.resolve(id, path))
     }
 
     /// Line and column of the span's first byte.
@@ -143,7 +197,7 @@ mod tests {
 
     fn place(text: &str, start: usize) -> (usize, usize) {
         let mut files = Files::default();
-        let id = files.add("a.toml", Path::new(""), text.to_owned());
+        let id = files.add("a.toml", Path::new(""), Format::Toml, text.to_owned());
         let at = files.locate(Span::new(id, start, start + 1));
         (at.line, at.column)
     }
@@ -156,6 +210,14 @@ mod tests {
         assert_eq!(place(text, 6), (2, 1), "a tab is one column");
         assert_eq!(place(text, text.rfind('=').unwrap()), (2, 5), "umlauts are one column each");
         assert_eq!(place(text, text.find("last").unwrap()), (3, 1));
+    }
+
+    #[test]
+    fn copies_are_below_their_root_whatever_the_path() {
+        let copy = |file: &str| copy_below(Path::new("/copies"), Path::new(file));
+        assert_eq!(copy("/etc/homeostat/fw.nft"), Path::new("/copies/etc/homeostat/fw.nft"));
+        assert_eq!(copy("/etc/homeostat/../fw.nft"), Path::new("/copies/etc/fw.nft"));
+        assert_eq!(copy("/../../x/./y"), Path::new("/copies/x/y"));
     }
 
     #[test]

@@ -33,7 +33,7 @@ pub use document::Document;
 pub use fields::{
     Fields, Keyed, Kinds, Map, NamedRecord, Record, describe_record, read_record, read_table,
 };
-pub use files::{Files, Location};
+pub use files::{Files, Location, copy_below};
 pub use load::{DocumentReader, Format, Text as SourceText, shown};
 pub use name::{DEFAULT_OWNER, HOST, NamespaceName, OwnerName};
 pub use node::{Entry, Node, Value, shorten};
@@ -44,7 +44,7 @@ pub use section::{
 };
 pub use serde_json::Value as Json;
 pub use settings::{DEFAULT_PROTOCOL, Mode, OnStop, Protocol, Settings, SourceSettings};
-pub use shape::{Definitions, Shape, Text, ValueError, check, read_list};
+pub use shape::{Definitions, MachinePath, Shape, Text, ValueError, check, read_list};
 pub use span::{FileId, Span, Spanned};
 pub use time::{Percent, Period};
 pub use words::{nearest, refuse};

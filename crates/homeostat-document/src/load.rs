@@ -102,7 +102,20 @@ impl DocumentReader {
 
     /// Reads texts as one document, as [`load`](Self::load) reads files.
     pub fn restore(&self, texts: Vec<Text>) -> Result<Document, Diagnostics> {
-        let mut gathered = Gathered::default();
+        self.gather(Gathered::default(), texts)
+    }
+
+    /// The same with copies of the files that the texts name: they are below `root`, each at its own absolute path.
+    pub fn restore_with_files(
+        &self,
+        root: &Path,
+        texts: Vec<Text>,
+    ) -> Result<Document, Diagnostics> {
+        let files = Files::with_copies_below(root);
+        self.gather(Gathered { files, ..Gathered::default() }, texts)
+    }
+
+    fn gather(&self, mut gathered: Gathered, texts: Vec<Text>) -> Result<Document, Diagnostics> {
         for Text { name, directory, format, text } in texts {
             gathered.text(&name, &directory, format, text);
         }
@@ -182,7 +195,7 @@ impl Gathered {
     }
 
     fn text(&mut self, name: &str, directory: &Path, format: Format, text: String) {
-        let id = self.files.add(name, directory, text);
+        let id = self.files.add(name, directory, format, text);
         match parse_tree(id, format, self.files.text(id)) {
             Ok(tree) => self.trees.push(tree),
             Err(found) => self.found.extend(found),

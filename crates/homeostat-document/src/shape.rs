@@ -192,20 +192,44 @@ impl Text for IpNet {
     }
 }
 
+/// A file whose content belongs to the document.
 impl Shape for PathBuf {
     fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
-        let text = String::read(node, checker)?;
-        if text.is_empty() || text.contains('\0') {
-            checker.expected("a path", node, None);
-            return None;
-        }
-        Some(checker.resolve(node.span, &text))
+        let text = read_path(node, checker)?;
+        Some(checker.resolve_file(node.span, &text))
     }
 
     fn schema(_: &mut Definitions) -> Json {
-        json!({ "type": "string",
-            "description": "a path, seen from the document's own directory" })
+        path_schema()
     }
+}
+
+/// A place on the machine. Unlike a file whose content belongs to the document, it never has a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MachinePath(pub PathBuf);
+
+impl Shape for MachinePath {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        let text = read_path(node, checker)?;
+        Some(MachinePath(checker.resolve(node.span, &text)))
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        path_schema()
+    }
+}
+
+fn read_path(node: &Node, checker: &mut Checker) -> Option<String> {
+    let text = String::read(node, checker)?;
+    if text.is_empty() || text.contains('\0') {
+        checker.expected("a path", node, None);
+        return None;
+    }
+    Some(text)
+}
+
+fn path_schema() -> Json {
+    json!({ "type": "string", "description": "a path, seen from the document's own directory" })
 }
 
 /// An item without any mistake in it. One that is half read would be taken for the twin of another.

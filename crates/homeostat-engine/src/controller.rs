@@ -573,6 +573,7 @@ impl<S: Source> Controller<S> {
             status.last_success = Some(now);
             (status.last_error, status.failures) = (unrecorded, 0);
             status.is_ready |= request.focus == Focus::All;
+            status.has_passed |= request.focus == Focus::All;
             (status.is_converged, status.open) = (is_converged, open);
             (status.contended, status.not_converging) = (contended, not_converging);
             status.counts.applied += applied as u64;
@@ -862,7 +863,8 @@ impl<S: Source> Controller<S> {
         let keeps_task = |key: &S::Key| forget == Forget::Changed && is_same(key);
         self.scheduler.desired_changed(|key| is_rebound || !is_same(key), keeps_task, now);
         self.publisher.status.send_modify(|status| {
-            (status.is_converged, status.generation) = (false, generation);
+            (status.is_converged, status.has_passed) = (false, false);
+            status.generation = generation;
         });
     }
 

@@ -19,7 +19,7 @@ const DEEPEST: usize = 16;
 const MOST: usize = 4096;
 
 /// What `nft` searches by itself.
-const USUAL: &str = "/etc";
+const USUAL: &str = "etc";
 
 const NOTHING_MEANT: &str = "to mean that it has no rules, write a comment";
 
@@ -73,8 +73,9 @@ pub(crate) fn expand(ruleset: &Ruleset) -> (Included, Result<Expanded, CompileEr
     if includes(&ruleset.text).is_empty() {
         return (Included::default(), Ok(Expanded { ruleset: ruleset.clone(), origins }));
     }
-    let (directory, included) = (&*ruleset.directory, Included::default());
-    let mut expanding = Expanding { directory, text: String::new(), ended: 0, origins, included };
+    let Ruleset { directory, root, .. } = ruleset;
+    let (text, included) = (String::new(), Included::default());
+    let mut expanding = Expanding { directory, root, text, ended: 0, origins, included };
     let done = expanding.expand(Level { text: &ruleset.text, file: 0, depth: 1 });
     let Expanding { text, origins, included, .. } = expanding;
     let ruleset = Ruleset { text: text.into(), ..ruleset.clone() };
@@ -84,6 +85,7 @@ pub(crate) fn expand(ruleset: &Ruleset) -> (Included, Result<Expanded, CompileEr
 /// A text that is being expanded.
 struct Expanding<'a> {
     directory: &'a Path,
+    root: &'a Path,
     text: String,
     /// How many lines of it have ended.
     ended: usize,
@@ -176,10 +178,11 @@ impl Expanding<'_> {
     /// Quirk `later-paths-first` (nft 1.0.6): a file is taken from the first directory that has it, and
     /// `/etc` is the first one; but of a pattern, the files of the last directory are read first.
     fn find(&mut self, wanted: &str) -> Option<Vec<PathBuf>> {
+        let usual = self.root.join(USUAL);
         let bases = match wanted {
-            _ if wanted.starts_with('/') => vec![Path::new("/")],
+            _ if wanted.starts_with('/') => vec![self.root],
             _ if wanted.starts_with("./") || wanted.starts_with("../") => vec![self.directory],
-            _ => vec![Path::new(USUAL), self.directory],
+            _ => vec![&*usual, self.directory],
         };
         let Included { files, directories } = &mut self.included;
         if is_pattern(wanted) {
@@ -414,7 +417,8 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let text = "include \"x.nft\"\ninclude \"./none*\"\ninclude \"/nonexistent/y\"\n";
         let directory = root.path().to_owned();
-        let ruleset = Ruleset { text: text.into(), name: "main".to_owned(), directory };
+        let ruleset =
+            Ruleset { text: text.into(), name: "main".to_owned(), directory, root: "/".into() };
         std::fs::write(root.path().join("x.nft"), "include \"./z\"\n").unwrap();
         let included = ruleset.included();
         let files = ["/etc/x.nft".into(), "/nonexistent/y".into(), root.path().join("x.nft")];

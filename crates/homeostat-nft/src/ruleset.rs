@@ -17,6 +17,8 @@ pub struct Ruleset {
     pub name: String,
     /// Where what it includes is looked for.
     pub directory: PathBuf,
+    /// What stands for the root in absolute paths of what it includes: `/`, or the directory of copies.
+    pub root: PathBuf,
 }
 
 impl Ruleset {
@@ -48,7 +50,7 @@ impl Ruleset {
         }
         let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let directory = directory.unwrap_or(Path::new(".")).to_owned();
-        Ok(Ruleset { text: text.into(), name, directory })
+        Ok(Ruleset { text: text.into(), name, directory, root: "/".into() })
     }
 
     /// What it includes, and where more of it may come from.

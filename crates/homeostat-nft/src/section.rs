@@ -1,7 +1,7 @@
 //! The section of the document: `[nftables]`, a ruleset in nft's own language, beside the document or
 //! inside of it.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use homeostat_core::{Failure, Retry};
 use homeostat_document::{
@@ -122,14 +122,14 @@ impl Record for Nftables {
 }
 
 fn ruleset(document: &Document, declared: &Declared) -> Result<Ruleset, CompileError> {
+    let root = document.files.root().to_owned();
     match declared {
-        Declared::File(path) => Ruleset::read(path),
+        Declared::File(path) => Ok(Ruleset { root, ..Ruleset::read(path)? }),
         Declared::Text(text) => {
-            let file = document.locate(text.span).file;
-            let directory = Path::new(&file).parent().map_or_else(PathBuf::new, Path::to_owned);
+            let directory = document.files.directory(text.span);
             let here = directory.as_os_str().is_empty();
             let directory = if here { PathBuf::from(".") } else { directory };
-            Ok(Ruleset { text: text.as_str().into(), name: INLINE.to_owned(), directory })
+            Ok(Ruleset { text: text.as_str().into(), name: INLINE.to_owned(), directory, root })
         }
     }
 }

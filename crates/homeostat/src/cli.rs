@@ -66,6 +66,18 @@ pub(crate) enum Command {
     #[command(after_help = "Exit: 0 converged, 1 not converged or error. A broken document is \
                             refused, and the last good one stays in force.")]
     Reload(FormArgs),
+    /// Confirm the open trial: its document stays in force
+    #[command(
+        after_help = "A trial is begun by `homeostat apply DOC --confirm-within TIME`. Confirm it from a new \
+                            session: that the session still works which began it proves nothing about new connections. \
+                            Exit: 0 confirmed, 1 no trial or error."
+    )]
+    Confirm(ConfirmArgs),
+    /// End the open trial: the document before it is in force again
+    #[command(
+        after_help = "Exit: 0 rolled back and converged, 1 no trial, not converged, or error."
+    )]
+    Rollback(FormArgs),
     /// Take over the object on a declared key, once, from its current owner
     Adopt(AdoptArgs),
     /// Give up ownership of a key that is no longer declared
@@ -74,6 +86,13 @@ pub(crate) enum Command {
     Forget(KeyArgs),
     #[command(flatten)]
     Source(SourceCommand),
+    /// List the documents that were confirmed, or show what one of them changed
+    #[command(
+        after_help = "A document is confirmed once its first pass has run. The last twenty are kept, with every \
+                            file that they name; a daemon that starts with a broken document uses the last one. \
+                            Exit: 0 listed, 1 error."
+    )]
+    History(HistoryArgs),
     /// List the operations sent to guests, and their results
     #[command(
         after_help = "Exit: 0 listed, 1 error. Each step starts with an intent. If its result is missing, homeostat \
@@ -149,9 +168,9 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Roll back unless confirmed within this time; not built in yet
+    /// Make it a trial: the daemon returns to the document before it unless `homeostat confirm` comes within this time
     #[arg(long, value_name = "TIME")]
-    pub(crate) confirm_within: Option<String>,
+    pub(crate) confirm_within: Option<Period>,
 }
 
 #[derive(Args, Debug)]
@@ -262,6 +281,29 @@ pub(crate) struct AdoptArgs {
     pub(crate) about: About,
     #[command(flatten)]
     pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfirmArgs {
+    /// Do not confirm yet: let the trial go on for this time from now
+    #[arg(long, value_name = "TIME")]
+    pub(crate) extend: Option<Period>,
+    /// Confirm although this is the session that began the trial
+    #[arg(long)]
+    pub(crate) same_session: bool,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HistoryArgs {
+    /// Show what this document changed, compared with the one before it
+    #[arg(long, value_name = "N")]
+    pub(crate) diff: Option<u64>,
+    /// Print JSON
+    #[arg(long, conflicts_with = "diff")]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

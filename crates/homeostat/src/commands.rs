@@ -6,6 +6,7 @@ mod control;
 mod demo;
 mod events;
 mod hand_over;
+mod history;
 mod journal;
 mod man;
 mod plan;
@@ -13,6 +14,7 @@ mod run;
 mod saved;
 mod show;
 mod status;
+mod trial;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -27,9 +29,6 @@ use crate::failure::helped;
 use crate::output::stream;
 use crate::registry;
 use crate::wire::Request;
-
-/// Commands of the design that come with later parts.
-const LATER: [&str; 2] = ["confirm", "rollback"];
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
@@ -46,10 +45,13 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Resume(args) => control::resume(args, &global),
         Command::Resync(form) => control::run_passes(form, &global, Request::Resync),
         Command::Reload(form) => control::run_passes(form, &global, Request::Reload),
+        Command::Confirm(args) => trial::confirm(&args, &global),
+        Command::Rollback(form) => control::run_passes(form, &global, Request::Rollback),
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
         Command::Source(command) => command.run(global),
+        Command::History(args) => history::run(&args, &global),
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),
@@ -76,9 +78,6 @@ fn print_completions(shell: clap_complete::Shell) -> Result<ExitCode> {
 
 fn unknown(words: &[OsString]) -> anyhow::Error {
     let word = words.first().map(|word| word.to_string_lossy().into_owned()).unwrap_or_default();
-    if LATER.contains(&word.as_str()) {
-        return not_built(&format!("`homeostat {word}`"));
-    }
     let help = match similar(&word) {
         Some(command) => format!("did you mean `{command}`?"),
         None => "`homeostat --help` lists the commands".to_owned(),

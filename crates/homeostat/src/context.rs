@@ -157,6 +157,15 @@ impl Context {
     }
 }
 
+/// What the scope is called that the top level of a document is for. A sandbox is always a new one.
+pub(crate) fn scope_name_of(global: &Global) -> Option<String> {
+    match top(global.sandbox, global.netns.clone()) {
+        Top::Host => Some(HOST.to_owned()),
+        Top::Netns(place) => scope_name(&place).ok(),
+        Top::Sandbox => None,
+    }
+}
+
 /// Where an owner's state is, outside of a sandbox.
 pub(crate) fn state_dir(global: &Global) -> PathBuf {
     global.state_dir.clone().unwrap_or_else(|| STATE_DIR.into())

@@ -1,7 +1,8 @@
 //! The daemon: one loop per source and scope of a document, kept in step with the document and with
 //! the namespaces that come and go.
 //!
-//! Everything runs on one thread, but for what has to wait for `nft`. Start at [`Daemon::run`].
+//! The daemon itself runs on one thread and each loop on one of its own; what may wait for `nft` or the disk runs
+//! beside them. Start at [`Daemon::run`].
 
 mod answers;
 mod capabilities;
@@ -24,9 +25,11 @@ mod socket;
 #[cfg(test)]
 mod stall_tests;
 mod systemd;
+mod trial;
 #[cfg(test)]
 mod verdict_tests;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,13 +43,16 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::Level;
 
+use crate::confirmed::{self, ConfirmedDocuments, Entry, Origin};
 use crate::context::Context;
-use crate::failure;
+use crate::failure::{self, helped};
+use crate::person::Person;
 use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
 use crate::wire::Handed;
 use answers::Answers;
-use command::{CommandRequest, DaemonCommand, DaemonHandle};
+use clock::Stamp;
+use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialWish};
 use http::Listen;
 use loops_snapshot::LoopsSnapshot;
 use namespace_watch::NamespaceWatch;
@@ -56,6 +62,7 @@ use recent::Recent;
 use scopes::{Arrangement, Recipients, Scopes};
 use socket::ControlSocket;
 use systemd::Systemd;
+use trial::Trials;
 
 /// What a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
@@ -63,14 +70,23 @@ const STOP: Duration = Duration::from_millis(900);
 /// How a daemon was asked to run.
 #[derive(Default)]
 pub(crate) struct Options {
-    /// The provider's arguments, for status and events.
-    pub(crate) from: String,
+    /// The provider's arguments.
+    pub(crate) from: Vec<PathBuf>,
+    /// The confirmed document that the daemon begins with, and why it is not the provider's.
+    pub(crate) fallback: Option<Fallback>,
     /// Another way to stop than the document says.
     pub(crate) on_stop: Option<StopPolicy>,
     /// Where status is read over HTTP.
     pub(crate) listen: Option<Listen>,
     /// Who may read status over the control socket.
     pub(crate) readers: Option<Readers>,
+}
+
+/// A confirmed document in place of the provider's.
+pub(crate) struct Fallback {
+    pub(crate) entry: Entry,
+    /// Why the provider's cannot be taken.
+    pub(crate) why: anyhow::Error,
 }
 
 /// A running daemon.
@@ -87,6 +103,13 @@ pub(crate) struct Daemon {
     referenced: ReferencedFiles,
     /// The same of the document in force, when it was bound.
     bound: ReferencedFiles,
+    /// Where the document in force came from, until it is confirmed by its first pass.
+    unconfirmed: Option<Origin>,
+    /// The number of the confirmed document in force, while the provider's cannot be taken.
+    fallback: Option<u64>,
+    trials: Trials,
+    /// Whether the provider's document changed during a trial.
+    has_edit: bool,
     ledger: Arc<dyn Ledger>,
     events: Events,
     recent: Recent,
@@ -104,6 +127,10 @@ enum Wake {
     Command(CommandRequest),
     /// Namespaces may have come or gone.
     Namespaces,
+    /// Every loop on this machine has made a full pass for the document in force.
+    Passed,
+    /// The time of the open trial is over.
+    TrialIsOver,
     Stop,
 }
 
@@ -118,7 +145,22 @@ impl Daemon {
     ) -> Self {
         let mut context = context;
         context.caller.is_for_people = false;
-        let health = ProviderHealth::new(&options.from);
+        let from: Vec<_> = options.from.iter().map(|path| path.to_string_lossy()).collect();
+        let from = from.join(" ");
+        let recent = Recent::default();
+        let mut options = options;
+        let fallback = options.fallback.take();
+        let health = match &fallback {
+            None => ProviderHealth::new(&from),
+            Some(Fallback { entry, why }) => {
+                let confirmed_at = entry.confirmed_at.parse().unwrap_or_else(|_| Stamp::now());
+                let mut health = ProviderHealth::good_until(&from, confirmed_at);
+                refused(&mut health, why, &recent);
+                log::log_error(why, "document refused at the start");
+                tracing::error!(number = entry.number, "confirmed document in force");
+                health
+            }
+        };
         let first = LoopsSnapshot { provider: Some(health.clone()), ..LoopsSnapshot::default() };
         Daemon {
             context,
@@ -129,9 +171,13 @@ impl Daemon {
             bound: ReferencedFiles::of(&document),
             document,
             own: None,
+            unconfirmed: None,
+            fallback: fallback.map(|fallback| fallback.entry.number),
+            trials: Trials::default(),
+            has_edit: false,
             ledger,
             events: Events::default(),
-            recent: Recent::default(),
+            recent,
             scopes: Scopes::default(),
             allowed: None,
             snapshot: watch::channel(first).0,
@@ -169,7 +215,14 @@ impl Daemon {
         self.context.top_scope()?;
         let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
         let mut goes_on = arranged.transpose()?.is_some();
-        self.provider.judged(Verdict::Accepted);
+        self.close_former_trial();
+        if self.fallback.is_none() {
+            self.unconfirmed = self.origin().ok();
+            self.provider.judged(Verdict::Accepted);
+        } else {
+            let why = self.health.failure.as_ref().map(|failure| failure.error.clone());
+            self.provider.judged(Verdict::Refused { why: why.unwrap_or_default() });
+        }
         let mut end = End::Stopped;
         while goes_on {
             let places = self.scopes.places(&self.context, &self.document, &*self.ledger);
@@ -178,7 +231,8 @@ impl Daemon {
                 end = End::ProcessEnded;
                 break;
             }
-            let wake = wakes.next(&mut self.provider).await;
+            let (passed, trial_ends) = (self.passed(), self.trial_ends());
+            let wake = wakes.next(&mut self.provider, passed, trial_ends).await;
             goes_on = !matches!(wake, Wake::Stop)
                 && wakes.unless_stopped(self.handle(wake, &systemd)).await.is_some();
         }
@@ -204,6 +258,53 @@ impl Daemon {
                 systemd.reloaded();
             }
             Wake::Command(request) => self.handle_command(request).await,
+            Wake::Passed => self.confirm().await,
+            Wake::TrialIsOver => {
+                self.trial_is_over().await;
+                self.reload_edit().await;
+            }
+        }
+    }
+
+    /// Waits until the document in force, if it is not confirmed, has had its first pass.
+    fn passed(&self) -> impl Future<Output = ()> + use<> {
+        let unconfirmed = self.unconfirmed.as_ref().map(|_| self.snapshot.borrow().clone());
+        async {
+            match unconfirmed {
+                Some(loops) => loops.wait_until_passed().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Where the provider's document comes from.
+    fn origin(&self) -> Result<Origin> {
+        Ok(Origin {
+            from: self.options.from.iter().map(|path| confirmed::absolute(path)).collect(),
+            scope: self.context.top_scope()?.name,
+            applied_by: Person::current(),
+            confirmed_by: None,
+        })
+    }
+
+    /// Keeps the document in force, with the files that it names. The disk may be slow or full, which holds up nothing.
+    async fn confirm(&mut self) {
+        let Some(origin) = self.unconfirmed.take() else { return };
+        let (document, files) = (Arc::clone(&self.document), self.bound.clone());
+        let Context { state_dir, caller, .. } = &self.context;
+        let confirmed = ConfirmedDocuments::of(state_dir, &caller.owner);
+        let kept =
+            tokio::task::spawn_blocking(move || confirmed.add(&document, &files, origin)).await;
+        match kept.map_err(Into::into).flatten() {
+            Ok(number) => {
+                self.recent.record(Level::INFO, "document-confirmed", json!({ "number": number }));
+            }
+            Err(error) => {
+                log::log_error(&error, "the document in force is not kept");
+                let fields =
+                    json!({ "error": failure::text(&error), "help": failure::help(&error) });
+                self.recent.record(Level::ERROR, "document-not-kept", fields);
+            }
         }
     }
 
@@ -238,6 +339,8 @@ impl Daemon {
             commands: lock
                 .map(|lock| CommandDeps { memory: self.context.caller.memory.clone(), lock }),
             is_handed: self.own.is_some(),
+            fallback: self.fallback,
+            trials: self.trials.clone(),
             provider: Some(self.health.clone()),
         });
     }
@@ -249,17 +352,45 @@ impl Daemon {
         let done = match request.command {
             DaemonCommand::Arrange => self.arrange(Recipients::AllForClient).await,
             DaemonCommand::Reload => self.reload(Recipients::AllForClient).await,
-            DaemonCommand::TakeDocument(handed) => self.take_handed(&handed).await,
+            DaemonCommand::TakeDocument { handed, trial } => self.take_handed(&handed, trial).await,
+            DaemonCommand::Confirm { extend: Some(during), .. } => self.extend_trial(during),
+            DaemonCommand::Confirm { by, same_session, .. } => {
+                self.confirm_trial(&by, same_session)
+            }
+            DaemonCommand::RollBack { by } => self.roll_back(&format!("{by} asked for it")).await,
         };
         self.context.caller.guards = guards;
         let started = self.scopes.take_started();
         // The client may be gone; it was done all the same.
         let _ = request.answer.send(done.map(|()| started));
+        self.reload_edit().await;
+    }
+
+    /// Takes the document that was edited during a trial, once that has ended.
+    async fn reload_edit(&mut self) {
+        if self.trials.open.is_none()
+            && std::mem::take(&mut self.has_edit)
+            && let Err(error) = self.reload(Recipients::Changed).await
+        {
+            log::log_error(&error, "document refused");
+        }
     }
 
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
     /// one stays in force. Status and events say so until the provider has a good one.
     async fn reload(&mut self, recipients: Recipients) -> Result<()> {
+        if let Some(trial) = &mut self.trials.open {
+            // It would end the trial.
+            (trial.has_edit, self.has_edit) = (true, true);
+            self.publish();
+            return match recipients {
+                Recipients::Changed => Ok(()),
+                Recipients::All | Recipients::AllForClient => Err(helped(
+                    "a trial is open: the document is read again when it has ended",
+                    "`homeostat confirm` or `homeostat rollback` ends it",
+                )),
+            };
+        }
         let reloaded = match self.provider.answer().await {
             Answer::DesiredState(document) => {
                 let taken = self.take_provided(document, recipients).await;
@@ -274,11 +405,7 @@ impl Daemon {
         };
         let from = self.health.from.to_string();
         match &reloaded {
-            Err(error) => {
-                let Failure { error, help, .. } = self.health.fail(error);
-                let fields = json!({ "from": from, "error": error, "help": help });
-                self.recent.record(Level::ERROR, "document-refused", fields);
-            }
+            Err(error) => refused(&mut self.health, error, &self.recent),
             Ok(Reloaded::Unchanged) if self.health.failure.is_none() => self.health.succeed(),
             Ok(_) => {
                 self.health.succeed();
@@ -303,16 +430,35 @@ impl Daemon {
         }
         self.take(document, recipients).await?;
         (self.own, self.referenced) = (None, referenced);
+        (self.unconfirmed, self.fallback) = (self.origin().ok(), None);
         Ok(Reloaded::Taken)
     }
 
     /// Takes a document in place of the provider's, until that one changes or is asked for again.
-    async fn take_handed(&mut self, handed: &Handed) -> Result<()> {
+    async fn take_handed(&mut self, handed: &Handed, trial: Option<TrialWish>) -> Result<()> {
         command::check_meant_for(&self.context, handed)?;
         let document = load(&handed.paths)?;
+        if trial.is_none() && self.trials.open.is_some() {
+            return Err(helped(
+                "a trial is open, and another document would end it",
+                "`homeostat confirm` or `homeostat rollback` ends it",
+            ));
+        }
+        let begun = match trial {
+            Some(wish) => Some(self.begin_trial(&document, wish, handed.paths.clone()).await?),
+            None => None,
+        };
         let before = Arc::clone(&self.document);
-        self.take(Arc::new(document), Recipients::AllForClient).await?;
+        let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
+        if begun.is_some() && taken.is_err() {
+            // Nothing of it was written.
+            self.confirmed().end_trial()?;
+        }
+        taken?;
+        self.trials.open = begun;
         self.own.get_or_insert(before);
+        // It is in force until the files change, and no longer.
+        self.unconfirmed = None;
         self.publish();
         Ok(())
     }
@@ -346,6 +492,14 @@ impl Daemon {
         // A loop that is in the middle of something long is left: what it wrote carries our mark.
         let _ = tokio::time::timeout(STOP, stopped).await;
     }
+}
+
+/// Makes a document that cannot be taken visible in status, events and metrics.
+fn refused(health: &mut ProviderHealth, error: &anyhow::Error, recent: &Recent) {
+    let from = health.from.to_string();
+    let Failure { error, help, .. } = health.fail(error);
+    let fields = json!({ "from": from, "error": error, "help": help });
+    recent.record(Level::ERROR, "document-refused", fields);
 }
 
 /// Why the daemon ended.
@@ -393,7 +547,12 @@ impl Wakes {
         }
     }
 
-    async fn next(&mut self, provider: &mut DocumentProvider) -> Wake {
+    async fn next(
+        &mut self,
+        provider: &mut DocumentProvider,
+        passed: impl Future<Output = ()>,
+        trial_ends: impl Future<Output = ()>,
+    ) -> Wake {
         let Wakes { commands, terminate, interrupt, hangup, namespaces } = self;
         tokio::select! {
             _ = terminate.recv() => Wake::Stop,
@@ -402,6 +561,8 @@ impl Wakes {
             Some(request) = commands.recv() => Wake::Command(request),
             () = provider.changed() => Wake::Document(Recipients::Changed),
             () = namespaces.changed() => Wake::Namespaces,
+            () = passed => Wake::Passed,
+            () = trial_ends => Wake::TrialIsOver,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! How an error reaches people: what failed, why, and the way out.
 
+use std::io::Write as _;
 use std::process::ExitCode;
 
 use anstyle::{AnsiColor, Style};
@@ -50,6 +51,11 @@ pub(crate) fn of_source(error: SourceError) -> anyhow::Error {
         SourceError::Failed(failure) => failure.into(),
         other => other.into(),
     }
+}
+
+/// Prints what went wrong beside what was asked for, which was done.
+pub(crate) fn warn(error: &anyhow::Error, color: Color) {
+    let _ = writeln!(stream::stderr(color), "warning: {}", plain(&text(error)));
 }
 
 /// Prints an error to stderr.

@@ -5,6 +5,7 @@
 mod cli;
 mod client;
 mod commands;
+mod confirmed;
 mod context;
 mod converge;
 mod daemon;
@@ -14,6 +15,7 @@ mod journal;
 mod machine;
 mod mark;
 mod output;
+mod person;
 mod provider;
 mod referenced_files;
 mod registry;

@@ -43,8 +43,23 @@ pub(crate) enum Request {
     Resync(Ask),
     /// Reads the document again.
     Reload(Ask),
-    /// Takes another document in place of the daemon's own.
-    Apply { handed: Handed, ask: Ask },
+    /// Takes another document in place of the daemon's own; as a trial, if it has to be confirmed within some time.
+    Apply {
+        handed: Handed,
+        ask: Ask,
+        #[serde(default)]
+        confirm_within_ms: Option<u64>,
+    },
+    /// How a trial ended; waits so long for its end.
+    Trial { id: u64, wait_ms: u64 },
+    /// Ends the open trial: what it made stays. Or gives it more time.
+    Confirm {
+        extend_ms: Option<u64>,
+        #[serde(default)]
+        same_session: bool,
+    },
+    /// Ends the open trial: what was before comes back.
+    Rollback(Ask),
     /// Takes what is on a declared key from its current owner.
     Adopt { about: About, ask: Ask },
     /// Gives up ownership of a key.
@@ -63,6 +78,7 @@ impl Request {
             Request::Status { .. }
                 | Request::Key(_)
                 | Request::Open { .. }
+                | Request::Trial { .. }
                 | Request::Events { .. }
         )
     }
@@ -174,12 +190,44 @@ pub(crate) struct Overview {
     pub(crate) ready: bool,
     /// Whether a document is in force that was handed over, not the daemon's own.
     pub(crate) handed: bool,
+    /// The number of the confirmed document that is in force because the daemon's own could not be taken.
+    #[serde(default)]
+    pub(crate) fallback: Option<u64>,
+    /// The open trial.
+    #[serde(default)]
+    pub(crate) trial: Option<TrialStatus>,
     /// Where the daemon's own document comes from; nothing, if the daemon does not say.
     pub(crate) provider: Option<ProviderStatus>,
     pub(crate) loops: Vec<LoopStatus>,
     /// The first keys that are not as declared.
     #[serde(default)]
     pub(crate) open_keys: Vec<OpenItem>,
+}
+
+/// A trial that is open.
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct TrialStatus {
+    pub(crate) id: u64,
+    /// Who began it.
+    pub(crate) by: String,
+    /// The documents that are tried.
+    pub(crate) from: Vec<std::path::PathBuf>,
+    pub(crate) began_at: String,
+    pub(crate) left_ms: u64,
+    /// The number of the confirmed document that it returns to.
+    pub(crate) returns_to: u64,
+    /// Whether the daemon's own files changed meanwhile.
+    pub(crate) edit_waits: bool,
+}
+
+/// How a trial ended.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(tag = "end", rename_all = "kebab-case")]
+pub(crate) enum TrialEnd {
+    /// Its document is a confirmed one now.
+    Confirmed { number: u64, by: String },
+    /// A confirmed document is in force again.
+    RolledBack { why: String, to: u64 },
 }
 
 /// Some of the keys that are not as declared.

@@ -69,6 +69,7 @@ impl Load {
             text: self.text()?.into(),
             name: "bench.nft".to_owned(),
             directory: std::env::temp_dir(),
+            root: "/".into(),
         };
         Ok(Arc::new(Compiler::default().compile(&ruleset, &source())?))
     }

@@ -131,10 +131,14 @@ impl<S: Source> Handle<S> {
         found.map(|status| self.newest(&status)).map_err(|_| CommandRefused::Ended)
     }
 
-    /// A status of an older desired state says nothing about whether the newest one is converged.
+    /// A status of an older desired state says nothing about the newest one.
     fn newest(&self, status: &Status) -> Status {
         let is_newest = status.generation == self.generation.load(Ordering::Relaxed);
-        Status { is_converged: status.is_converged && is_newest, ..status.clone() }
+        Status {
+            is_converged: status.is_converged && is_newest,
+            has_passed: status.has_passed && is_newest,
+            ..status.clone()
+        }
     }
 
     fn send(&self, command: Command<S>) -> Result<(), CommandRefused> {
@@ -234,8 +238,12 @@ pub trait Control: Send + Sync {
     ) -> Result<Vec<OpenEntry>, CommandRefused>;
     /// When a moment of the status is, or was.
     fn at(&self, time: Time) -> Instant;
-    /// Waits until the status changes.
-    fn changed(&self) -> Later<'_, Result<(), CommandRefused>>;
+    /// Waits for a status, which may be the present one. No status between two calls of `so` is missed for good: it is
+    /// asked about the newest one, and again whenever there is another.
+    fn wait_for<'a>(
+        &'a self,
+        so: Box<dyn FnMut(&Status) -> bool + Send + 'a>,
+    ) -> Later<'a, Result<Status, CommandRefused>>;
 }
 
 /// An erased loop, and the handle to it.
@@ -341,12 +349,11 @@ impl<S: Source> Control for Handle<S> {
         self.watchdog.at(time)
     }
 
-    fn changed(&self) -> Later<'_, Result<(), CommandRefused>> {
-        Box::pin(async {
-            let mut status = self.status.clone();
-            status.borrow_and_update();
-            status.changed().await.map_err(|_| CommandRefused::Ended)
-        })
+    fn wait_for<'a>(
+        &'a self,
+        so: Box<dyn FnMut(&Status) -> bool + Send + 'a>,
+    ) -> Later<'a, Result<Status, CommandRefused>> {
+        Box::pin(Handle::wait_for(self, so))
     }
 }
 

@@ -26,6 +26,8 @@ pub struct Status {
     /// Whether the last full pass, and all focused ones since, left everything as declared. Not so
     /// between another desired state and the pass for it.
     pub is_converged: bool,
+    /// Whether a full pass has been made for the newest desired state.
+    pub has_passed: bool,
     /// The number of the desired state that this is about.
     pub(crate) generation: u64,
     /// The last pass.

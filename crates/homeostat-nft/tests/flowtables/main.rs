@@ -97,7 +97,7 @@ fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
     let text = "include \"names.nft\"\ntable inet a { flowtable f { hook ingress priority 0; devices = $both; }; }\n\
         table ip b { chain x { iif $one accept; }; }\ntable ip c { chain x { accept; }; }";
     let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
-    let ruleset = Ruleset { text: text.into(), name, directory };
+    let ruleset = Ruleset { text: text.into(), name, directory, root: "/".into() };
     let mut world = World::new();
     let desired = Compiler::default().compile(&ruleset, &world.source).unwrap();
     let desired = std::sync::Arc::new(desired);

@@ -44,7 +44,7 @@ impl Strict {
 
     fn desired(&self, world: &World, text: &'static str) -> Arc<DesiredState> {
         let (name, directory) = ("fw.nft".to_owned(), self.path().to_owned());
-        let ruleset = Ruleset { text: text.into(), name, directory };
+        let ruleset = Ruleset { text: text.into(), name, directory, root: "/".into() };
         Arc::new(Compiler::with_program(self.program()).compile(&ruleset, &world.source).unwrap())
     }
 }
@@ -70,7 +70,7 @@ fn hooks_want_links() {
     // What is refused for another reason is refused, links or not.
     let missing = "table netdev a { chain i { type filter hook ingress device br8 priority 0; jump nowhere; }; }";
     let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
-    let ruleset = Ruleset { text: missing.into(), name, directory };
+    let ruleset = Ruleset { text: missing.into(), name, directory, root: "/".into() };
     assert!(Compiler::with_program(strict.program()).compile(&ruleset, &world.source).is_err());
 }
 

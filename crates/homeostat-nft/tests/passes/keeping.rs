@@ -45,9 +45,7 @@ async fn heals_by_timer() {
         by_hand(act);
         assert_ne!(listed(), whole, "{act}");
         let healed = async {
-            while listed() != whole {
-                handle.changed().await.unwrap();
-            }
+            handle.wait_for(|_| listed() == whole).await.unwrap();
         };
         let seen = tokio::time::timeout(PATIENCE, healed).await;
         assert!(seen.is_ok(), "{act} is never healed: {:#?}", handle.status());

@@ -85,7 +85,7 @@ impl Harness for Tables {
             Which::Nothing => "",
         };
         let (name, directory) = ("laws".to_owned(), std::env::temp_dir());
-        let ruleset = Ruleset { text: text.into(), name, directory };
+        let ruleset = Ruleset { text: text.into(), name, directory, root: "/".into() };
         Compiler::default().compile(&ruleset, &source()).unwrap()
     }
 

@@ -65,7 +65,7 @@ fn rules_of_one_chain_may_come_from_several_files() {
     let text = "include \"part.nft\"\ntable ip a {\n chain x { tcp dport 0x16 accept; }\n chain y { tcp dport 0x16 drop; }\n}\n";
     let mut world = World::new();
     let (name, directory) = ("fw.nft".to_owned(), directory.path().to_owned());
-    let ruleset = Ruleset { text: text.into(), name, directory };
+    let ruleset = Ruleset { text: text.into(), name, directory, root: "/".into() };
     let desired = Compiler::default().compile(&ruleset, &world.source).unwrap();
     let plan = explained(&world.plan(&std::sync::Arc::new(desired)));
     for line in

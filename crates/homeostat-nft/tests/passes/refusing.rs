@@ -77,7 +77,8 @@ fn tables_that_would_die_with_nft_are_refused_with_their_place() {
 #[test]
 fn a_program_without_a_version_is_taken_for_too_old() {
     let text = "table ip a { }".into();
-    let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
+    let ruleset =
+        Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir(), root: "/".into() };
     let compiler = Compiler::with_program("echo");
     let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
     assert!(matches!(error, CompileError::TooOld { .. }), "{error}");
@@ -104,7 +105,8 @@ fn junk_is_no_text() {
 #[test]
 fn a_missing_program_is_a_clear_error() {
     let text = "table ip a { }".into();
-    let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
+    let ruleset =
+        Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir(), root: "/".into() };
     let compiler = Compiler::with_program("/nonexistent/nft");
     let error = compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err();
     assert!(matches!(error, CompileError::NoProgram));
@@ -163,7 +165,8 @@ fn refused_by(script: &str) -> CompileError {
     let program = directory.path().join("nft");
     write_script(&program, &format!("#!/bin/sh\n{script}\n")).unwrap();
     let text = "table ip a { }".into();
-    let ruleset = Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir() };
+    let ruleset =
+        Ruleset { text, name: "x".to_owned(), directory: std::env::temp_dir(), root: "/".into() };
     let compiler = Compiler::with_program(program);
     compiler.compile(&ruleset, &Nft::here(Mark::new("test"))).unwrap_err()
 }

@@ -101,9 +101,7 @@ async fn heals_by_hint(rounds: u32) {
         }
         let before = strangers();
         let healed = async {
-            while listed_if_readable() != whole {
-                handle.changed().await.unwrap();
-            }
+            handle.wait_for(|_| listed_if_readable() == whole).await.unwrap();
         };
         let seen = tokio::time::timeout(PATIENCE, healed).await;
         assert!(seen.is_ok(), "round {round}: {acts:?} is never healed: {:#?}", handle.status());
@@ -140,7 +138,7 @@ async fn outlasts(commits: u32) {
         }
     });
     while !saboteur.is_finished() {
-        let _ = tokio::time::timeout(Duration::from_millis(20), handle.changed()).await;
+        let _ = tokio::time::timeout(Duration::from_millis(20), handle.wait_for(|_| false)).await;
     }
     saboteur.join().unwrap();
     tokio::time::pause();
@@ -148,9 +146,7 @@ async fn outlasts(commits: u32) {
     assert_eq!(other.matches("10.7.").count(), usize::try_from(commits).unwrap());
     by_hand("flush set inet other n");
     let healed = async {
-        while listed_if_readable() != whole {
-            handle.changed().await.unwrap();
-        }
+        handle.wait_for(|_| listed_if_readable() == whole).await.unwrap();
     };
     let seen = tokio::time::timeout(PATIENCE, healed).await;
     assert!(seen.is_ok(), "never healed: {:#?}", handle.status());

@@ -14,7 +14,7 @@ const TEXT: &str = "table inet a {\n  comment \"the firewall\"\n  set s { type i
 
 fn whole(world: &World, text: &'static str) -> Arc<DesiredState> {
     let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
-    let ruleset = Ruleset { text: text.into(), name, directory };
+    let ruleset = Ruleset { text: text.into(), name, directory, root: "/".into() };
     let compiler = Compiler::default().writing_text();
     Arc::new(compiler.compile(&ruleset, &world.source).unwrap())
 }

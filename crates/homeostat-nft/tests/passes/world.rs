@@ -46,7 +46,7 @@ impl World {
 
     pub(crate) fn compile(&self, text: &str) -> Result<DesiredState, CompileError> {
         let (name, directory) = ("fw.nft".to_owned(), std::env::temp_dir());
-        let ruleset = Ruleset { text: text.into(), name, directory };
+        let ruleset = Ruleset { text: text.into(), name, directory, root: "/".into() };
         Compiler::default().compile(&ruleset, &self.source)
     }
 

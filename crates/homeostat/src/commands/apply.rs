@@ -13,15 +13,18 @@ use homeostat_engine::{Entry, Finding, Kind, Ledger, SqliteLedger, Strictness, W
 use crate::cli::{ApplyArgs, FormArgs, Global};
 use crate::commands::plan::plan;
 use crate::commands::saved::{self, Saved};
-use crate::commands::{block_on, hand_over, not_built};
+use crate::commands::{block_on, hand_over};
+use crate::confirmed::{self, ConfirmedDocuments, Origin};
 use crate::context::Context;
-use crate::failure::helped;
+use crate::failure::{self, helped};
 use crate::machine::{Drivers, Machine};
 use crate::output::digest::Digest;
 use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{SourceReport, is_converged, json, stream, summary, text};
+use crate::person::Person;
 use crate::provider::load;
+use crate::referenced_files::ReferencedFiles;
 
 /// Makes the machine as declared.
 pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
@@ -39,9 +42,16 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         refuse_changes(&context, &document)?;
     }
     let context = context.writing();
+    let files = ReferencedFiles::of(&document);
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
     let machine = Machine::bind(&context, &document, &*ledger)?;
     let drivers = match machine.unlock(&ledger) {
+        Ok(_) if args.confirm_within.is_some() => {
+            return Err(helped(
+                "no daemon runs that could hold the trial",
+                "start it first: `homeostat run DOC` with the documents that are in force",
+            ));
+        }
         Ok(drivers) => drivers,
         Err(error) => return hand_over::instead(error, &asked, &context, &document),
     };
@@ -56,6 +66,9 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         }
         drivers.converge().await
     })??;
+    if let Err(error) = asked.confirm(&context, &document, &files) {
+        failure::warn(&error, context.color);
+    }
     let printed = stream::print(context.color, |to| match args.form.drawing(context.detail) {
         None => json::report(&reports, to),
         Some(drawing) => text::report(&reports, drawing, to),
@@ -112,9 +125,6 @@ pub(super) struct Asked<'a> {
 
 impl<'a> Asked<'a> {
     fn read(args: &'a ApplyArgs) -> Result<Self> {
-        if args.confirm_within.is_some() {
-            return Err(not_built("`apply --confirm-within`"));
-        }
         let paths = &args.documents.documents;
         for path in paths {
             if let Some(saved) = saved::read(path)? {
@@ -135,6 +145,24 @@ impl<'a> Asked<'a> {
             )),
             None => Ok(Asked { args, saved: None }),
         }
+    }
+
+    /// Keeps the document: its pass has run.
+    fn confirm(
+        &self,
+        context: &Context,
+        document: &Document,
+        files: &ReferencedFiles,
+    ) -> Result<()> {
+        let from = self.args.documents.documents.iter();
+        let origin = Origin {
+            from: from.map(|path| confirmed::absolute(path)).collect(),
+            scope: context.top_scope()?.name,
+            applied_by: Person::current(),
+            confirmed_by: None,
+        };
+        let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+        confirmed.add(document, files, origin).map(drop)
     }
 
     fn document(&self) -> Result<Document> {

@@ -10,11 +10,12 @@ use homeostat_engine::{Cascades, Error, MassDelete, OnRelease, Strictness};
 use super::apply::{Asked, confirm};
 use super::control::print_report;
 use super::plan::plan;
+use super::trial;
 use crate::client::Client;
 use crate::context::Context;
 use crate::failure::helped;
 use crate::output::summary;
-use crate::wire::{Ask, Handed, Leave, Request};
+use crate::wire::{Ask, Handed, Leave, Request, millis};
 
 /// Where a daemon of the same owner holds the lock, it takes the document; else the error stands.
 pub(super) fn instead(
@@ -46,8 +47,13 @@ pub(super) fn instead(
         cascades: caller.guards.cascades == Cascades::Allow,
     };
     let ask = Ask { text: asked.args.form.drawing(context.detail), leave };
-    let answer = client.ask(Request::Apply { handed, ask })?;
-    print_report(&answer, asked.args.form, context.color)
+    let confirm_within_ms = asked.args.confirm_within.map(|within| millis(within.get()));
+    let answer = client.ask(Request::Apply { handed, ask, confirm_within_ms })?;
+    let code = print_report(&answer, asked.args.form, context.color)?;
+    match confirm_within_ms {
+        Some(_) => trial::follow(context),
+        None => Ok(code),
+    }
 }
 
 /// The files to hand over, once what will be done is what was planned, or was confirmed.

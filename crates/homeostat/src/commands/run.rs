@@ -1,17 +1,21 @@
 //! `homeostat run`: the daemon.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
+use homeostat_document::Document;
 use homeostat_engine::{Ledger, SqliteLedger};
 use homeostat_kit::provider::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{Global, RunArgs};
 use crate::commands::runtime;
-use crate::context::Context;
-use crate::daemon::{Daemon, End, Options, Readers, log};
+use crate::confirmed::{self, ConfirmedDocuments};
+use crate::context::{self, Context};
+use crate::daemon::{Daemon, End, Fallback, Options, Readers, log};
+use crate::failure::helped;
 use crate::provider;
 
 /// Each namespace takes about ten descriptors, and the usual limit is 1024. Programs that are started get the limit
@@ -31,17 +35,20 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let arguments = &args.documents.documents;
     let mut provider = provider::open(arguments)?;
     let runtime = runtime()?;
-    let document = match runtime.block_on(provider.answer()) {
-        Answer::DesiredState(document) => document,
-        Answer::Unknown { why } => return Err(why),
-        Answer::Nothing => return Err(anyhow!("the provider has no document")),
+    let (document, fallback) = match runtime.block_on(provider.answer()) {
+        Answer::DesiredState(document) => match unconfirmed(&document, &global)? {
+            Some(why) => confirmed(arguments, &global, why)?,
+            None => (document, None),
+        },
+        Answer::Unknown { why } => confirmed(arguments, &global, why)?,
+        Answer::Nothing => confirmed(arguments, &global, anyhow!("the provider has no document"))?,
     };
     let context = Context::enter(global, &document.settings)?.writing();
     log::init(args.log, context.detail);
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
-    let from: Vec<_> = arguments.iter().map(|path| path.to_string_lossy()).collect();
     let options = Options {
-        from: from.join(" "),
+        from: arguments.clone(),
+        fallback,
         on_stop: args.on_stop,
         listen: args.listen,
         readers: args.status_group.as_deref().map(Readers::find).transpose()?,
@@ -51,4 +58,40 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         End::Stopped => ExitCode::SUCCESS,
         End::ProcessEnded => ExitCode::from(PROCESS_ENDED),
     })
+}
+
+/// Why a good document is not taken: it is that of a trial that nobody confirmed.
+fn unconfirmed(document: &Document, global: &Global) -> Result<Option<anyhow::Error>> {
+    let (owner, _) = context::owner(global, &document.settings)?;
+    let confirmed = ConfirmedDocuments::of(&context::state_dir(global), &owner);
+    Ok(confirmed.is_unconfirmed(document).then(|| {
+        helped(
+            "this document was tried, and nobody confirmed it",
+            "change it, or try it again: `homeostat apply DOC --confirm-within 2m`",
+        )
+    }))
+}
+
+/// The confirmed document that was last taken from the same place, in place of one that cannot be taken now.
+fn confirmed(
+    from: &[PathBuf],
+    global: &Global,
+    why: anyhow::Error,
+) -> Result<(Arc<Document>, Option<Fallback>)> {
+    let state_dir = context::state_dir(global);
+    let owners = match &global.owner {
+        Some(owner) => vec![ConfirmedDocuments::of(&state_dir, owner.as_str())],
+        None => ConfirmedDocuments::of_all(&state_dir),
+    };
+    let from: Vec<_> = from.iter().map(|path| confirmed::absolute(path)).collect();
+    let Some(scope) = context::scope_name_of(global) else { return Err(why) };
+    let mut found = owners.iter().filter_map(|confirmed| {
+        let entry = confirmed.newest_from(&from, &scope)?;
+        // What cannot be read is no help.
+        Some((confirmed.load(&entry).ok()?, entry))
+    });
+    match found.next() {
+        Some((document, entry)) => Ok((Arc::new(document), Some(Fallback { entry, why }))),
+        None => Err(why),
+    }
 }

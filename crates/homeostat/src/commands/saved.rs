@@ -12,6 +12,7 @@ use homeostat_document::{Document, SourceText};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::confirmed::from_root;
 use crate::failure::helped;
 use crate::output::{SourceReport, json};
 use crate::provider::understand;
@@ -35,7 +36,7 @@ pub(super) struct Saved {
 
 /// Saves a plan with the document that it was made for.
 pub(super) fn save(path: &Path, document: &Document, reports: &[SourceReport]) -> Result<()> {
-    let documents = document.files.texts().into_iter().map(from_root).collect::<Result<_>>()?;
+    let documents = document.files.texts().into_iter().map(from_root).collect();
     let saved = Saved { homeostat_plan: VERSION.to_owned(), documents, plan: planned(reports)? };
     let whole = || format!("cannot save the plan to {}", path.display());
     // A document may hold what not everybody should read.
@@ -44,20 +45,6 @@ pub(super) fn save(path: &Path, document: &Document, reports: &[SourceReport]) -
     let mut file = BufWriter::new(file.with_context(whole)?);
     serde_json::to_writer(&mut file, &saved).with_context(whole)?;
     file.write_all(b"\n").and_then(|()| file.flush()).with_context(whole)
-}
-
-/// A plan is applied from anywhere: what it names is named from the root.
-fn from_root(mut text: SourceText) -> Result<SourceText> {
-    if Path::new(&text.name).exists() {
-        text.name = std::path::absolute(&text.name)?.to_string_lossy().into_owned();
-    }
-    text.directory = match text.directory {
-        directory if directory.as_os_str().is_empty() => {
-            std::env::current_dir().context("cannot tell the directory")?
-        }
-        directory => std::path::absolute(directory)?,
-    };
-    Ok(text)
 }
 
 fn planned(reports: &[SourceReport]) -> Result<Value> {

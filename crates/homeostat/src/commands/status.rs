@@ -16,7 +16,8 @@ use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
-    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request, millis,
+    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request,
+    TrialStatus, millis,
 };
 
 /// How long a daemon that is just starting may take to listen.
@@ -86,10 +87,19 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     if let Some(provider) = &overview.provider {
         draw_provider(provider, to)?;
     }
-    if overview.handed {
+    if overview.handed && overview.trial.is_none() {
         writeln!(
             to,
             "A document is in force that `apply` handed over; `reload` brings the daemon's own back."
+        )?;
+    }
+    if let Some(trial) = &overview.trial {
+        draw_trial(trial, to)?;
+    }
+    if let Some(number) = overview.fallback {
+        writeln!(
+            to,
+            "The confirmed document {number} is in force until the daemon's own can be taken; `history` lists it."
         )?;
     }
     let is_refused = overview.provider.as_ref().is_some_and(|provider| !provider.ok);
@@ -116,6 +126,18 @@ fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
         0 => Ok(()),
         others => writeln!(to, "{others} other keys are not as declared."),
     }
+}
+
+fn draw_trial(trial: &TrialStatus, to: &mut dyn Write) -> io::Result<()> {
+    let from: Vec<_> = trial.from.iter().map(|path| path.to_string_lossy()).collect();
+    let (from, left) = (plain(&from.join(" ")), time(trial.left_ms));
+    writeln!(to, "trial {}: {from} is tried, {left} left", trial.id)?;
+    row("begun", Some(&format!("by {}, at {}", trial.by, trial.began_at)), to)?;
+    let returns =
+        format!("the confirmed document {}, unless `homeostat confirm` comes", trial.returns_to);
+    row("returns to", Some(&returns), to)?;
+    let waits = "the daemon's files changed; they are taken when the trial has ended";
+    row("waits", trial.edit_waits.then_some(waits), to)
 }
 
 /// Says only what is wrong.

@@ -11,13 +11,14 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::command::{DaemonCommand, DaemonHandle, StartedPass, start_passes};
+use super::command::{DaemonCommand, DaemonHandle, StartedPass, TrialWish, start_passes};
 use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use crate::converge::{Converging, converge};
 use crate::failure::{self, helped};
 use crate::machine::Waiting;
 use crate::output::{SourceReport, is_converged, json as report, text};
+use crate::person::Person;
 use crate::registry;
 use crate::wire::{About, Ask, FORMAT_VERSION, KeyStatus, Leave, Request, SourceAnswer, refusal};
 
@@ -38,8 +39,8 @@ const FIRST: [Kind; 6] =
 
 impl Answers {
     /// The answer to one request, as a line.
-    pub(super) async fn answer(&self, request: Request) -> Vec<u8> {
-        let line = match self.respond(request).await {
+    pub(super) async fn answer(&self, request: Request, by: &Person) -> Vec<u8> {
+        let line = match self.respond(request, by).await {
             Ok(line) => line,
             Err(error) => {
                 let mut text = Vec::new();
@@ -54,7 +55,7 @@ impl Answers {
         line
     }
 
-    async fn respond(&self, request: Request) -> Result<Vec<u8>> {
+    async fn respond(&self, request: Request, by: &Person) -> Result<Vec<u8>> {
         // Status and events are answered from the beginning. Everything else is about loops, which are not there yet while
         // the daemon starts: none of them could be paused, and all of none would be converged.
         if !matches!(request, Request::Status { .. } | Request::Events { .. }) {
@@ -77,8 +78,23 @@ impl Answers {
             }
             Request::Resync(ask) => self.passes(None, ask).await,
             Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
-            Request::Apply { handed, ask } => {
-                self.passes(Some(DaemonCommand::TakeDocument(handed)), ask).await
+            Request::Apply { handed, ask, confirm_within_ms } => {
+                let trial = confirm_within_ms.map(|within| TrialWish {
+                    within: Duration::from_millis(within),
+                    by: by.clone(),
+                });
+                self.passes(Some(DaemonCommand::TakeDocument { handed, trial }), ask).await
+            }
+            Request::Trial { id, wait_ms } => self.trial(id, Duration::from_millis(wait_ms)).await,
+            Request::Confirm { extend_ms, same_session } => {
+                let extend = extend_ms.map(Duration::from_millis);
+                let by = by.clone();
+                let command = DaemonCommand::Confirm { by, same_session, extend };
+                self.commands.send(command, Leave::default()).await?;
+                self.trials()
+            }
+            Request::Rollback(ask) => {
+                self.passes(Some(DaemonCommand::RollBack { by: by.clone() }), ask).await
             }
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
             Request::Release(about) => self.release(&about).await,
@@ -94,11 +110,8 @@ impl Answers {
         let converged = async {
             loop {
                 let now = snapshot.borrow_and_update().clone();
-                if now.overview().converged {
-                    return;
-                }
                 tokio::select! {
-                    () = now.changed() => {}
+                    () = now.wait_until_converged() => return,
                     changed = snapshot.changed() => if changed.is_err() { return },
                 }
             }
@@ -117,6 +130,26 @@ impl Answers {
         };
         let answer = tokio::spawn(carry_out(deps, request)).await?.map_err(failure::of_source)?;
         self::answer(&SourceAnswer { format_version: FORMAT_VERSION, answer })
+    }
+
+    /// The open trial, and how the last one ended.
+    fn trials(&self) -> Result<Vec<u8>> {
+        let trials = self.snapshot.borrow().trials.clone();
+        let last = trials.last.map(|(id, end)| json!({ "id": id, "ended": end }));
+        answer(&json!({
+            "format_version": FORMAT_VERSION, "trial": trials.open.map(|open| open.status()), "last": last,
+        }))
+    }
+
+    /// The same once this trial is not open any more, or the time is over.
+    async fn trial(&self, id: u64, wait: Duration) -> Result<Vec<u8>> {
+        let mut snapshot = self.snapshot.clone();
+        let is_over = |snapshot: &LoopsSnapshot| {
+            snapshot.trials.open.as_ref().is_none_or(|open| open.record.id != id)
+        };
+        // The answer says whether it is.
+        let _ = tokio::time::timeout(wait.min(LONGEST_WAIT), snapshot.wait_for(is_over)).await;
+        self.trials()
     }
 
     /// The loops of one scope, or all.
@@ -409,17 +442,20 @@ mod tests {
         let requests =
             || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
         for request in requests() {
-            let early = tokio::time::timeout(LONGEST_WAIT, answers.answer(request)).await;
+            let early =
+                tokio::time::timeout(LONGEST_WAIT, answers.answer(request, &Person::current()))
+                    .await;
             assert!(early.is_err(), "{:?}", early.map(String::from_utf8));
         }
-        let status = answers.answer(Request::Status { wait_ms: None }).await;
+        let status = answers.answer(Request::Status { wait_ms: None }, &Person::current()).await;
         assert!(
             String::from_utf8_lossy(&status).contains("\"converged\":false"),
             "status answers at once"
         );
         snapshot.send_replace(LoopsSnapshot { is_arranged: true, ..LoopsSnapshot::default() });
         for request in requests() {
-            let answer = String::from_utf8(answers.answer(request).await).unwrap();
+            let answer =
+                String::from_utf8(answers.answer(request, &Person::current()).await).unwrap();
             assert!(!answer.contains("error"), "{answer}");
         }
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+use rustix::time::{ClockId, clock_gettime};
+
 /// A moment of the day; as text, `2026-03-01T12:00:00.250Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp(Duration);
@@ -25,6 +27,11 @@ impl Stamp {
         Stamp(Duration::from_millis(millis))
     }
 
+    /// How long ago it was; nothing for a moment in the future.
+    pub(crate) fn age(self) -> Duration {
+        Stamp::now().0.saturating_sub(self.0)
+    }
+
     /// Milliseconds since 1970, as the journal has them.
     pub(crate) fn as_millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
@@ -41,11 +48,59 @@ pub(crate) fn age(time: SystemTime) -> Option<Duration> {
     time.elapsed().ok()
 }
 
+impl std::str::FromStr for Stamp {
+    type Err = jiff::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let time: jiff::Timestamp = text.parse()?;
+        Ok(Stamp(SystemTime::from(time).duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()))
+    }
+}
+
 impl fmt::Display for Stamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let time = jiff::Timestamp::try_from(SystemTime::UNIX_EPOCH + self.0).unwrap_or_default();
         write!(f, "{time:.3}")
     }
+}
+
+/// A moment on the clock that counts from the boot. It goes on while the machine sleeps, and nobody can set it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct BootTime(Duration);
+
+impl BootTime {
+    fn now() -> Self {
+        let now = clock_gettime(ClockId::Boottime);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or_default();
+        BootTime(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
+    }
+
+    /// So long after now.
+    pub(crate) fn after(time: Duration) -> Self {
+        BootTime(BootTime::now().0 + time)
+    }
+
+    /// How long it takes until then.
+    pub(crate) fn left(self) -> Duration {
+        self.0.saturating_sub(BootTime::now().0)
+    }
+
+    /// Waits until then.
+    pub(crate) async fn wait(self) {
+        while !self.left().is_zero() {
+            // The timer of the runtime stands still while the machine sleeps.
+            tokio::time::sleep(self.left().min(LOOK)).await;
+        }
+    }
+}
+
+/// How often it is looked at the clock that goes on while the machine sleeps.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What tells this boot from all others.
+pub(crate) fn boot_id() -> String {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    id.trim_end().to_owned()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Commands that only the daemon itself can carry out: clients send them through a [`DaemonHandle`], and wait.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
@@ -11,6 +12,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::context::Context;
 use crate::failure::helped;
+use crate::person::Person;
 use crate::wire::{Handed, Leave};
 
 /// How many commands may wait.
@@ -48,7 +50,17 @@ pub(super) enum DaemonCommand {
     /// Read the document again.
     Reload,
     /// Take another one in its place.
-    TakeDocument(Handed),
+    TakeDocument { handed: Handed, trial: Option<TrialWish> },
+    /// End the open trial, or give it more time.
+    Confirm { by: Person, same_session: bool, extend: Option<Duration> },
+    /// Return to the document before the open trial.
+    RollBack { by: Person },
+}
+
+/// A trial that somebody wants.
+pub(super) struct TrialWish {
+    pub(super) within: Duration,
+    pub(super) by: Person,
 }
 
 /// Sends commands to the daemon.

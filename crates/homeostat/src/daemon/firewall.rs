@@ -27,13 +27,10 @@ impl Firewall {
         }
         let gate = gate.clone();
         self.watching.spawn(async move {
-            while !control.status().is_converged {
-                // A firewall whose loop ends never stands.
-                if control.changed().await.is_err() {
-                    return;
-                }
+            // A firewall whose loop ends never stands.
+            if control.wait_for(Box::new(|status| status.is_converged)).await.is_ok() {
+                gate.open();
             }
-            gate.open();
         });
     }
 

@@ -3,14 +3,13 @@
 use std::future::pending;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use futures_util::future::select_all;
-use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts};
+use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Status};
 use homeostat_registry::CommandDeps;
 use tokio::time::Instant;
 
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
+use super::trial::{Trial, Trials};
 use crate::machine::Waiting;
 use crate::registry::is_remote;
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, millis};
@@ -32,6 +31,9 @@ pub(super) struct LoopsSnapshot {
     pub(super) commands: Option<CommandDeps>,
     /// Whether the document in force was handed over.
     pub(super) is_handed: bool,
+    /// The number of the confirmed document that is in force in place of the provider's.
+    pub(super) fallback: Option<u64>,
+    pub(super) trials: Trials,
     pub(super) provider: Option<ProviderHealth>,
 }
 
@@ -46,6 +48,8 @@ impl LoopsSnapshot {
             converged: self.is_arranged && loops.iter().all(|one| one.converged),
             ready: self.is_ready(),
             handed: self.is_handed,
+            fallback: self.fallback,
+            trial: self.trials.open.as_ref().map(Trial::status),
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,
@@ -93,19 +97,34 @@ impl LoopsSnapshot {
         OpenPage { format_version: FORMAT_VERSION.to_owned(), open, next }
     }
 
-    /// Waits until a loop stands another way.
-    pub(super) async fn changed(&self) {
-        let changes = self.loops.iter().map(|control| {
-            let change = async {
-                // One that has ended changes no more.
-                if control.changed().await.is_err() {
-                    pending::<()>().await;
-                }
-            };
-            change.boxed()
-        });
-        // Without loops nothing changes.
-        select_all(changes.chain([pending().boxed()])).await;
+    /// Waits until everything is as declared.
+    pub(super) async fn wait_until_converged(&self) {
+        loop {
+            self.wait_for(|status| status.is_ready && status.is_converged, |_| true).await;
+            if self.overview().converged {
+                return;
+            }
+            if !self.is_arranged || self.waiting.iter().any(|waiting| !waiting.keys.is_empty()) {
+                // What waits for a scope comes with the next snapshot.
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Waits until every loop on this machine has made a full pass for its newest desired state.
+    pub(super) async fn wait_until_passed(&self) {
+        self.wait_for(|status| status.has_passed, |one| !is_remote(&one.ledger_key().source)).await;
+    }
+
+    /// Waits until all of these loops stand like this at once.
+    async fn wait_for(&self, so: fn(&Status) -> bool, which: fn(&dyn Control) -> bool) {
+        let loops = self.loops.iter().filter(|one| which(&***one));
+        while let Some(one) = loops.clone().find(|one| !so(&one.status())) {
+            // One that has ended comes again with the next snapshot.
+            if one.wait_for(Box::new(so)).await.is_err() {
+                pending::<()>().await;
+            }
+        }
     }
 }
 

@@ -34,6 +34,13 @@ impl ProviderHealth {
         }
     }
 
+    /// A provider whose last good document was confirmed at this time.
+    pub(super) fn good_until(from: &str, confirmed_at: Stamp) -> Self {
+        let age = confirmed_at.age();
+        let good_at = Instant::now().checked_sub(age).unwrap_or_else(Instant::now);
+        ProviderHealth { good_at, good_stamp: confirmed_at, ..Self::new(from) }
+    }
+
     /// The provider has given a good document again, be it the same.
     pub(super) fn succeed(&mut self) {
         *self = Self::new(&self.from);

@@ -67,7 +67,7 @@ impl Drop for Removals {
 }
 
 impl World {
-    fn nft(&self, args: &str) -> String {
+    pub(crate) fn nft(&self, args: &str) -> String {
         let mut command = self.command("nft");
         command.args(args.split_whitespace());
         output(command)

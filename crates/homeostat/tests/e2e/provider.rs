@@ -17,7 +17,7 @@ impl World {
         status["provider"].clone()
     }
 
-    fn event(&self, name: &str) -> Option<Value> {
+    pub(crate) fn event(&self, name: &str) -> Option<Value> {
         let output = self.run("events --json").exits(0).stdout;
         let mut events = output.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         events.rfind(|event| event["event"] == name)

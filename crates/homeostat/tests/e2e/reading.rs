@@ -19,8 +19,17 @@ const LOOKS: [&str; 9] = [
 
 /// Every file of a directory, with its content.
 fn files(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
-    let paths = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
-    paths.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect()
+    let (mut found, mut directories) = (BTreeMap::new(), vec![directory.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                found.insert(path.clone(), std::fs::read(path).unwrap());
+            }
+        }
+    }
+    found
 }
 
 #[test]

@@ -17,6 +17,7 @@ use crate::daemon::answers::Answers;
 use crate::daemon::clients::Asked;
 use crate::daemon::readers::Readers;
 use crate::daemon::recent::Recent;
+use crate::person::Person;
 use crate::wire::{self, Envelope, FORMAT_VERSION, Request};
 
 /// The longest request.
@@ -74,6 +75,8 @@ pub(super) async fn hold(
 ) -> io::Result<()> {
     let peer = stream.peer_cred()?;
     let (uid, access) = (peer.uid(), Access::of(&peer, admission.readers));
+    let pid = peer.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or_default();
+    let by = Person::of(pid, uid);
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read);
     let _seat = match access {
@@ -101,14 +104,14 @@ pub(super) async fn hold(
             Ok(Request::Events { follow }) => {
                 return send_events(read, write, &answers.recent, follow).await;
             }
-            Ok(request @ Request::Status { wait_ms: Some(_) }) => {
+            Ok(request @ (Request::Status { wait_ms: Some(_) } | Request::Trial { .. })) => {
                 let answer = tokio::select! {
-                    answer = answers.answer(request) => answer,
+                    answer = answers.answer(request, &by) => answer,
                     () = leaves(&write) => return Ok(()),
                 };
                 send(&mut write, &answer).await?;
             }
-            Ok(request) => send(&mut write, &answers.answer(request).await).await?,
+            Ok(request) => send(&mut write, &answers.answer(request, &by).await).await?,
         }
         if line.last() != Some(&b'\n') {
             return Ok(());

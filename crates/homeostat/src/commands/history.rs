@@ -1,0 +1,106 @@
+//! `homeostat history`: the documents that were confirmed, and what each of them changed.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use serde_json::json;
+use similar::TextDiff;
+
+use crate::cli::{Global, HistoryArgs};
+use crate::confirmed::{ConfirmedDocuments, Entry};
+use crate::context::state_dir;
+use crate::failure::helped;
+use crate::output::line::plain;
+use crate::output::stream;
+use crate::wire::FORMAT_VERSION;
+
+/// How long the smallest difference of one file is looked for; then a larger one is shown.
+const LOOK_FOR: Duration = Duration::from_secs(2);
+
+/// Prints the history, or the difference that one document made.
+pub(super) fn run(args: &HistoryArgs, global: &Global) -> Result<ExitCode> {
+    let confirmed = ConfirmedDocuments::of(&state_dir(global), global.owner_name());
+    if let Some(number) = args.diff {
+        let text = difference(&confirmed, number)?;
+        stream::print(global.color, |to| to.write_all(text.as_bytes()))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let entries = confirmed.entries()?;
+    let draw = if args.json { print_json } else { print_text };
+    stream::print(global.color, |to| draw(&entries, to))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn print_json(entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {
+    let entry = |entry: &Entry| {
+        json!({
+            "number": entry.number,
+            "confirmed_at": entry.confirmed_at,
+            "from": entry.origin.from,
+            "scope": entry.origin.scope,
+            "applied_by": entry.origin.applied_by,
+            "confirmed_by": entry.origin.confirmed_by,
+        })
+    };
+    let history: Vec<_> = entries.iter().map(entry).collect();
+    writeln!(to, "{}", json!({ "format_version": FORMAT_VERSION, "history": history }))
+}
+
+fn print_text(entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {
+    if entries.is_empty() {
+        return writeln!(to, "No document was confirmed yet.");
+    }
+    for Entry { number, origin, confirmed_at, .. } in entries {
+        let from: Vec<_> = origin.from.iter().map(|path| path.to_string_lossy()).collect();
+        let by = match &origin.confirmed_by {
+            Some(person) => format!("confirmed by {person}"),
+            None => "confirmed by its first pass".to_owned(),
+        };
+        let (from, scope) = (plain(&from.join(" ")), plain(&origin.scope));
+        writeln!(to, "{number:>4}  {confirmed_at}  {from} in {scope}")?;
+        writeln!(to, "      applied by {}, {by}", origin.applied_by)?;
+    }
+    Ok(())
+}
+
+/// What a document changed, compared with the one that was confirmed before it.
+fn difference(confirmed: &ConfirmedDocuments, number: u64) -> Result<String> {
+    let entry = confirmed.entry(number)?;
+    let entries = confirmed.entries()?;
+    let before = entries.iter().rev().find(|other| other.number < number);
+    let Some(before) = before else {
+        return Err(helped(
+            format!("there is no document before {number} to compare it with"),
+            "`homeostat history` lists those that are kept",
+        ));
+    };
+    let [mut old, new] = [contents(confirmed, before)?, contents(confirmed, &entry)?];
+    let mut text = String::new();
+    for (name, now) in &new {
+        let was = old.remove(name).unwrap_or_default();
+        text += &unified(name, &was, now);
+    }
+    for (name, was) in &old {
+        text += &unified(name, was, "");
+    }
+    Ok(text)
+}
+
+/// The texts of a document and of the files that it names.
+fn contents(confirmed: &ConfirmedDocuments, entry: &Entry) -> Result<BTreeMap<String, String>> {
+    let texts = confirmed.texts(entry)?.into_iter().map(|text| (text.name, text.text));
+    Ok(texts.chain(confirmed.files(entry)?).collect())
+}
+
+fn unified(name: &str, was: &str, now: &str) -> String {
+    if was == now {
+        return String::new();
+    }
+    let difference = TextDiff::configure().timeout(LOOK_FOR).diff_lines(was, now);
+    let text = difference.unified_diff().header(name, name).to_string();
+    let lines = text.lines().map(|line| plain(line) + "\n");
+    lines.collect()
+}

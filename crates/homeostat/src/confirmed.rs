@@ -1,0 +1,483 @@
+//! The documents that were confirmed, each with every file that it names, in the state directory. When a document turns
+//! out to be broken, the machine is kept by the last one that was confirmed.
+//!
+//! `confirmed/OWNER/N/` is one of them: `entry.json` says what it is, `texts/` has the documents, and `files/` the files
+//! that they name, each at its own absolute path. It is written beside its place and renamed, so it is there whole or
+//! not at all.
+//!
+//! The document of an open trial is kept in the same way, in `.trial`: it is there before anything is written to the
+//! machine. A confirmed trial is renamed to its number, one that was rolled back to `.rolled-back`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File, Permissions};
+use std::io::{self, Read};
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, Result};
+use homeostat_document::{Document, Format, SourceText, copy_below};
+use serde::{Deserialize, Serialize};
+
+use crate::daemon::clock::Stamp;
+use crate::failure::helped;
+use crate::person::Person;
+use crate::provider::understand;
+use crate::referenced_files::ReferencedFiles;
+use crate::registry::READER;
+
+/// How many are kept.
+pub(crate) const KEPT: usize = 20;
+
+/// Below the state directory.
+const DIRECTORY: &str = "confirmed";
+/// One that is being written. No number is hidden.
+const NEW: &str = ".new";
+/// The document of an open trial, and of the last one that was rolled back.
+const TRIAL: &str = ".trial";
+const ROLLED_BACK: &str = ".rolled-back";
+
+/// The confirmed documents of one owner.
+#[derive(Clone, Debug)]
+pub(crate) struct ConfirmedDocuments {
+    directory: PathBuf,
+}
+
+/// One of them, without its texts.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Entry {
+    #[serde(skip)]
+    pub(crate) number: u64,
+    #[serde(flatten)]
+    pub(crate) origin: Origin,
+    /// When it was confirmed.
+    pub(crate) confirmed_at: String,
+    documents: Vec<DocumentText>,
+}
+
+/// Where a document came from, and who wanted it.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct Origin {
+    /// The arguments that named it, as absolute paths.
+    pub(crate) from: Vec<PathBuf>,
+    /// What its top level is for.
+    pub(crate) scope: String,
+    /// Who applied it.
+    pub(crate) applied_by: Person,
+    /// Who confirmed it; nothing if it was confirmed by its first pass.
+    pub(crate) confirmed_by: Option<Person>,
+}
+
+/// An open trial.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct TrialRecord {
+    pub(crate) id: u64,
+    /// The confirmed document that it returns to.
+    pub(crate) before: u64,
+    /// The boot in which it was begun.
+    pub(crate) boot: String,
+    /// When it began.
+    pub(crate) began_at: String,
+}
+
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+struct DocumentText {
+    name: String,
+    directory: PathBuf,
+    format: Format,
+}
+
+impl ConfirmedDocuments {
+    /// Those of an owner.
+    pub(crate) fn of(state_dir: &Path, owner: &str) -> Self {
+        ConfirmedDocuments { directory: state_dir.join(DIRECTORY).join(owner) }
+    }
+
+    /// Those of every owner that has some.
+    pub(crate) fn of_all(state_dir: &Path) -> Vec<Self> {
+        let owners = fs::read_dir(state_dir.join(DIRECTORY)).into_iter().flatten().flatten();
+        owners.map(|owner| ConfirmedDocuments { directory: owner.path() }).collect()
+    }
+
+    /// The newest one of these that came from the same arguments and is for the same scope.
+    pub(crate) fn newest_from(&self, from: &[PathBuf], scope: &str) -> Option<Entry> {
+        let numbers = self.numbers().into_iter().rev();
+        let mut entries = numbers.filter_map(|number| self.entry(number).ok());
+        entries.find(|entry| entry.origin.from == from && entry.origin.scope == scope)
+    }
+
+    /// All of them, the oldest first.
+    pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
+        self.numbers().into_iter().map(|number| self.entry(number)).collect()
+    }
+
+    fn numbers(&self) -> BTreeSet<u64> {
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+    }
+
+    fn place(&self, number: u64) -> PathBuf {
+        self.directory.join(number.to_string())
+    }
+
+    /// One of them.
+    pub(crate) fn entry(&self, number: u64) -> Result<Entry> {
+        let place = self.place(number);
+        if !place.is_dir() {
+            return Err(helped(
+                format!("there is no confirmed document {number}"),
+                "`homeostat history` lists those that are kept",
+            ));
+        }
+        let whole = || format!("cannot read the confirmed document {}", place.display());
+        let text = fs::read(place.join("entry.json")).with_context(whole)?;
+        let entry: Entry = serde_json::from_slice(&text).with_context(whole)?;
+        Ok(Entry { number, ..entry })
+    }
+
+    /// The texts of one of them.
+    pub(crate) fn texts(&self, entry: &Entry) -> Result<Vec<SourceText>> {
+        texts(&self.place(entry.number), entry)
+            .with_context(|| format!("cannot read the confirmed document {}", entry.number))
+    }
+
+    /// The files that one of them names, by their paths. What is no text is shown with marks in its place.
+    pub(crate) fn files(&self, entry: &Entry) -> Result<BTreeMap<String, String>> {
+        let root = self.place(entry.number).join("files");
+        let (mut found, mut directories) = (BTreeMap::new(), vec![root.clone()]);
+        while let Some(directory) = directories.pop() {
+            for inside in fs::read_dir(&directory)? {
+                let path = inside?.path();
+                if path.is_dir() {
+                    directories.push(path);
+                } else {
+                    let name = Path::new("/").join(path.strip_prefix(&root).unwrap_or(&path));
+                    let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+                    found.insert(name.display().to_string(), text);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Reads one of them as a document. The files that it names are the copies that were made when it was confirmed.
+    pub(crate) fn load(&self, entry: &Entry) -> Result<Document> {
+        let files = self.place(entry.number).join("files");
+        understand(READER.restore_with_files(&files, self.texts(entry)?))
+    }
+
+    /// The trial that is open, or was open when its holder ended.
+    pub(crate) fn open_trial(&self) -> Option<TrialRecord> {
+        let text = fs::read(self.directory.join(TRIAL).join("trial.json")).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// The number of the next trial: no two in a row have the same.
+    pub(crate) fn next_trial(&self, before: u64) -> u64 {
+        let last = fs::read(self.directory.join(ROLLED_BACK).join("trial.json")).ok();
+        let last = last.and_then(|text| serde_json::from_slice::<TrialRecord>(&text).ok());
+        last.map_or(0, |last| last.id).max(before) + 1
+    }
+
+    /// Keeps the document of a trial before anything of it is written to the machine.
+    pub(crate) fn begin_trial(
+        &self,
+        document: &Document,
+        files: &ReferencedFiles,
+        origin: Origin,
+        trial: &TrialRecord,
+    ) -> Result<()> {
+        let whole = || format!("cannot record the trial in {}", self.directory.display());
+        let texts: Vec<_> = document.files.texts().into_iter().map(from_root).collect();
+        let new = self.directory.join(NEW);
+        self.write(&new, &texts, files, origin).with_context(whole)?;
+        let text = serde_json::to_vec_pretty(trial)?;
+        write_file(&new.join("trial.json"), &mut &*text).with_context(whole)?;
+        sync_directory(&new).with_context(whole)?;
+        files.check_unchanged(document)?;
+        self.rename(NEW, TRIAL).with_context(whole)
+    }
+
+    /// The trial's document is confirmed. Returns its number.
+    pub(crate) fn confirm_trial(&self, by: Person) -> Result<u64> {
+        let whole = || format!("cannot confirm the trial in {}", self.directory.display());
+        let trial = self.directory.join(TRIAL);
+        let text = fs::read(trial.join("entry.json")).with_context(whole)?;
+        let mut entry: Entry = serde_json::from_slice(&text).with_context(whole)?;
+        entry.origin.confirmed_by = Some(by);
+        entry.confirmed_at = Stamp::now().to_string();
+        let text = serde_json::to_vec_pretty(&entry)?;
+        let written = trial.join("entry.json.new");
+        // One that a full disk left.
+        let _ = fs::remove_file(&written);
+        write_file(&written, &mut &*text).with_context(whole)?;
+        fs::rename(&written, trial.join("entry.json")).with_context(whole)?;
+        sync_directory(&trial).with_context(whole)?;
+        let number = self.numbers().last().map_or(1, |newest| newest + 1);
+        self.rename(TRIAL, &number.to_string()).with_context(whole)?;
+        self.remove_old();
+        Ok(number)
+    }
+
+    /// The trial was rolled back. Its document is remembered, so that it is not taken again by itself.
+    pub(crate) fn end_trial(&self) -> Result<()> {
+        let whole = || format!("cannot end the trial in {}", self.directory.display());
+        self.rename(TRIAL, ROLLED_BACK).with_context(whole)
+    }
+
+    /// Whether this is the document of the trial that is open, or of the last one that was rolled back, wherever it
+    /// lay when it was tried.
+    pub(crate) fn is_unconfirmed(&self, document: &Document) -> bool {
+        let now: Vec<String> = document.files.texts().into_iter().map(|text| text.text).collect();
+        [TRIAL, ROLLED_BACK].iter().any(|place| {
+            let place = self.directory.join(place);
+            let entry = fs::read(place.join("entry.json")).ok();
+            let entry = entry.and_then(|text| serde_json::from_slice::<Entry>(&text).ok());
+            let then = entry.and_then(|entry| texts(&place, &entry).ok());
+            then.is_some_and(|then| then.into_iter().map(|text| text.text).eq(now.iter().cloned()))
+        })
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        let to = self.directory.join(to);
+        // A directory is renamed only over an empty one.
+        if to.exists() {
+            fs::remove_dir_all(&to)?;
+        }
+        fs::rename(self.directory.join(from), to)?;
+        sync_directory(&self.directory)
+    }
+
+    fn remove_old(&self) {
+        for old in self.numbers().iter().rev().skip(KEPT) {
+            // One more that is kept does no harm.
+            let _ = fs::remove_dir_all(self.place(*old));
+        }
+    }
+
+    /// Keeps a document, unless it is the newest one already. The files that it names must still be as they were when
+    /// it was bound. Returns its number.
+    pub(crate) fn add(
+        &self,
+        document: &Document,
+        files: &ReferencedFiles,
+        origin: Origin,
+    ) -> Result<u64> {
+        let whole =
+            || format!("cannot keep the confirmed document in {}", self.directory.display());
+        let texts: Vec<_> = document.files.texts().into_iter().map(from_root).collect();
+        let newest = self.numbers().last().copied();
+        if let Some(newest) = newest.and_then(|newest| self.entry(newest).ok())
+            && newest.origin.scope == origin.scope
+            && is_same(&self.place(newest.number), &newest, &texts, files)
+        {
+            return Ok(newest.number);
+        }
+        let new = self.directory.join(NEW);
+        self.write(&new, &texts, files, origin).with_context(whole)?;
+        files.check_unchanged(document)?;
+        let number = newest.map_or(1, |newest| newest + 1);
+        self.rename(NEW, &number.to_string()).with_context(whole)?;
+        if self.is_unconfirmed(document) {
+            // Somebody applied it all the same.
+            let _ = fs::remove_dir_all(self.directory.join(ROLLED_BACK));
+        }
+        self.remove_old();
+        Ok(number)
+    }
+
+    fn write(
+        &self,
+        new: &Path,
+        texts: &[SourceText],
+        files: &ReferencedFiles,
+        origin: Origin,
+    ) -> Result<()> {
+        make_directory(&self.directory)?;
+        // What a process left that ended while it wrote.
+        if new.exists() {
+            fs::remove_dir_all(new)?;
+        }
+        let (kept_texts, kept_files) = (new.join("texts"), new.join("files"));
+        make_directory(&kept_texts)?;
+        make_directory(&kept_files)?;
+        for (index, SourceText { text, .. }) in texts.iter().enumerate() {
+            write_file(&kept_texts.join(index.to_string()), &mut text.as_bytes())?;
+        }
+        let mut directories = BTreeSet::from([kept_texts, kept_files.clone(), new.to_owned()]);
+        // One that is not there is looked for, but not part of it.
+        for path in files.paths().filter(|path| path.is_file()) {
+            let copy = copy_below(&kept_files, &absolute(path));
+            if let Some(directory) = copy.parent() {
+                make_directory(directory)?;
+                let inside = directory.ancestors().take_while(|above| above.starts_with(new));
+                directories.extend(inside.map(Path::to_owned));
+            }
+            write_file(&copy, &mut File::open(path)?)?;
+        }
+        let document = |SourceText { name, directory, format, .. }: &SourceText| DocumentText {
+            name: name.clone(),
+            directory: directory.clone(),
+            format: *format,
+        };
+        let entry = Entry {
+            number: 0,
+            origin,
+            confirmed_at: Stamp::now().to_string(),
+            documents: texts.iter().map(document).collect(),
+        };
+        write_file(&new.join("entry.json"), &mut &*serde_json::to_vec_pretty(&entry)?)?;
+        directories.iter().rev().try_for_each(|directory| sync_directory(directory))?;
+        Ok(())
+    }
+}
+
+fn texts(place: &Path, entry: &Entry) -> io::Result<Vec<SourceText>> {
+    let text = |(index, document): (usize, &DocumentText)| {
+        let DocumentText { name, directory, format } = document.clone();
+        let text = fs::read_to_string(place.join("texts").join(index.to_string()))?;
+        Ok(SourceText { name, directory, format, text })
+    };
+    entry.documents.iter().enumerate().map(text).collect()
+}
+
+/// Whether what is kept at a place is this document, with these files.
+fn is_same(place: &Path, entry: &Entry, now: &[SourceText], files: &ReferencedFiles) -> bool {
+    let kept = place.join("files");
+    let is_kept = |path: &Path| is_same_file(path, &copy_below(&kept, &absolute(path)));
+    texts(place, entry).is_ok_and(|then| then == now) && files.paths().all(is_kept)
+}
+
+/// A text that is read from anywhere: what it names is named from the root.
+pub(crate) fn from_root(text: SourceText) -> SourceText {
+    let is_file = Path::new(&text.name).exists();
+    let name =
+        if is_file { absolute(Path::new(&text.name)).display().to_string() } else { text.name };
+    let directory = match text.directory {
+        directory if directory.as_os_str().is_empty() => absolute(Path::new(".")),
+        directory => absolute(&directory),
+    };
+    SourceText { name, directory, ..text }
+}
+
+/// A path from the root. The documents in the state directory are read from anywhere.
+pub(crate) fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Documents may hold what not everybody should read.
+fn make_directory(directory: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
+}
+
+fn write_file(path: &Path, from: &mut impl Read) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    io::copy(from, &mut file)?;
+    file.sync_all()
+}
+
+fn sync_directory(directory: &Path) -> io::Result<()> {
+    File::open(directory)?.sync_all()
+}
+
+/// Whether two files hold the same. Two that are not there do.
+fn is_same_file(one: &Path, other: &Path) -> bool {
+    let (Ok(one), Ok(other)) = (File::open(one), File::open(other)) else {
+        return !one.exists() && !other.exists();
+    };
+    let size = |file: &File| file.metadata().map(|file| file.len()).ok();
+    size(&one) == size(&other) && is_same_content(one, other).unwrap_or(false)
+}
+
+fn is_same_content(mut one: File, mut other: File) -> io::Result<bool> {
+    const PIECE: u64 = 1 << 16;
+    let (mut left, mut right) = (Vec::new(), Vec::new());
+    loop {
+        left.clear();
+        right.clear();
+        one.by_ref().take(PIECE).read_to_end(&mut left)?;
+        other.by_ref().take(PIECE).read_to_end(&mut right)?;
+        if left != right || left.is_empty() {
+            return Ok(left == right);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn origin() -> Origin {
+        Origin {
+            from: vec!["/etc/homeostat".into()],
+            scope: "host".to_owned(),
+            applied_by: Person::current(),
+            confirmed_by: None,
+        }
+    }
+
+    /// Adds the document that is in a directory.
+    fn add(confirmed: &ConfirmedDocuments, directory: &Path) -> Result<u64> {
+        let document = READER.load(&[directory.join("host.toml")]).unwrap();
+        let files = ReferencedFiles::of(&document);
+        confirmed.add(&document, &files, origin())
+    }
+
+    #[test]
+    fn documents_are_kept_with_their_files_until_there_are_too_many() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, list) = (directory.path(), directory.path().join("all.routes"));
+        let confirmed = ConfirmedDocuments::of(&path.join("state"), "homeostat");
+        let text = "[[routes]]\nfrom-file = \"all.routes\"\n";
+        fs::write(path.join("host.toml"), text).unwrap();
+        let newest = u64::try_from(KEPT).unwrap() + 3;
+        for number in 1..=newest {
+            fs::write(&list, format!("blackhole 10.{number}.0.0/16\n")).unwrap();
+            assert_eq!(add(&confirmed, path).unwrap(), number);
+            assert_eq!(add(&confirmed, path).unwrap(), number, "the same again");
+        }
+        let numbers: Vec<u64> =
+            confirmed.entries().unwrap().iter().map(|entry| entry.number).collect();
+        assert_eq!(numbers, (newest - 19..=newest).collect::<Vec<_>>());
+        fs::remove_file(&list).unwrap();
+        let entry = confirmed.newest_from(&["/etc/homeostat".into()], "host").unwrap();
+        let document = confirmed.load(&entry).unwrap();
+        let named = ReferencedFiles::of(&document);
+        let copy = named.paths().next().unwrap();
+        assert!(copy.starts_with(path.join("state/confirmed/homeostat").join(newest.to_string())));
+        assert_eq!(fs::read_to_string(copy).unwrap(), format!("blackhole 10.{newest}.0.0/16\n"));
+        let mode = fs::metadata(copy).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "it may hold what not everybody should read");
+        assert_eq!(confirmed.newest_from(&["/etc/homeostat".into()], "blue"), None);
+        assert_eq!(confirmed.newest_from(&["/etc/other".into()], "host"), None);
+    }
+
+    #[test]
+    fn what_a_crash_left_half_written_is_never_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let confirmed = ConfirmedDocuments::of(&path.join("state"), "homeostat");
+        fs::write(path.join("host.toml"), "[sysctl]\n").unwrap();
+        let half = path.join("state/confirmed/homeostat/.new/texts");
+        fs::create_dir_all(&half).unwrap();
+        fs::write(half.join("0"), "[sys").unwrap();
+        assert_eq!(confirmed.entries().unwrap(), []);
+        assert_eq!(add(&confirmed, path).unwrap(), 1);
+        let entry = confirmed.entry(1).unwrap();
+        assert_eq!(confirmed.texts(&entry).unwrap()[0].text, "[sysctl]\n");
+    }
+
+    #[test]
+    fn files_that_changed_since_they_were_read_are_not_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let confirmed = ConfirmedDocuments::of(&path.join("state"), "homeostat");
+        fs::write(path.join("host.toml"), "[[routes]]\nfrom-file = \"all.routes\"\n").unwrap();
+        fs::write(path.join("all.routes"), "blackhole 10.1.0.0/16\n").unwrap();
+        let document = READER.load(&[path.join("host.toml")]).unwrap();
+        let files = ReferencedFiles::of(&document);
+        fs::write(path.join("all.routes"), "blackhole 10.2.0.0/16\n").unwrap();
+        assert!(confirmed.add(&document, &files, origin()).is_err());
+        assert_eq!(confirmed.entries().unwrap(), []);
+    }
+}

@@ -1,0 +1,222 @@
+//! A trial: a document that is in force until it is confirmed, and undone if nobody confirms it in time.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Result, anyhow};
+use serde_json::json;
+use tracing::Level;
+
+use super::Daemon;
+use super::command::TrialWish;
+use super::recent::Recent;
+use crate::confirmed::{ConfirmedDocuments, Origin, TrialRecord};
+use crate::failure::{self, helped};
+use crate::person::Person;
+use crate::wire::{TrialEnd, TrialStatus, millis};
+
+use super::clock::{BootTime, Stamp};
+
+/// How long a trial may last.
+pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
+pub(crate) const LONGEST: Duration = Duration::from_hours(24);
+
+/// A trial that is open.
+#[derive(Clone, Debug)]
+pub(super) struct Trial {
+    pub(super) record: TrialRecord,
+    pub(super) by: Person,
+    pub(super) from: Vec<PathBuf>,
+    pub(super) deadline: BootTime,
+    /// Whether the daemon's own files changed meanwhile: they wait for the end of the trial.
+    pub(super) has_edit: bool,
+}
+
+/// The trial that is open, and how the last one ended.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Trials {
+    pub(super) open: Option<Trial>,
+    pub(super) last: Option<(u64, TrialEnd)>,
+}
+
+impl Trial {
+    pub(super) fn status(&self) -> TrialStatus {
+        TrialStatus {
+            id: self.record.id,
+            by: self.by.to_string(),
+            from: self.from.clone(),
+            began_at: self.record.began_at.clone(),
+            left_ms: millis(self.deadline.left()),
+            returns_to: self.record.before,
+            edit_waits: self.has_edit,
+        }
+    }
+}
+
+/// Refuses a time that makes no trial.
+pub(super) fn check_within(within: Duration) -> Result<()> {
+    if (SHORTEST..=LONGEST).contains(&within) {
+        return Ok(());
+    }
+    Err(helped(
+        format!("a trial of {within:?} makes no sense"),
+        "give a time from 1s to 24h; two minutes are a good start",
+    ))
+}
+
+/// Refuses to confirm from the session that applied: its connections pass a firewall that drops new ones.
+pub(super) fn check_session(trial: &Trial, by: &Person, same_session: bool) -> Result<()> {
+    if same_session || by.session != trial.by.session {
+        return Ok(());
+    }
+    Err(helped(
+        "this is the session that began the trial: that it still works proves nothing about new connections",
+        "open a new session to the machine and confirm there, or insist with --same-session",
+    ))
+}
+
+pub(super) fn no_trial() -> anyhow::Error {
+    helped("there is no open trial", "`homeostat apply DOC --confirm-within 2m` begins one")
+}
+
+impl Daemon {
+    pub(super) fn confirmed(&self) -> ConfirmedDocuments {
+        ConfirmedDocuments::of(&self.context.state_dir, &self.context.caller.owner)
+    }
+
+    /// Everything that a trial needs, before anything is written to the machine.
+    pub(super) async fn begin_trial(
+        &mut self,
+        document: &homeostat_document::Document,
+        wish: TrialWish,
+        from: Vec<PathBuf>,
+    ) -> Result<Trial> {
+        check_within(wish.within)?;
+        if let Some(open) = &self.trials.open {
+            let TrialStatus { id, by, left_ms, .. } = open.status();
+            return Err(helped(
+                format!("trial {id} of {by} is open for another {} s", left_ms / 1000),
+                "confirm it or roll it back first: `homeostat confirm`, `homeostat rollback`",
+            ));
+        }
+        if self.unconfirmed.is_some() {
+            // What the trial returns to must be known to work.
+            self.passed().await;
+            self.confirm().await;
+        }
+        let confirmed = self.confirmed();
+        let before = confirmed.entries()?.last().map(|entry| entry.number);
+        let before = before.ok_or_else(|| {
+            helped(
+                "there is no confirmed document that the trial could return to",
+                "the log says why the document in force was not kept; mend that, then `homeostat reload`",
+            )
+        })?;
+        let record = TrialRecord {
+            id: confirmed.next_trial(before),
+            before,
+            boot: super::clock::boot_id(),
+            began_at: Stamp::now().to_string(),
+        };
+        let origin = Origin {
+            from: from.clone(),
+            scope: self.context.top_scope()?.name,
+            applied_by: wish.by.clone(),
+            confirmed_by: None,
+        };
+        let files = crate::referenced_files::ReferencedFiles::of(document);
+        confirmed.begin_trial(document, &files, origin, &record)?;
+        let deadline = BootTime::after(wish.within);
+        Ok(Trial { record, by: wish.by, from, deadline, has_edit: false })
+    }
+
+    /// Ends the trial: what it made stays.
+    pub(super) fn confirm_trial(&mut self, by: &Person, same_session: bool) -> Result<()> {
+        let trial = self.trials.open.as_ref().ok_or_else(no_trial)?;
+        check_session(trial, by, same_session)?;
+        let number = self.confirmed().confirm_trial(by.clone())?;
+        self.end_trial(TrialEnd::Confirmed { number, by: by.to_string() });
+        Ok(())
+    }
+
+    /// Gives the trial more time, from now on.
+    pub(super) fn extend_trial(&mut self, during: Duration) -> Result<()> {
+        check_within(during)?;
+        let trial = self.trials.open.as_mut().ok_or_else(no_trial)?;
+        trial.deadline = BootTime::after(during);
+        self.publish();
+        Ok(())
+    }
+
+    fn end_trial(&mut self, end: TrialEnd) {
+        let Some(trial) = self.trials.open.take() else { return };
+        record_end(&self.recent, trial.record.id, &end);
+        self.trials.last = Some((trial.record.id, end));
+        self.publish();
+    }
+
+    /// Returns to the document that was confirmed before the trial.
+    pub(super) async fn roll_back(&mut self, why: &str) -> Result<()> {
+        let trial = self.trials.open.clone().ok_or_else(no_trial)?;
+        let confirmed = self.confirmed();
+        let entry = confirmed.entry(trial.record.before)?;
+        let document = confirmed.load(&entry)?;
+        self.take(std::sync::Arc::new(document), super::Recipients::AllForClient).await?;
+        confirmed.end_trial()?;
+        (self.own, self.unconfirmed) = (None, None);
+        self.end_trial(TrialEnd::RolledBack { why: why.to_owned(), to: entry.number });
+        Ok(())
+    }
+
+    /// Ends a trial whose holder ended: its document is not in force, whatever it was killed by.
+    pub(super) fn close_former_trial(&mut self) {
+        let confirmed = self.confirmed();
+        let Some(TrialRecord { id, before, boot, .. }) = confirmed.open_trial() else { return };
+        let why = if boot == super::clock::boot_id() {
+            "the daemon that held it ended"
+        } else {
+            "the machine was booted"
+        };
+        if let Err(error) = confirmed.end_trial() {
+            super::log::log_error(&error, "a former trial cannot be closed");
+        }
+        let end = TrialEnd::RolledBack { why: why.to_owned(), to: before };
+        record_end(&self.recent, id, &end);
+        self.trials.last = Some((id, end));
+        self.publish();
+    }
+
+    /// Waits until the time of the open trial is over.
+    pub(super) fn trial_ends(&self) -> impl Future<Output = ()> + use<> {
+        let deadline = self.trials.open.as_ref().map(|trial| trial.deadline);
+        async move {
+            match deadline {
+                Some(deadline) => deadline.wait().await,
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// The time of the trial is over.
+    pub(super) async fn trial_is_over(&mut self) {
+        if let Err(error) = self.roll_back("nobody confirmed it in time").await {
+            super::log::log_error(&error, "the trial cannot be rolled back yet");
+            let again = anyhow!("{}", failure::text(&error));
+            self.recent.record(
+                Level::ERROR,
+                "trial-not-rolled-back",
+                json!({ "error": failure::text(&again) }),
+            );
+            if let Some(trial) = &mut self.trials.open {
+                trial.deadline = BootTime::after(Duration::from_secs(1));
+            }
+        }
+    }
+}
+
+pub(super) fn record_end(recent: &Recent, id: u64, end: &TrialEnd) {
+    let mut fields = serde_json::to_value(end).unwrap_or_default();
+    fields["trial"] = json!(id);
+    let level = if matches!(end, TrialEnd::Confirmed { .. }) { Level::INFO } else { Level::WARN };
+    recent.record(level, "trial-ended", fields);
+}

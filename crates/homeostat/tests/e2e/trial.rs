@@ -1,0 +1,161 @@
+//! Trials: a document that undoes itself unless somebody confirms it from another session in time.
+
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::daemon::Daemon;
+use crate::keeping::until;
+use crate::world::{Ran, World};
+
+const KEY: &str = "net/ipv4/tcp_retries1";
+const BEFORE: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+const TRIED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n";
+const EDITED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 7\n";
+
+/// A daemon whose document is confirmed.
+fn kept() -> (World, Daemon) {
+    let world = World::new();
+    let daemon = world.keep(BEFORE);
+    world.converges();
+    world.confirms(1);
+    world.write("new.toml", TRIED);
+    (world, daemon)
+}
+
+impl World {
+    fn trial(&self) -> Value {
+        self.status()["trial"].clone()
+    }
+
+    /// Begins a trial whose client is gone, so that nothing is left of it but the trial.
+    fn try_for(&self, within: &str) {
+        let mut client = self.homeostat(&format!("apply --yes --confirm-within {within} new.toml"));
+        let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        until("the trial", || self.knob(KEY) == "6" && !self.trial().is_null());
+        client.kill().unwrap();
+        client.wait().unwrap();
+    }
+
+    /// Runs a command as a new login would.
+    fn in_another_session(&self, args: &str) -> Ran {
+        let command = self.homeostat(args);
+        let mut setsid = self.command("setsid");
+        setsid.arg("--wait").arg(command.get_program()).args(command.get_args());
+        self.finish(setsid)
+    }
+}
+
+#[test]
+fn a_trial_that_nobody_confirms_is_rolled_back() {
+    let (world, _daemon) = kept();
+    let ran = world.run("apply --yes --confirm-within 1s new.toml").exits(1);
+    assert!(ran.stderr.contains("unless it is confirmed within 1 s"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("little time to open a new session"), "{}", ran.stderr);
+    let end = "Rolled back to the confirmed document 1: nobody confirmed it in time.";
+    assert_eq!(ran.last_line(), end);
+    until("the document before", || world.knob(KEY) == "5");
+    world.converges();
+    assert!(world.trial().is_null() && world.status()["handed"] == false);
+    let ended = world.event("trial-ended").unwrap();
+    assert_eq!((&ended["end"], &ended["trial"]), (&"rolled-back".into(), &2.into()));
+    assert_eq!(world.history().len(), 1);
+    world.meddle(KEY, "9");
+    until("it is kept", || world.knob(KEY) == "5");
+}
+
+#[test]
+fn a_trial_is_confirmed_from_another_session_only() {
+    let (world, daemon) = kept();
+    world.try_for("1h");
+    let drawn = world.run("status").stdout;
+    assert!(drawn.contains("trial 2: @DIR/new.toml is tried, "), "{drawn}");
+    let refused = world.run("confirm").exits(1).stderr;
+    assert!(refused.contains("this is the session that began the trial"), "{refused}");
+    assert!(!world.trial().is_null());
+    let confirmed = world.in_another_session("confirm").exits(0).stdout;
+    assert!(confirmed.contains("it is document 2 of the history"), "{confirmed}");
+    assert!(world.trial().is_null());
+    assert_eq!(world.knob(KEY), "6");
+    let history = world.history();
+    assert_eq!(history[1]["number"], 2);
+    assert!(history[1]["confirmed_by"]["uid"].is_u64(), "{history:?}");
+    let again = world.in_another_session("confirm").exits(1).stderr;
+    assert!(again.contains("there is no open trial"), "{again}");
+    drop(daemon);
+}
+
+#[test]
+fn whoever_insists_may_confirm_in_the_same_session() {
+    let (world, _daemon) = kept();
+    world.try_for("1h");
+    world.run("confirm --same-session").exits(0);
+    assert_eq!(world.history().len(), 2);
+}
+
+#[test]
+fn an_operator_may_roll_back_at_any_time() {
+    let (world, _daemon) = kept();
+    world.try_for("1h");
+    world.run("rollback").exits(0);
+    assert_eq!(world.knob(KEY), "5");
+    assert!(world.trial().is_null());
+    let none = world.run("rollback").exits(1).stderr;
+    assert!(none.contains("there is no open trial"), "{none}");
+}
+
+#[test]
+fn a_daemon_that_is_killed_takes_its_trial_with_it() {
+    let (world, daemon) = kept();
+    world.try_for("1h");
+    daemon.kill();
+    assert_eq!(world.knob(KEY), "6");
+    // The file may hold what was tried: nobody confirmed it.
+    world.write("host.toml", TRIED);
+    let _daemon = world.keep_by(world.homeostat("run host.toml"));
+    until("the document before", || world.knob(KEY) == "5");
+    assert_eq!(world.event("trial-ended").unwrap()["why"], "the daemon that held it ended");
+    assert_eq!(world.status()["fallback"], 1);
+    let why = world.run("status").exits(2).stdout;
+    assert!(why.contains("this document was tried, and nobody confirmed it"), "{why}");
+    world.write("host.toml", EDITED);
+    until("a document that was never tried", || world.knob(KEY) == "7");
+}
+
+#[test]
+fn an_edit_during_a_trial_waits_for_its_end() {
+    let (world, _daemon) = kept();
+    world.try_for("1h");
+    world.write("host.toml", EDITED);
+    until("the edit is noticed", || world.trial()["edit_waits"] == true);
+    assert_eq!(world.knob(KEY), "6");
+    let refused = world.run("reload").exits(1).stderr;
+    assert!(refused.contains("a trial is open"), "{refused}");
+    let refused = world.run("apply --yes host.toml").exits(1).stderr;
+    assert!(refused.contains("a trial is open"), "{refused}");
+    let refused = world.run("apply --yes --confirm-within 1m host.toml").exits(1).stderr;
+    assert!(refused.contains("trial 2 of uid "), "{refused}");
+    world.run("confirm --extend 2h").exits(0);
+    world.run("rollback").exits(0);
+    until("the edit", || world.knob(KEY) == "7");
+}
+
+#[test]
+fn a_time_that_makes_no_trial_is_refused_and_nothing_is_written() {
+    let (world, _daemon) = kept();
+    for time in ["0s", "999ms", "25h", "400d", "soon"] {
+        let ran = world.run(&format!("apply --yes --confirm-within {time} new.toml"));
+        assert_ne!(ran.code(), Some(0), "{time}");
+        assert_eq!(world.knob(KEY), "5", "{time}");
+    }
+    assert!(world.trial().is_null());
+}
+
+#[test]
+fn without_a_daemon_there_is_nobody_to_hold_a_trial() {
+    let world = World::with(TRIED);
+    let before = world.knob(KEY);
+    let ran = world.run("apply --yes --confirm-within 1m host.toml").exits(1);
+    assert!(ran.stderr.contains("no daemon runs that could hold the trial"), "{}", ran.stderr);
+    assert_eq!(world.knob(KEY), before);
+}
