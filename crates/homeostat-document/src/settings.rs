@@ -26,6 +26,8 @@ pub struct Settings {
     pub protocol: Option<Spanned<Protocol>>,
     /// What a daemon does with what it owns when it ends.
     pub on_stop: Option<Spanned<OnStop>>,
+    /// Every change of the document is a trial that must be confirmed within this time.
+    pub confirm_within: Option<Spanned<Period>>,
     /// By the source's name.
     sources: Vec<(&'static str, SourceSettings)>,
 }
@@ -76,6 +78,10 @@ words! {
     Observe = "observe",
 }
 
+/// How long a trial may last.
+pub const TRIAL: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_hours(24);
+
 /// The mark of the default owner.
 pub const DEFAULT_PROTOCOL: u8 = 76;
 
@@ -94,6 +100,10 @@ impl Record for Settings {
                 .optional("owner", "Whose desired state this document is; `default` if left out"),
             protocol: fields.optional("protocol", "The owner's mark in the kernel; 76 if left out"),
             on_stop: fields.optional("on-stop", "What a daemon does when it ends"),
+            confirm_within: fields.optional(
+                "confirm-within",
+                "Make every change of the document a trial that must be confirmed within this time",
+            ),
             sources: (fields.sources().iter())
                 .filter_map(|one| {
                     Some((one.source, fields.optional(one.source, "How this source is run")?))
@@ -101,6 +111,13 @@ impl Record for Settings {
                 .collect(),
         };
         settings.check_owner(fields);
+        if let Some(within) = &settings.confirm_within
+            && !TRIAL.contains(&within.get())
+        {
+            let message = "a trial cannot last that long or that short".to_owned();
+            let help = "give a time from 1s to 24h; two minutes are a good start";
+            fields.report(Diagnostic::new(within.span, message).help(help));
+        }
         Some(settings)
     }
 }

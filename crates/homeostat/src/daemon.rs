@@ -25,7 +25,7 @@ mod socket;
 #[cfg(test)]
 mod stall_tests;
 mod systemd;
-mod trial;
+pub(crate) mod trial;
 #[cfg(test)]
 mod verdict_tests;
 
@@ -428,9 +428,18 @@ impl Daemon {
         if is_same && recipients == Recipients::Changed {
             return Ok(Reloaded::Unchanged);
         }
-        self.take(document, recipients).await?;
-        (self.own, self.referenced) = (None, referenced);
-        (self.unconfirmed, self.fallback) = (self.origin().ok(), None);
+        let is_asked_for = recipients != Recipients::Changed;
+        let trial =
+            if is_same { None } else { self.begin_trial_of_edit(&document, is_asked_for).await? };
+        let taken = self.take(document, recipients).await;
+        if trial.is_some() && taken.is_err() {
+            // Nothing of it was written.
+            self.confirmed().end_trial()?;
+        }
+        taken?;
+        (self.own, self.referenced, self.fallback) = (None, referenced, None);
+        self.unconfirmed = if trial.is_some() { None } else { self.origin().ok() };
+        self.trials.open = trial;
         Ok(Reloaded::Taken)
     }
 

@@ -14,8 +14,8 @@ use crate::cli::{Global, RunArgs};
 use crate::commands::runtime;
 use crate::confirmed::{self, ConfirmedDocuments};
 use crate::context::{self, Context};
+use crate::daemon::trial::tried_before;
 use crate::daemon::{Daemon, End, Fallback, Options, Readers, log};
-use crate::failure::helped;
 use crate::provider;
 
 /// Each namespace takes about ten descriptors, and the usual limit is 1024. Programs that are started get the limit
@@ -64,12 +64,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
 fn unconfirmed(document: &Document, global: &Global) -> Result<Option<anyhow::Error>> {
     let (owner, _) = context::owner(global, &document.settings)?;
     let confirmed = ConfirmedDocuments::of(&context::state_dir(global), &owner);
-    Ok(confirmed.is_unconfirmed(document).then(|| {
-        helped(
-            "this document was tried, and nobody confirmed it",
-            "change it, or try it again: `homeostat apply DOC --confirm-within 2m`",
-        )
-    }))
+    Ok(confirmed.is_unconfirmed(document).then(tried_before))
 }
 
 /// The confirmed document that was last taken from the same place, in place of one that cannot be taken now.

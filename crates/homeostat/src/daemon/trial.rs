@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use homeostat_document::{Document, TRIAL};
 use serde_json::json;
 use tracing::Level;
 
@@ -17,10 +18,6 @@ use crate::wire::{TrialEnd, TrialStatus, millis};
 
 use super::clock::{BootTime, Stamp};
 
-/// How long a trial may last.
-pub(crate) const SHORTEST: Duration = Duration::from_secs(1);
-pub(crate) const LONGEST: Duration = Duration::from_hours(24);
-
 /// A trial that is open.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
@@ -28,6 +25,8 @@ pub(super) struct Trial {
     pub(super) by: Person,
     pub(super) from: Vec<PathBuf>,
     pub(super) deadline: BootTime,
+    /// Whether the daemon's own document is tried.
+    pub(super) is_edit: bool,
     /// Whether the daemon's own files changed meanwhile: they wait for the end of the trial.
     pub(super) has_edit: bool,
 }
@@ -55,7 +54,7 @@ impl Trial {
 
 /// Refuses a time that makes no trial.
 pub(super) fn check_within(within: Duration) -> Result<()> {
-    if (SHORTEST..=LONGEST).contains(&within) {
+    if TRIAL.contains(&within) {
         return Ok(());
     }
     Err(helped(
@@ -66,13 +65,22 @@ pub(super) fn check_within(within: Duration) -> Result<()> {
 
 /// Refuses to confirm from the session that applied: its connections pass a firewall that drops new ones.
 pub(super) fn check_session(trial: &Trial, by: &Person, same_session: bool) -> Result<()> {
-    if same_session || by.session != trial.by.session {
+    // Who edits a file may do so in any session.
+    if same_session || trial.is_edit || by.session != trial.by.session {
         return Ok(());
     }
     Err(helped(
         "this is the session that began the trial: that it still works proves nothing about new connections",
         "open a new session to the machine and confirm there, or insist with --same-session",
     ))
+}
+
+/// Why a good document is not taken.
+pub(crate) fn tried_before() -> anyhow::Error {
+    helped(
+        "this document was tried, and nobody confirmed it",
+        "change it, or try it again: `homeostat apply DOC --confirm-within 2m`, or `homeostat reload`",
+    )
 }
 
 pub(super) fn no_trial() -> anyhow::Error {
@@ -87,7 +95,7 @@ impl Daemon {
     /// Everything that a trial needs, before anything is written to the machine.
     pub(super) async fn begin_trial(
         &mut self,
-        document: &homeostat_document::Document,
+        document: &Document,
         wish: TrialWish,
         from: Vec<PathBuf>,
     ) -> Result<Trial> {
@@ -127,7 +135,26 @@ impl Daemon {
         let files = crate::referenced_files::ReferencedFiles::of(document);
         confirmed.begin_trial(document, &files, origin, &record)?;
         let deadline = BootTime::after(wish.within);
-        Ok(Trial { record, by: wish.by, from, deadline, has_edit: false })
+        let is_edit = from == self.options.from;
+        Ok(Trial { record, by: wish.by, from, deadline, is_edit, has_edit: false })
+    }
+
+    /// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
+    /// tried again only if somebody asks for it.
+    pub(super) async fn begin_trial_of_edit(
+        &mut self,
+        document: &Document,
+        is_asked_for: bool,
+    ) -> Result<Option<Trial>> {
+        // A change that takes the setting away is the last one that is tried.
+        let within = [document, &*self.document].map(|one| one.settings.confirm_within);
+        let Some(within) = within.into_iter().flatten().next() else { return Ok(None) };
+        if !is_asked_for && self.confirmed().is_unconfirmed(document) {
+            return Err(tried_before());
+        }
+        let wish = TrialWish { within: within.get(), by: Person::current() };
+        let from = self.options.from.clone();
+        self.begin_trial(document, wish, from).await.map(Some)
     }
 
     /// Ends the trial: what it made stays.
@@ -163,6 +190,9 @@ impl Daemon {
         let document = confirmed.load(&entry)?;
         self.take(std::sync::Arc::new(document), super::Recipients::AllForClient).await?;
         confirmed.end_trial()?;
+        if trial.is_edit {
+            super::refused(&mut self.health, &tried_before(), &self.recent);
+        }
         (self.own, self.unconfirmed) = (None, None);
         self.end_trial(TrialEnd::RolledBack { why: why.to_owned(), to: entry.number });
         Ok(())

@@ -12,7 +12,7 @@ const BROKEN: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = {}\n";
 const KEY: &str = "net/ipv4/tcp_retries1";
 
 impl World {
-    fn provider(&self) -> Value {
+    pub(crate) fn provider(&self) -> Value {
         let status: Value = serde_json::from_str(&self.run("status --json").stdout).unwrap();
         status["provider"].clone()
     }

@@ -140,6 +140,40 @@ fn an_edit_during_a_trial_waits_for_its_end() {
     until("the edit", || world.knob(KEY) == "7");
 }
 
+/// With the setting an editor is as safe as `apply --confirm-within`.
+#[test]
+fn every_edit_is_a_trial_if_the_settings_say_so() {
+    let setting = "[settings]\nconfirm-within = \"1h\"\n";
+    let world = World::new();
+    let _daemon = world.keep(&format!("{setting}{BEFORE}"));
+    world.converges();
+    world.confirms(1);
+    let tried = format!("{setting}{TRIED}");
+    world.write("host.toml", &tried);
+    until("the trial", || world.knob(KEY) == "6" && !world.trial().is_null());
+    world.run("rollback").exits(0);
+    assert_eq!(world.knob(KEY), "5");
+    let drawn = world.run("status").exits(2).stdout;
+    assert!(drawn.contains("this document was tried, and nobody confirmed it"), "{drawn}");
+    // The same again, as by an editor that only saves.
+    world.write("host.toml", &tried);
+    until("it is refused", || world.provider()["ok"] == false);
+    assert_eq!(world.knob(KEY), "5");
+    world.write("host.toml", EDITED);
+    until("the change that takes the setting away", || world.knob(KEY) == "7");
+    assert_eq!(world.trial()["from"][0], "host.toml");
+    // Nobody logged in to edit: the session of whoever confirms is another one.
+    world.run("confirm").exits(0);
+    assert_eq!(world.history().len(), 2);
+    world.write("host.toml", BEFORE);
+    until("an ordinary change", || world.knob(KEY) == "5");
+    assert!(world.trial().is_null());
+    let bad = "[settings]\nconfirm-within = \"2d\"\n";
+    world.write("bad.toml", bad);
+    let ran = world.run("check bad.toml").exits(1).stderr;
+    assert!(ran.contains("bad.toml:2:18") && ran.contains("from 1s to 24h"), "{ran}");
+}
+
 #[test]
 fn a_time_that_makes_no_trial_is_refused_and_nothing_is_written() {
     let (world, _daemon) = kept();
