@@ -79,7 +79,7 @@ impl Writer {
         }
         // The phases of links have no other steps.
         if matches!(work.steps.first(), Some(Step::Link(_))) {
-            let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
+            let now = since.links.take().unwrap_or_else(|| work.moment.links.clone());
             let report = &mut |at, outcome| outcomes.put(at, outcome);
             let now = link::apply::run(work, &self.source, &mut open, now, report);
             outcomes.flush();

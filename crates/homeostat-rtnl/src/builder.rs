@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
 
-use crate::desired::{Declared, DeclaredLinks, DesiredState, RouteTemplate};
+use crate::desired::{Declared, DesiredState, RouteTemplate};
 use crate::key::Key;
 use crate::object::Object;
+use crate::relations::Relations;
 use crate::route::packed::{PackedRoute, TemplateCache};
 use crate::route::{self, Route, RouteKey};
 
@@ -113,13 +114,8 @@ impl Builder {
         if let Some(key) = self.desired.link_made_twice() {
             return Err(DesiredError::Impossible { key, why: Impossible::MadeElsewhere });
         }
-        let addresses: Vec<_> = self.desired.addresses().collect();
-        for RouteTemplate { route, rests_on, .. } in &mut self.desired.templates {
-            let keys = addresses.iter().filter(|key| route::route_rests_on(route, key));
-            *rests_on = keys.copied().collect();
-        }
         self.index_templates();
-        self.desired.declared_links = DeclaredLinks::of(&self.desired);
+        self.desired.relations = Relations::of(&mut self.desired);
         Ok(self.desired)
     }
 

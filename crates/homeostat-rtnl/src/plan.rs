@@ -21,7 +21,7 @@ use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
-use crate::nexthop::{self, NexthopId};
+use crate::nexthop;
 use crate::object::Object;
 use crate::route::Route;
 use crate::source::Rtnl;
@@ -58,10 +58,14 @@ struct Planner<'a> {
     going: BTreeSet<AddressKey>,
     /// The others; needed only if one is deleted or recreated.
     subnets: OnceCell<Subnets>,
+    /// The links that steps so far leave without IPv4.
+    emptied: BTreeSet<LinkName>,
     /// The IPv6 addresses that are created: a link can have an IPv6 address only once, whatever its prefix length.
     wanted: BTreeSet<(LinkName, IpAddr)>,
     /// What the routes of a template wait for, computed when the first of them is planned.
     waits: HashMap<usize, Option<WaitsOn>>,
+    /// What is lost with links that are created again.
+    lost: BTreeSet<Slot>,
     /// What the last delete found; the next one often finds the same and shares it.
     last: Arc<Object>,
     links: LinkPlan,
@@ -88,8 +92,10 @@ impl<'a> Planner<'a> {
             moment,
             going: going.collect(),
             subnets: OnceCell::new(),
+            emptied: BTreeSet::new(),
             wanted: wanted.collect(),
             waits: HashMap::new(),
+            lost: BTreeSet::new(),
             last: Arc::new(Object::Route(Route::default())),
             links: crate::link::plan::draft(desired, moment, changes),
             draft: Draft::default(),
@@ -155,19 +161,11 @@ impl<'a> Planner<'a> {
             Change::Delete { .. } | Change::Release { .. } => None,
         });
         let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
-        let (desired, mut lost) = (self.desired, Vec::new());
-        desired.on_links(|link| self.links.renewed.contains(&link), &mut |key| lost.push(key));
-        let lost: BTreeSet<Slot> = lost.iter().filter_map(|key| desired.slot(key, None)).collect();
+        let (desired, mut lost) = (self.desired, BTreeSet::new());
+        desired
+            .on_links(self.links.renewed.clone(), &mut |key| lost.extend(desired.slot(&key, None)));
         lost.difference(&planned).for_each(|slot| self.create(*slot));
-    }
-
-    /// Whether the object in a slot is lost with a link that is created again.
-    fn is_lost(&self, slot: Slot) -> bool {
-        let is_renewed = |link: LinkName| self.links.renewed.contains(&link);
-        let mut lost = false;
-        let key = self.desired.key(slot);
-        self.desired.on_links(is_renewed, &mut |other| lost |= other == key);
-        lost
+        self.lost = lost;
     }
 
     fn create(&mut self, slot: Slot) {
@@ -178,7 +176,7 @@ impl<'a> Planner<'a> {
     }
 
     fn update(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
-        if !self.links.renewed.is_empty() && self.is_lost(slot) {
+        if self.lost.contains(&slot) {
             return self.create(slot);
         }
         if self.is_pending(slot) {
@@ -236,9 +234,11 @@ impl<'a> Planner<'a> {
         self.draft.steps.push(Step::Delete(Box::new(delete)));
     }
 
-    fn cascade(&self, key: &AddressKey) -> Cascade {
+    fn cascade(&mut self, key: &AddressKey) -> Cascade {
         let all = || Subnets::new(&self.going, self.desired, self.moment);
-        Cascade::of(key, self.subnets.get_or_init(all), self.moment)
+        let mut cascade = Cascade::of(key, self.subnets.get_or_init(all), self.moment);
+        cascade.is_one_of_several = cascade.empties_link && !self.emptied.insert(key.link);
+        cascade
     }
 
     /// Creates declared routes again that the kernel deletes along with addresses and nexthops, after those are
@@ -306,8 +306,8 @@ impl<'a> Planner<'a> {
                 going.insert(id);
             }
         }
-        let goes = |id: NexthopId| going.contains(&id);
-        let routes = self.desired.routes_like(|template| template.route.nexthop.is_some_and(goes));
+        let templates = self.desired.relations.carried(&BTreeSet::new(), &going);
+        let routes = self.desired.routes_of_all(templates);
         let slots = routes.filter_map(|key| self.desired.route_slot(&key, None));
         lost.extend(slots.filter(|slot| !changed.contains(slot)));
     }
