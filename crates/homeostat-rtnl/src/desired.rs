@@ -180,6 +180,13 @@ impl DesiredState {
         })
     }
 
+    pub(crate) fn addresses_on(&self, link: LinkName) -> impl Iterator<Item = AddressKey> {
+        let lowest = Key::Address(AddressKey::lowest_on(link));
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        let keys = self.others.iter().skip(first).map_while(|declared| declared.key.address());
+        keys.take_while(move |key| key.link == link)
+    }
+
     /// The keys of the routes of some templates, by their numbers.
     pub(crate) fn routes_of_all(
         &self,

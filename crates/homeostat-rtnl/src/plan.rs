@@ -5,7 +5,7 @@
 mod tests;
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -244,22 +244,29 @@ impl<'a> Planner<'a> {
     /// Creates declared routes again that the kernel deletes along with addresses and nexthops, after those are
     /// deleted. Routes that the pass creates anyway are created then, too.
     fn make_again(&mut self) {
-        let mut leaving = Leaving::default();
+        let (mut leaving, mut certain) = (Leaving::default(), Vec::new());
         for step in &self.draft.steps {
             // A step that takes foreign objects along may be held, and then nothing is lost.
             if let Some((key, cascade)) = step.lost_with(self.desired)
                 && cascade.takes.is_empty()
             {
                 leaving.add(&key, cascade);
+                certain.push(key);
             }
         }
         let mut lost = leaving.lost_routes(self.desired);
         self.lost_with_nexthops(&mut lost);
+        self.take_from_former_links(&certain, &mut lost);
         let moving = self.moving_templates();
         for step in &mut self.draft.steps {
-            let Step::Create { slot, phase, .. } = step else { continue };
-            let template = self.desired.template_of(*slot);
-            if lost.remove(slot) {
+            let is_create = matches!(step, Step::Create { .. });
+            let (slot, phase) = match step {
+                Step::Create { slot, phase, .. } => (*slot, phase),
+                Step::Update(update) => (update.slot, &mut update.phase),
+                Step::Delete(_) | Step::Link(_) => continue,
+            };
+            let template = self.desired.template_of(slot);
+            if lost.remove(&slot) && is_create {
                 *phase = Phase::PutAgain;
             } else if !moving.is_empty() && template.is_some_and(|number| moving.contains(&number))
             {
@@ -290,6 +297,51 @@ impl<'a> Planner<'a> {
         };
         let templates = self.desired.templates.iter().enumerate();
         templates.filter(|(_, template)| is_moving(template)).map(|(number, _)| number).collect()
+    }
+
+    /// Deletes declared routes from a link that their gateway is not reached by any more, and adds them to the lost
+    /// ones: they are created again on the link that has the network of their gateway then.
+    ///
+    /// Quirk `a-route-stays-where-its-gateway-was` (Linux 6.18): the link of a route without one is found out once.
+    /// `ip route add 10.9.0.0/16 via 10.1.0.9`, then moving `10.1.0.1/24` from `va` to `vb`, leaves the route on `va`
+    /// if `va` has another address.
+    fn take_from_former_links(&mut self, certain: &[AddressKey], lost: &mut BTreeSet<Slot>) {
+        let (desired, mut left) = (self.desired, BTreeMap::new());
+        for address in certain.iter().filter(|address| self.going.contains(address)) {
+            let link = address.link;
+            let left: &Nets = left.entry(link).or_insert_with(|| self.nets_left_on(link));
+            let templates: BTreeSet<u32> =
+                desired.relations.with_gateway_in(address.net()).collect();
+            let templates = templates.iter().filter_map(|at| desired.templates.get(*at as usize));
+            for template in templates {
+                let RouteTemplate { route, rests_on, .. } = template;
+                let is_free = route.links().next().is_none() && route.hops.is_empty();
+                let is_left = route.via.is_some_and(|via| left.contain(via));
+                if !is_free || is_left || !rests_on.iter().any(|near| near.link != link) {
+                    continue;
+                }
+                let before = Arc::new(Object::Route(Route { dev: Some(link), ..route.clone() }));
+                for key in desired.routes_of(template) {
+                    let Some(slot) = desired.route_slot(&key, None) else { continue };
+                    if lost.insert(slot) {
+                        let (key, before) = (Key::Route(key), Arc::clone(&before));
+                        let phase = Phase::PutMoved;
+                        let delete = Delete { key, before, phase, is_rest: true, cascade: None };
+                        self.draft.steps.push(Step::Delete(Box::new(delete)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The networks of the addresses that a link has and keeps, or gets.
+    fn nets_left_on(&self, link: LinkName) -> Nets {
+        let mut nets = Nets::default();
+        let seen = self.moment.addresses.on(link).map(|(key, _)| *key);
+        let seen = seen.filter(|key| !self.going.contains(key));
+        let declared = self.desired.addresses_on(link);
+        seen.chain(declared).for_each(|key| nets.insert(key.net()));
+        nets
     }
 
     /// The declared routes that are lost with nexthops that are deleted and created again. Those that the pass
