@@ -102,8 +102,8 @@ impl Builder {
     /// Sorts the objects; refuses a key that is declared twice.
     pub fn build(mut self) -> Result<DesiredState, DesiredError> {
         let DesiredState { others, v4, v6, templates, .. } = &mut self.desired;
-        v4.sort_unstable_by_key(PackedRoute::<u32>::sort_key);
-        v6.sort_unstable_by_key(PackedRoute::<u128>::sort_key);
+        PackedRoute::<u32>::sort(v4);
+        PackedRoute::<u128>::sort(v6);
         others.sort_by(|a, b| a.key.cmp(&b.key));
         others.shrink_to_fit();
         v4.shrink_to_fit();

@@ -293,3 +293,15 @@ fn rules_and_addresses_that_others_add_and_take_are_known_without_a_dump() {
     bench.heal(&declared);
     bench.assert_quiet(&declared);
 }
+
+#[test]
+fn a_burst_of_deleted_routes_heals_without_a_look_at_everything() {
+    let namespace = cable();
+    let desired = crowded(1500);
+    let mut bench = Bench::new();
+    bench.converge(&desired);
+    bench.hinted();
+    ip(&namespace, "route flush proto 76");
+    assert_eq!(bench.heal(&desired).len(), 1501);
+    assert_eq!(listed(&namespace, "route show proto 76").len(), 1501);
+}
