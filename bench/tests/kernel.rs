@@ -56,7 +56,9 @@ fn deleted_routes_are_restored() {
     check("heal: one deleted r", 2);
     check("heal: one deleted address", 1);
     check("heal: one deleted neighbour", 1);
+    check("heal: one deleted nexthop", 1);
     check("heal: one changed link", 1);
+    check("heal: one deleted link", 1);
     check("heal: 10k routes", 1);
     check("heal: 300k of 1M", 1);
 }

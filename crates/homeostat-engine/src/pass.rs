@@ -117,7 +117,9 @@ impl<S: Source> PassRun<S> {
     ) -> Shown<S::Key> {
         let PassRun { plan, results, .. } = self;
         let disturbed = disturbed(plan, &results.tally);
-        let Some(focus) = second_look(plan, results, &disturbed) else { return Shown::default() };
+        let Some(focus) = second_look(plan, results, &disturbed, &input.focus) else {
+            return Shown::default();
+        };
         match observer.diff(&input.about(focus), holdings).await {
             Ok((_, left)) => correct(plan, results, &disturbed, &left),
             Err(error) => {

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use educe::Educe;
 use homeostat_core::{
     Action, Change, Changes, Desired, Failure, Finding, Focus, Kind, Outcome, Owner, Plan, Retry,
-    Source, Step, Tally, WaitsOn,
+    Source, Step, Tally, WaitsOn, most_keys,
 };
 
 use crate::run::StepResults;
 
-/// Beyond this many keys one full look is cheaper than many single ones.
+/// Beyond this many keys one full look is cheaper than many single ones. After a pass over a few keys it is as many as
+/// such a pass may have: whoever could look at them before can do so again.
 const SINGLE_LOOKS: usize = 1000;
 
 /// What the second look showed beside the outcomes.
@@ -31,15 +32,19 @@ pub(crate) fn second_look<S: Source>(
     plan: &Plan<S>,
     results: &StepResults<S::Object>,
     disturbed: &BTreeSet<S::Key>,
+    focus: &Focus<S::Key>,
 ) -> Option<Focus<S::Key>> {
-    match results.unverified.iter().map(ExactSizeIterator::len).sum() {
-        0 if disturbed.is_empty() => None,
-        0..=SINGLE_LOOKS => {
-            let written = results.keys(plan).map(|(key, _)| key);
-            Some(Focus::Keys(written.chain(disturbed.iter().cloned()).collect()))
-        }
-        _ => Some(Focus::All),
+    let most = match focus {
+        Focus::All => SINGLE_LOOKS,
+        Focus::Keys(_) => most_keys(plan.desired.len()),
+    };
+    let unverified: usize = results.unverified.iter().map(ExactSizeIterator::len).sum();
+    if unverified > most {
+        return Some(Focus::All);
     }
+    let written = results.keys(plan).map(|(key, _)| key);
+    let keys: BTreeSet<S::Key> = written.chain(disturbed.iter().cloned()).collect();
+    (!keys.is_empty()).then_some(Focus::Keys(keys))
 }
 
 /// The keys that the target may have changed along with our steps.

@@ -7,7 +7,6 @@ pub(crate) mod section;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Arc;
 
 use homeostat_core::{Agreement, Desired as _, Owner};
 use homeostat_netlink::uapi::{
@@ -156,6 +155,11 @@ pub struct AddressKey {
 }
 
 impl AddressKey {
+    /// The lowest key that an address of a link can have: links come first in the order of keys.
+    pub(crate) fn lowest_on(link: LinkName) -> Self {
+        AddressKey { link, ip: Ipv4Addr::UNSPECIFIED.into(), prefix_len: 0, peer: None }
+    }
+
     /// An address of a link. None, if the address has not so many bits.
     #[must_use]
     pub fn new(link: LinkName, ip: IpAddr, prefix_len: u8) -> Option<Self> {
@@ -332,17 +336,15 @@ impl Observation<'_, '_> {
         let links = &moment.links;
         let found =
             collect(self.connection, RTM_GETADDR, &[0; 8], |message| decode(message, links))?;
-        let all = Arc::make_mut(&mut moment.addresses);
-        all.extend(found.into_iter().map(|seen| {
+        moment.addresses.extend(found.into_iter().map(|seen| {
             let mut observed = announced(&seen, self.source);
             observed.owner = self.proven(&seen.key, &observed.owner);
             (seen.key, observed)
         }));
         if let Some(shadow) = &mut self.shadow {
-            shadow.addresses = Some(Arc::clone(&moment.addresses));
+            shadow.addresses = Some(moment.addresses.clone());
         }
-        let all = Arc::clone(&moment.addresses);
-        Ok(self.report_addresses(all.iter()))
+        Ok(self.report_addresses(moment.addresses.iter()))
     }
 
     /// The same for some keys, without a dump if the shadow knows all addresses. A mark that is in the ledger is not
@@ -363,17 +365,18 @@ impl Observation<'_, '_> {
         };
         for key in keys.iter().filter(|key| key.ip.is_ipv6()) {
             let seen = self.look_up_ipv6(key, &moment.links)?;
-            let known = Arc::make_mut(&mut known);
             match seen.filter(|seen| seen.key == *key) {
                 Some(seen) => known.extend([(*key, announced(&seen, self.source))]),
                 None => known.remove(key),
             }
         }
-        moment.addresses = Arc::clone(&known);
+        moment.addresses = known.clone();
         if let Some(shadow) = &mut self.shadow {
-            shadow.addresses = Some(Arc::clone(&known));
+            shadow.addresses = Some(known);
         }
-        Ok(self.report_addresses(keys.iter().filter_map(|key| known.entry(key))))
+        Ok(self.report_addresses(
+            keys.iter().filter_map(|key| Some((key, moment.addresses.get(key)?))),
+        ))
     }
 
     fn look_up_ipv6(

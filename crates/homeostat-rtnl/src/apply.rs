@@ -79,7 +79,7 @@ impl Writer {
         }
         // The phases of links have no other steps.
         if matches!(work.steps.first(), Some(Step::Link(_))) {
-            let now = since.links.take().unwrap_or_else(|| (*work.moment.links).clone());
+            let now = since.links.take().unwrap_or_else(|| work.moment.links.clone());
             let report = &mut |at, outcome| outcomes.put(at, outcome);
             let now = link::apply::run(work, &self.source, &mut open, now, report);
             outcomes.flush();
@@ -89,10 +89,11 @@ impl Writer {
         }
         let AppliedSince { links, moved, .. } = since;
         let links = links.as_ref().unwrap_or(&work.moment.links);
-        let (echo, echo_filter) = if work.steps.len() > FEW {
-            (0, self.source.own_writes.mute_echoes(open.socket().port()))
-        } else {
-            (NLM_F_ECHO, None)
+        let (echo, echo_filter) = match work.moment.extent {
+            _ if work.steps.len() <= FEW => (NLM_F_ECHO, None),
+            // The queue has room for the events of as many keys as a focus may have, and they verify the steps.
+            Extent::Few => (0, None),
+            Extent::Whole => (0, self.source.own_writes.mute_echoes(open.socket().port())),
         };
         let mut steps = work.iter().peekable();
         while steps.peek().is_some() {

@@ -5,9 +5,10 @@ use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
 
-use crate::desired::{Declared, DeclaredLinks, DesiredState, RouteTemplate};
+use crate::desired::{Declared, DesiredState, RouteTemplate};
 use crate::key::Key;
 use crate::object::Object;
+use crate::relations::Relations;
 use crate::route::packed::{PackedRoute, TemplateCache};
 use crate::route::{self, Route, RouteKey};
 
@@ -101,8 +102,8 @@ impl Builder {
     /// Sorts the objects; refuses a key that is declared twice.
     pub fn build(mut self) -> Result<DesiredState, DesiredError> {
         let DesiredState { others, v4, v6, templates, .. } = &mut self.desired;
-        v4.sort_unstable_by_key(PackedRoute::<u32>::sort_key);
-        v6.sort_unstable_by_key(PackedRoute::<u128>::sort_key);
+        PackedRoute::<u32>::sort(v4);
+        PackedRoute::<u128>::sort(v6);
         others.sort_by(|a, b| a.key.cmp(&b.key));
         others.shrink_to_fit();
         v4.shrink_to_fit();
@@ -113,13 +114,8 @@ impl Builder {
         if let Some(key) = self.desired.link_made_twice() {
             return Err(DesiredError::Impossible { key, why: Impossible::MadeElsewhere });
         }
-        let addresses: Vec<_> = self.desired.addresses().collect();
-        for RouteTemplate { route, rests_on, .. } in &mut self.desired.templates {
-            let keys = addresses.iter().filter(|key| route::route_rests_on(route, key));
-            *rests_on = keys.copied().collect();
-        }
         self.index_templates();
-        self.desired.declared_links = DeclaredLinks::of(&self.desired);
+        self.desired.relations = Relations::of(&mut self.desired);
         Ok(self.desired)
     }
 

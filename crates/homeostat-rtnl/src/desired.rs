@@ -4,7 +4,7 @@
 //! that is kept once. Everything else is a list of keys and objects.
 //! Also what is declared on a link, and which link has to exist before which. Pure.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use crate::builder::Builder;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::{Field, Link, Setting};
-use crate::neighbour::Mac;
+use crate::neighbour::{Mac, NeighbourKey};
 use crate::net::{Family, Net};
-use crate::nexthop::{self, Nexthop, NexthopId};
+use crate::nexthop::{self, NexthopId};
 use crate::object::{Object, explained};
+use crate::relations::{Relations, is_anywhere};
 use crate::route::packed::PackedRoute;
-use crate::route::{Route, RouteKey, is_touched_by, route_agrees};
+use crate::route::{Route, RouteKey, route_agrees};
 use crate::rule::RuleKey;
 
 /// What should exist, in key order: addresses, then IPv4 routes, then IPv6 routes, then the others.
@@ -37,51 +38,10 @@ pub struct DesiredState {
     pub(crate) templates: Vec<RouteTemplate>,
     /// The numbers of the routes, those of one template together.
     pub(crate) by_template: Vec<u32>,
-    /// How links are declared to stand to each other.
-    pub(crate) declared_links: DeclaredLinks,
+    /// How all of these stand to each other.
+    pub(crate) relations: Relations,
     /// Identifies this desired state; its clones are the same desired state.
     pub(crate) identity: Arc<()>,
-}
-
-/// What is asked of links for every event and every step, so that it is looked up and not searched for.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct DeclaredLinks {
-    /// The declared ends of pairs, by the other end.
-    makers: BTreeMap<LinkName, LinkName>,
-    /// The links that anything declared names.
-    named: BTreeSet<LinkName>,
-    /// Whether a route may be on any link.
-    has_route_anywhere: bool,
-}
-
-impl DeclaredLinks {
-    pub(crate) fn of(desired: &DesiredState) -> Self {
-        let mut links = Self::default();
-        let mut add = |names: &mut dyn Iterator<Item = LinkName>| links.named.extend(names);
-        for Declared { key, object, .. } in &desired.others {
-            match (key, object) {
-                (Key::Address(key), _) => add(&mut [key.link].into_iter()),
-                (Key::Neighbour(key), _) => add(&mut [key.link].into_iter()),
-                (_, Object::Nexthop(nexthop)) => add(&mut nexthop.dev.into_iter()),
-                (Key::Link(name), Object::Link(link)) => {
-                    let references = link.references().map(|other| other.name);
-                    let others = link.master.into_iter().chain(link.kind.primary());
-                    add(&mut references.chain(others).chain([*name]));
-                    let maker = link.peer_here().map(|peer| (peer, *name));
-                    links.makers.extend(maker);
-                }
-                (Key::LinkField(name, _), Object::Setting(configured)) => {
-                    add(&mut configured.setting.link_name().into_iter().chain([*name]));
-                }
-                _ => {}
-            }
-        }
-        for template in &desired.templates {
-            add(&mut template.route.links());
-            links.has_route_anywhere |= is_anywhere(&template.route, &template.rests_on);
-        }
-        links
-    }
 }
 
 /// A declared object that is no route.
@@ -220,20 +180,21 @@ impl DesiredState {
         })
     }
 
-    pub(crate) fn nexthops(&self) -> impl Iterator<Item = (NexthopId, &Nexthop)> {
-        self.others.iter().filter_map(|declared| match (&declared.key, &declared.object) {
-            (Key::Nexthop(id), Object::Nexthop(nexthop)) => Some((*id, nexthop)),
-            _ => None,
-        })
+    pub(crate) fn addresses_on(&self, link: LinkName) -> impl Iterator<Item = AddressKey> {
+        let lowest = Key::Address(AddressKey::lowest_on(link));
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        let keys = self.others.iter().skip(first).map_while(|declared| declared.key.address());
+        keys.take_while(move |key| key.link == link)
     }
 
-    /// The keys of all routes whose template is of interest.
-    pub(crate) fn routes_like(
+    /// The keys of the routes of some templates, by their numbers.
+    pub(crate) fn routes_of_all(
         &self,
-        is_like: impl Fn(&RouteTemplate) -> bool,
+        templates: impl IntoIterator<Item = u32>,
     ) -> impl Iterator<Item = RouteKey> {
-        let like = self.templates.iter().filter(move |template| is_like(template));
-        like.flat_map(|template| self.routes_of(template))
+        let templates = templates.into_iter();
+        let templates = templates.filter_map(|number| self.templates.get(number as usize));
+        templates.flat_map(|template| self.routes_of(template))
     }
 
     /// The keys of the routes of a template.
@@ -289,7 +250,7 @@ impl DesiredState {
 
     /// Whether anything declared may have to do with a link.
     pub(crate) fn concerns_link(&self, name: LinkName) -> bool {
-        self.declared_links.has_route_anywhere || self.declared_links.named.contains(&name)
+        self.relations.concern_link(name)
     }
 
     /// The declared link of this name.
@@ -328,11 +289,8 @@ impl DesiredState {
 
     /// The declared link without which there is none of this name: itself, or the other end.
     pub(crate) fn maker_of(&self, name: LinkName) -> Option<(LinkName, &Link)> {
-        let maker = if self.link(name).is_some() {
-            name
-        } else {
-            *self.declared_links.makers.get(&name)?
-        };
+        let maker =
+            if self.link(name).is_some() { name } else { *self.relations.makers.get(&name)? };
         Some((maker, self.link(maker)?))
     }
 
@@ -379,45 +337,32 @@ impl DesiredState {
     }
 
     /// The keys of all that is on some links and is deleted with them.
-    pub(crate) fn on_links(&self, is_one: impl Fn(LinkName) -> bool, each: &mut dyn FnMut(Key)) {
-        let links = LinkSet::new(self, &is_one);
-        self.keys_on(&links, LinkSet::carry, each);
+    pub(crate) fn on_links(&self, links: BTreeSet<LinkName>, each: &mut dyn FnMut(Key)) {
+        self.on_link_set(&LinkSet::new(self, links), each);
     }
 
     /// The keys of all that an event of a link may be about: what is on it or may be, and the links
     /// that refer to it.
     pub(crate) fn touched_by_link(&self, name: LinkName, each: &mut dyn FnMut(Key)) {
-        let is_one = |link: LinkName| link == name;
-        let links = LinkSet::new(self, &is_one);
-        self.keys_on(&links, LinkSet::may_carry, each);
-        let refers = |link: &Link| {
-            let named = link.references().map(|other| other.name);
-            named.chain(link.master).chain(link.kind.primary()).any(is_one)
-        };
-        let made = self.links().filter(|(_, link)| refers(link));
-        made.for_each(|(link, _)| each(Key::Link(link)));
-        for (link, field, setting) in self.fields() {
-            if field == Field::Master && setting.link_name() == Some(name) {
-                each(Key::LinkField(link, field));
-            }
-        }
+        self.on_link_set(&LinkSet::new(self, BTreeSet::from([name])), each);
+        self.routes_of_all(self.relations.anywhere()).for_each(|key| each(Key::Route(key)));
+        self.relations.referring_to(name).iter().for_each(|key| each(key.clone()));
     }
 
-    fn keys_on<'c>(
-        &self,
-        links: &LinkSet<'c>,
-        carry: fn(&LinkSet<'c>, &Route, &[AddressKey]) -> bool,
-        each: &mut dyn FnMut(Key),
-    ) {
-        let others = self.others.iter().filter(|declared| match &declared.key {
-            Key::Address(key) => (links.is_one)(key.link),
-            Key::Nexthop(id) => links.nexthops.contains(id),
-            Key::Neighbour(key) => (links.is_one)(key.link),
-            _ => false,
-        });
-        others.for_each(|declared| each(declared.key.clone()));
-        let is_like = |template: &RouteTemplate| carry(links, &template.route, &template.rests_on);
-        self.routes_like(is_like).for_each(|key| each(Key::Route(key)));
+    fn on_link_set(&self, set: &LinkSet, each: &mut dyn FnMut(Key)) {
+        for link in &set.links {
+            let address = Key::Address(AddressKey::lowest_on(*link));
+            let neighbour = Key::Neighbour(NeighbourKey::lowest_on(*link));
+            for lowest in [address, neighbour] {
+                let first = self.others.partition_point(|declared| declared.key < lowest);
+                let keys = self.others.iter().skip(first).map(|declared| &declared.key);
+                keys.take_while(|key| key.is_on(*link)).for_each(|key| each(key.clone()));
+            }
+        }
+        let is_declared = |key: &Key| self.get(key).is_some();
+        let nexthops = set.nexthops.iter().map(|id| Key::Nexthop(*id));
+        nexthops.filter(is_declared).for_each(&mut *each);
+        self.routes_of_all(set.templates(self)).for_each(|key| each(Key::Route(key)));
     }
 
     /// Whether it is the same desired state, or a clone of it.
@@ -430,31 +375,28 @@ impl DesiredState {
 const DEEPEST: usize = 32;
 
 /// Some links, with the declared nexthops that go with them.
-pub(crate) struct LinkSet<'a> {
-    is_one: &'a dyn Fn(LinkName) -> bool,
+pub(crate) struct LinkSet {
+    links: BTreeSet<LinkName>,
     nexthops: BTreeSet<NexthopId>,
 }
 
-impl<'a> LinkSet<'a> {
-    pub(crate) fn new(desired: &DesiredState, is_one: &'a dyn Fn(LinkName) -> bool) -> Self {
-        LinkSet { is_one, nexthops: nexthop::lost_with(desired, is_one) }
+impl LinkSet {
+    pub(crate) fn new(desired: &DesiredState, links: BTreeSet<LinkName>) -> Self {
+        let nexthops = nexthop::lost_with(desired, &links);
+        LinkSet { links, nexthops }
     }
 
-    /// Whether a route is on one of them: by name, by an address, or by a nexthop.
-    fn carry(&self, route: &Route, rests_on: &[AddressKey]) -> bool {
-        route.links().any(self.is_one)
-            || rests_on.iter().any(|key| (self.is_one)(key.link))
+    /// The templates of routes on one of them: by name, by an address, or by a nexthop.
+    pub(crate) fn templates(&self, desired: &DesiredState) -> BTreeSet<u32> {
+        desired.relations.carried(&self.links, &self.nexthops)
+    }
+
+    /// Whether a route that is not as declared may be on one of them.
+    pub(crate) fn may_carry(&self, route: &Route) -> bool {
+        is_anywhere(route, &[])
+            || route.links().any(|link| self.links.contains(&link))
             || route.nexthop.is_some_and(|id| self.nexthops.contains(&id))
     }
-
-    /// The same, or it is unknown where the route is: its gateway is in a network that is not declared.
-    pub(crate) fn may_carry(&self, route: &Route, rests_on: &[AddressKey]) -> bool {
-        is_anywhere(route, rests_on) || self.carry(route, rests_on)
-    }
-}
-
-fn is_anywhere(route: &Route, rests_on: &[AddressKey]) -> bool {
-    route.links().next().is_none() && route.gateways().next().is_some() && rests_on.is_empty()
 }
 
 /// Looks a route up in its part of the desired state, which begins at `base`.
@@ -546,15 +488,14 @@ impl Desired for DesiredState {
     fn dependants(&self, key: &Key, each: &mut dyn FnMut(Key)) {
         match key {
             Key::Address(address) => {
-                let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, address);
-                let routes = self.routes_like(is_touched);
+                let routes = self.routes_of_all(self.relations.touched_by(address, self));
                 let alike = routes.filter(|route| route.is_ipv4() == address.ip.is_ipv4());
                 alike.for_each(|route| each(Key::Route(route)));
             }
             Key::Nexthop(id) => nexthop::dependants(*id, self, each),
             Key::Link(name) => self.touched_by_link(*name, each),
             Key::LinkField(name, Field::Up | Field::Master) => {
-                self.on_links(|link| link == *name, each);
+                self.on_links(BTreeSet::from([*name]), each);
             }
             _ => {}
         }

@@ -25,7 +25,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
 use crate::address::{self, AddressMarks, SeenAddress};
-use crate::desired::{DesiredState, LinkSet, RouteTemplate};
+use crate::desired::{DesiredState, LinkSet};
 use crate::key::Key;
 use crate::link::model::Field;
 use crate::link::observe::KnownLinks;
@@ -84,7 +84,7 @@ impl DirtyKeys {
 
     /// Takes the links for an observation; none, if a dump is needed. Events are understood by their names meanwhile.
     pub(crate) fn take_links(&mut self) -> Option<KnownLinks> {
-        let links = Arc::clone(&self.links.links);
+        let links = self.links.links.clone();
         let is_current = std::mem::take(&mut self.links_are_current);
         let known =
             std::mem::replace(&mut self.links, KnownLinks { links, ..KnownLinks::default() });
@@ -231,7 +231,6 @@ impl DirtyKeys {
     fn address(&mut self, message: &Message<'_>, seen: &SeenAddress) -> bool {
         let is_going = message.kind == RTM_DELADDR;
         if let Some(known) = self.shadow.as_mut().and_then(|shadow| shadow.addresses.as_mut()) {
-            let known = Arc::make_mut(known);
             if is_going {
                 known.remove(&seen.key);
             } else {
@@ -248,8 +247,11 @@ impl DirtyKeys {
                     declared.is_some_and(|declared| declared.object.agrees(&seen))
                 })
             };
-        let goes_along =
-            |shadow: &mut Shadow| shadow.mark_uncertain(|route, _| is_touched_by(route, &seen.key));
+        let goes_along = |shadow: &mut Shadow| {
+            let desired = Arc::clone(shadow.desired());
+            let touched = desired.relations.touched_by(&seen.key, &desired);
+            shadow.mark_uncertain(touched, |route| is_touched_by(route, &seen.key))
+        };
         let is_known = !is_going || self.mark_uncertain(goes_along);
         if !is_echo && self.concerns(seen) {
             self.name(Key::Address(seen.key));
@@ -263,10 +265,7 @@ impl DirtyKeys {
         let key = Key::Address(seen.key);
         let may_be_ours = seen.protocol == self.source.protocol
             || self.source.address_marks == AddressMarks::Ledger;
-        let carries = || {
-            let is_touched = |template: &RouteTemplate| is_touched_by(&template.route, &seen.key);
-            desired.templates.iter().any(is_touched)
-        };
+        let carries = || desired.relations.touched_by(&seen.key, desired).next().is_some();
         may_be_ours || desired.slot(&key, None).is_some() || carries()
     }
 
@@ -298,10 +297,12 @@ impl DirtyKeys {
         }
         let seen = link::message::decode(message).ok();
         self.links_are_current &= seen.is_some();
-        self.links.remove(index);
+        match &seen {
+            Some(seen) if !went => self.links.insert(seen.clone(), &self.source),
+            _ => self.links.remove(index),
+        }
         if !went {
-            Arc::make_mut(&mut self.links.links).insert(name, index);
-            self.links.table.extend(seen.clone());
+            self.links.links.insert(name, index);
         }
         // Quirk `nexthops-go-with-the-carrier` (Linux 6.18): a link that stays up and loses its
         // carrier loses its nexthops with their routes, and neither is announced (`ip link set vb
@@ -309,11 +310,13 @@ impl DirtyKeys {
         // announced on its own.
         let mut is_known = true;
         if went || former.is_some() || !link::message::has_carrier(message)? {
-            let is_one = |link: LinkName| link == name || Some(link) == former;
+            let links = former.into_iter().chain([name]).collect();
             is_known = self.mark_uncertain(|shadow| {
                 let desired = Arc::clone(shadow.desired());
-                let carriers = LinkSet::new(&desired, &is_one);
-                shadow.mark_uncertain(|route, rests_on| carriers.may_carry(route, rests_on))
+                let carriers = LinkSet::new(&desired, links);
+                let templates = carriers.templates(&desired).into_iter();
+                let templates = templates.chain(desired.relations.anywhere());
+                shadow.mark_uncertain(templates, |route| carriers.may_carry(route))
             });
         }
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));

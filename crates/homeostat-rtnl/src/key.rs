@@ -48,6 +48,15 @@ impl Key {
         }
     }
 
+    /// Whether it is an address or a neighbour on a link.
+    pub(crate) fn is_on(&self, link: LinkName) -> bool {
+        match self {
+            Key::Address(key) => key.link == link,
+            Key::Neighbour(key) => key.link == link,
+            _ => false,
+        }
+    }
+
     /// The key of an address.
     pub(crate) fn address(&self) -> Option<AddressKey> {
         match self {

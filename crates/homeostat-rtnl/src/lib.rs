@@ -42,12 +42,14 @@ mod observe;
 mod plan;
 #[cfg(feature = "document")]
 mod registration;
+mod relations;
 mod requests;
 mod route;
 mod rule;
 #[cfg(feature = "document")]
 pub mod section;
 mod shadow;
+mod shared_map;
 #[cfg(feature = "document")]
 mod show;
 mod source;

@@ -17,11 +17,11 @@ pub(crate) mod plan;
 pub(crate) mod section;
 mod tun_sys;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
 use crate::number::{ParseError, serde_as_text};
+use crate::shared_map::SharedMap;
 
 /// The room that the kernel gives a name, its NUL included.
 const ROOM: usize = 16;
@@ -31,6 +31,9 @@ const ROOM: usize = 16;
 pub struct LinkName([u8; ROOM]);
 
 impl LinkName {
+    /// The lowest name, which no link has.
+    pub(crate) const LOWEST: LinkName = LinkName([0; ROOM]);
+
     /// What the kernel reports is a name, whatever it looks like.
     pub(crate) fn padded(name: &str) -> Self {
         let mut bytes = [0; ROOM];
@@ -84,8 +87,8 @@ pub struct IfIndex(pub u32);
 /// The links of one moment.
 #[derive(Clone, Debug, Default)]
 pub struct Links {
-    by_name: BTreeMap<LinkName, IfIndex>,
-    by_index: BTreeMap<IfIndex, LinkName>,
+    by_name: SharedMap<LinkName, IfIndex>,
+    by_index: SharedMap<IfIndex, LinkName>,
 }
 
 impl FromIterator<(LinkName, IfIndex)> for Links {
@@ -98,6 +101,9 @@ impl FromIterator<(LinkName, IfIndex)> for Links {
 
 impl Links {
     pub(crate) fn insert(&mut self, name: LinkName, index: IfIndex) {
+        if self.index(name) == Some(index) {
+            return;
+        }
         self.remove(index);
         self.forget(name);
         self.by_name.insert(name, index);
@@ -125,7 +131,7 @@ impl Links {
 
     /// Whether a link with this number was there.
     pub(crate) fn knows(&self, index: IfIndex) -> bool {
-        self.by_index.contains_key(&index)
+        self.by_index.get(&index).is_some()
     }
 
     /// The name of a link. One that came while the others were listed has a stand-in that no desired state

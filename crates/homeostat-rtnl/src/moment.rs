@@ -1,7 +1,7 @@
 //! What one observe learned beside the objects: links, and what hangs on addresses.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use homeostat_core::{Owner, Taken};
@@ -15,12 +15,13 @@ use crate::net::Net;
 use crate::nexthop::{NexthopId, Nexthops};
 use crate::route::{Route, RouteKey};
 use crate::rule::ObservedRule;
+use crate::shared_map::SharedMap;
 
 /// What one observe learned beside the objects.
 #[derive(Clone, Debug, Default)]
 pub struct Moment {
-    pub(crate) links: Arc<Links>,
-    pub(crate) addresses: Arc<Addresses>,
+    pub(crate) links: Links,
+    pub(crate) addresses: Addresses,
     pub(crate) foreign: Foreign,
     pub(crate) nexthops: Nexthops,
     pub(crate) rules: Vec<ObservedRule>,
@@ -46,35 +47,27 @@ pub(crate) enum Extent {
 /// The addresses that are there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Addresses {
-    by_key: BTreeMap<AddressKey, ObservedAddress>,
-    by_net: BTreeMap<(LinkName, Net), Vec<AddressKey>>,
+    by_key: SharedMap<AddressKey, ObservedAddress>,
+    by_net: SharedMap<(LinkName, Net, AddressKey), ()>,
 }
 
 impl Extend<(AddressKey, ObservedAddress)> for Addresses {
     fn extend<I: IntoIterator<Item = (AddressKey, ObservedAddress)>>(&mut self, found: I) {
         for (key, observed) in found {
-            if self.by_key.insert(key, observed).is_none() {
-                self.by_net.entry((key.link, key.net())).or_default().push(key);
-            }
+            self.by_key.insert(key, observed);
+            self.by_net.insert((key.link, key.net(), key), ());
         }
     }
 }
 
 impl Addresses {
     pub(crate) fn remove(&mut self, key: &AddressKey) {
-        if self.by_key.remove(key).is_some()
-            && let Some(near) = self.by_net.get_mut(&(key.link, key.net()))
-        {
-            near.retain(|other| other != key);
-        }
+        self.by_key.remove(key);
+        self.by_net.remove(&(key.link, key.net(), *key));
     }
 
     pub(crate) fn get(&self, key: &AddressKey) -> Option<&ObservedAddress> {
         self.by_key.get(key)
-    }
-
-    pub(crate) fn entry(&self, key: &AddressKey) -> Option<(&AddressKey, &ObservedAddress)> {
-        self.by_key.get_key_value(key)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
@@ -82,17 +75,17 @@ impl Addresses {
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &AddressKey> {
-        self.by_key.keys()
+        self.by_key.iter().map(|(key, _)| key)
     }
 
-    /// Those of a link: links come first in the order of keys.
+    /// Those of a link.
     pub(crate) fn on(
         &self,
         link: LinkName,
     ) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
-        let lowest =
-            AddressKey { link, ip: Ipv4Addr::UNSPECIFIED.into(), prefix_len: 0, peer: None };
-        self.by_key.range(lowest..).take_while(move |(key, _)| key.link == link)
+        self.by_key
+            .range(AddressKey::lowest_on(link)..)
+            .take_while(move |(key, _)| key.link == link)
     }
 
     /// Those of a link in a network.
@@ -101,8 +94,9 @@ impl Addresses {
         link: LinkName,
         net: Net,
     ) -> impl Iterator<Item = (&AddressKey, &ObservedAddress)> {
-        let keys = self.by_net.get(&(link, net)).into_iter().flatten();
-        keys.filter_map(|key| self.by_key.get_key_value(key))
+        let near = self.by_net.range((link, net, AddressKey::lowest_on(link))..);
+        let near = near.take_while(move |((other, near, _), ())| (*other, *near) == (link, net));
+        near.filter_map(|((_, _, key), ())| Some((key, self.by_key.get(key)?)))
     }
 }
 

@@ -9,7 +9,7 @@ pub(crate) mod section;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::str::FromStr;
 
 use homeostat_core::Owner;
@@ -55,6 +55,11 @@ pub struct Neighbour {
 pub struct Mac(pub [u8; 6]);
 
 impl NeighbourKey {
+    /// The lowest key that a neighbour on a link can have: links come first in the order of keys.
+    pub(crate) fn lowest_on(link: LinkName) -> Self {
+        NeighbourKey { link, ip: Ipv4Addr::UNSPECIFIED.into(), is_proxy: false }
+    }
+
     /// A neighbour on a link.
     #[must_use]
     pub fn new(link: LinkName, ip: IpAddr) -> Self {

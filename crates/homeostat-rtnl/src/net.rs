@@ -35,6 +35,11 @@ impl Net {
         self.0.addr()
     }
 
+    /// The last address of the network.
+    pub(crate) fn last(&self) -> IpAddr {
+        self.0.broadcast()
+    }
+
     /// How many bits count.
     #[must_use]
     pub fn prefix_len(&self) -> u8 {

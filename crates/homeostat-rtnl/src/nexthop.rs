@@ -17,7 +17,7 @@ use homeostat_netlink::uapi::{
     NEXTHOP_GRP_TYPE_RES, NHA_BLACKHOLE, NHA_ENCAP, NHA_FDB, NHA_GATEWAY, NHA_GROUP,
     NHA_GROUP_TYPE, NHA_ID, NHA_OIF, RTM_DELNEXTHOP, RTM_GETNEXTHOP, RTM_NEWNEXTHOP, RTNH_F_ONLINK,
 };
-use homeostat_netlink::{Attr, Error, Malformed, Message, Result};
+use homeostat_netlink::{Attr, Batch, Errno, Error, Malformed, Message, Result};
 use serde::{Deserialize, Serialize};
 
 use crate::address::AddressKey;
@@ -25,13 +25,14 @@ use crate::address::cascade::Cascade;
 use crate::builder::Impossible;
 use crate::desired::DesiredState;
 use crate::key::Key;
+use crate::link::observe::ask;
 use crate::link::{IfIndex, LinkName, Links};
 use crate::message::{Encoded, Encoder, Put, put_ip, read_ip};
 use crate::moment::Moment;
 use crate::net::Family;
 use crate::number::{NO_NUMBER, ParseError, Protocol, Scope};
 use crate::object::Object;
-use crate::observe::{Observation, collect};
+use crate::observe::{MOST_LOOKUPS, Observation, collect};
 use crate::plan::{Has, missing_link};
 use crate::route::Route;
 use crate::route::observe::route_owner;
@@ -364,6 +365,50 @@ impl Nexthops {
 }
 
 impl Observation<'_, '_> {
+    /// Reports the nexthops of some keys. Dumps all only if one of them does not stay: then it matters what else there
+    /// is. Returns whether one is deleted, as `nexthops` does.
+    pub(crate) fn some_nexthops(
+        &mut self,
+        moment: &mut Moment,
+        keys: &BTreeSet<Key>,
+    ) -> Result<bool, Error> {
+        let ids = keys.iter().filter_map(|key| match key {
+            Key::Nexthop(id) => Some(*id),
+            _ => None,
+        });
+        let ids: Vec<NexthopId> = ids.collect();
+        if ids.len() > MOST_LOOKUPS {
+            return self.nexthops(moment);
+        }
+        let mut found = Vec::new();
+        for id in ids {
+            let links = &moment.links;
+            let asked = ask(self.connection, |batch| get(batch, id), &mut |message| {
+                found.extend(decode(&message, links).ok().flatten());
+            });
+            match asked {
+                Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}
+                Err(Error::Refused(_)) => return self.nexthops(moment),
+                asked => asked?,
+            }
+        }
+        if !found.iter().all(|seen| self.stays(seen)) {
+            return self.nexthops(moment);
+        }
+        for SeenNexthop { id, nexthop, protocol } in found {
+            let owner = route_owner(protocol, self.source.protocol);
+            self.report(Key::Nexthop(id), Object::Nexthop(nexthop), owner);
+        }
+        Ok(false)
+    }
+
+    /// Whether a nexthop is declared, and can be changed to be as declared.
+    fn stays(&self, seen: &SeenNexthop) -> bool {
+        let declared = self.view.desired.get(&Key::Nexthop(seen.id));
+        let declared = declared.map(|declared| &declared.object);
+        matches!(declared, Some(Object::Nexthop(one)) if is_same_kind(one, &seen.nexthop))
+    }
+
     /// Dumps nexthops. Returns whether one of them is deleted, for good or for a moment: its routes go
     /// along, wherever they are.
     pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
@@ -371,13 +416,12 @@ impl Observation<'_, '_> {
         let found =
             collect(self.connection, RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
         let mut goes = false;
-        for SeenNexthop { id, nexthop, protocol } in found {
+        for seen in found {
+            let stays = self.stays(&seen);
+            let SeenNexthop { id, nexthop, protocol } = seen;
             let owner = route_owner(protocol, self.source.protocol);
             let key = Key::Nexthop(id);
             let is_kept = owner != Owner::Ours || !self.view.focus.covers(&key);
-            let declared = self.view.desired.get(&key).map(|declared| &declared.object);
-            let stays =
-                matches!(declared, Some(Object::Nexthop(one)) if is_same_kind(one, &nexthop));
             goes |= !is_kept && !stays;
             let members = nexthop.group.iter().map(|member| member.id).collect();
             let (owner_seen, dev) = (owner.clone(), nexthop.dev);
@@ -386,6 +430,13 @@ impl Observation<'_, '_> {
         }
         Ok(goes)
     }
+}
+
+/// Asks for one nexthop.
+fn get(batch: &mut Batch, id: NexthopId) -> Result<()> {
+    let mut message = batch.message(RTM_GETNEXTHOP, 0);
+    message.fixed(&[0; 8]).attr_u32(NHA_ID, id.0);
+    message.finish()
 }
 
 /// What other owners lose when a nexthop is deleted: routes, and members of groups.
@@ -424,37 +475,35 @@ fn foreign(observed: &ObservedNexthop) -> Option<Taken> {
 pub(crate) fn dependants(id: NexthopId, desired: &DesiredState, each: &mut dyn FnMut(Key)) {
     let with_groups = with_groups(id, desired);
     with_groups.iter().filter(|other| **other != id).for_each(|group| each(Key::Nexthop(*group)));
-    let routes = desired.routes_like(|template| is_through(&template.route, &with_groups));
+    let routes = desired.routes_of_all(desired.relations.carried(&BTreeSet::new(), &with_groups));
     routes.for_each(|route| each(Key::Route(route)));
 }
 
 /// Marks the routes as uncertain that may have been deleted with a nexthop. False, if they are too many.
 pub(crate) fn mark_uncertain(id: NexthopId, shadow: &mut Shadow) -> bool {
     let with_groups = with_groups(id, shadow.desired());
-    shadow.mark_uncertain(|route, _| is_through(route, &with_groups))
+    let templates = shadow.desired().relations.carried(&BTreeSet::new(), &with_groups);
+    let is_through = |route: &Route| route.nexthop.is_some_and(|id| with_groups.contains(&id));
+    shadow.mark_uncertain(templates, is_through)
 }
 
 /// A nexthop, and the declared groups that it is in.
-fn with_groups(id: NexthopId, desired: &DesiredState) -> Vec<NexthopId> {
-    let is_in = |nexthop: &Nexthop| nexthop.group.iter().any(|member| member.id == id);
-    let groups = desired.nexthops().filter(|(_, nexthop)| is_in(nexthop));
-    groups.map(|(group, _)| group).chain([id]).collect()
-}
-
-fn is_through(route: &Route, nexthops: &[NexthopId]) -> bool {
-    route.nexthop.is_some_and(|id| nexthops.contains(&id))
+fn with_groups(id: NexthopId, desired: &DesiredState) -> BTreeSet<NexthopId> {
+    desired.relations.groups_with(id).iter().copied().chain([id]).collect()
 }
 
 /// The declared nexthops that are deleted with some links: those on them, and groups that have no others.
-pub(crate) fn lost_with(
-    desired: &DesiredState,
-    is_one: &dyn Fn(LinkName) -> bool,
-) -> BTreeSet<NexthopId> {
-    let alone = desired.nexthops().filter(|(_, nexthop)| nexthop.dev.is_some_and(is_one));
-    let mut lost: BTreeSet<NexthopId> = alone.map(|(id, _)| id).collect();
-    let is_lost = |nexthop: &Nexthop| nexthop.group.iter().all(|member| lost.contains(&member.id));
-    let groups = desired.nexthops().filter(|(_, nexthop)| nexthop.is_group() && is_lost(nexthop));
-    let groups: Vec<NexthopId> = groups.map(|(id, _)| id).collect();
+pub(crate) fn lost_with(desired: &DesiredState, links: &BTreeSet<LinkName>) -> BTreeSet<NexthopId> {
+    let relations = &desired.relations;
+    let alone = links.iter().flat_map(|link| relations.nexthops_on(*link)).copied();
+    let mut lost: BTreeSet<NexthopId> = alone.collect();
+    let is_lost = |id: &NexthopId| match desired.get(&Key::Nexthop(*id)).map(|one| &one.object) {
+        Some(Object::Nexthop(group)) => group.group.iter().all(|one| lost.contains(&one.id)),
+        _ => false,
+    };
+    let groups: BTreeSet<NexthopId> =
+        lost.iter().flat_map(|id| relations.groups_with(*id)).copied().collect();
+    let groups: Vec<NexthopId> = groups.into_iter().filter(is_lost).collect();
     lost.extend(groups);
     lost
 }
@@ -546,7 +595,7 @@ mod plan_tests {
         let desired = builder.build().unwrap();
         assert_eq!(waits_for(at(&desired, "nexthop 20"), &desired, &|_| false), None);
         assert_eq!(waiting(NexthopId(20), &desired, &|_| false), None);
-        assert!(lost_with(&desired, &|_| true).is_empty());
+        assert!(lost_with(&desired, &BTreeSet::from(["va".parse().unwrap()])).is_empty());
         let mut found = Vec::new();
         dependants(NexthopId(21), &desired, &mut |key| found.push(key.to_string()));
         assert_eq!(found, ["nexthop 20", "route 10.0.0.0/8"]);
@@ -561,7 +610,7 @@ mod plan_tests {
         };
         assert_eq!(waits("nexthop 10", &moment).unwrap().to_string(), "link va");
         assert_eq!(waits("nexthop 20", &moment).unwrap().to_string(), "nexthop 10");
-        std::sync::Arc::make_mut(&mut moment.links).insert("va".parse().unwrap(), IfIndex(7));
+        moment.links.insert("va".parse().unwrap(), IfIndex(7));
         assert_eq!(waits("nexthop 20", &moment), None);
     }
 }

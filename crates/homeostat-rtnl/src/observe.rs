@@ -10,6 +10,7 @@ use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Mess
 
 use crate::desired::DesiredState;
 use crate::key::Key;
+use crate::link::model::Link;
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::{KnownLinks, MayLose};
 use crate::link::{self, LinkName};
@@ -170,8 +171,11 @@ impl Observation<'_, '_> {
         if may_lose.neighbours || !self.some_neighbours(moment, keys)? {
             self.neighbours(moment)?;
         }
-        let has_nexthop = may_lose.ipv6_routes || is_any(|key| matches!(key, Key::Nexthop(_)));
-        let nexthop_goes = has_nexthop && self.nexthops(moment)?;
+        let nexthop_goes = if may_lose.ipv6_routes {
+            self.nexthops(moment)?
+        } else {
+            self.some_nexthops(moment, keys)?
+        };
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
         if may_lose.everything || address_goes || nexthop_goes {
             self.foreign_routes(moment, &EVERYWHERE)?;
@@ -196,38 +200,43 @@ impl Observation<'_, '_> {
         if let (Some(names), Some(mut known)) = (names, self.known_links.take()) {
             for name in names {
                 // A link that is down changes silently.
-                known.refresh(name, link::observe::find(self.connection, name));
-                if !has_link {
-                    moment.table.extend(known.table.get(name).cloned());
-                }
+                known.refresh(name, link::observe::find(self.connection, name), self.source);
             }
-            if has_link {
-                moment.table = known.table.clone();
-            }
-            moment.links = Arc::clone(&known.links);
             self.known_links = Some(known);
         } else {
             let read = |message: &Message<'_>| link::message::decode(message).map(Some);
             let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
-            let links = found.iter().map(|seen| (seen.name, seen.index)).collect();
-            moment.links = Arc::new(links);
-            moment.table.extend(found);
-            let table = moment.table.clone();
-            self.known_links = Some(KnownLinks { links: Arc::clone(&moment.links), table });
+            let mut known = KnownLinks::default();
+            found.iter().for_each(|seen| known.links.insert(seen.name, seen.index));
+            found.into_iter().for_each(|seen| known.insert(seen, self.source));
+            self.known_links = Some(known);
         }
-        let references = self.view.desired.links().flat_map(|(_, link)| link.references());
+        if let Some(known) = &self.known_links {
+            (moment.links, moment.table) = (known.links.clone(), known.table.clone());
+        }
+        if has_link {
+            self.other_namespaces(moment);
+            link::observe::report(moment, self.source, self.view, self.see);
+        }
+        Ok(())
+    }
+
+    /// Looks at the namespaces that declared links of the focus refer to.
+    fn other_namespaces(&mut self, moment: &mut Moment) {
+        let desired = self.view.desired;
+        let links: Vec<&Link> = match self.view.focus {
+            Focus::All => desired.links().map(|(_, link)| link).collect(),
+            Focus::Keys(keys) => keys.iter().filter_map(|key| desired.link(key.link()?)).collect(),
+        };
+        let references = links.iter().flat_map(|link| link.references());
         let names: BTreeSet<&str> =
             references.filter_map(|other| other.namespace.as_deref()).collect();
-        if has_link
-            && !names.is_empty()
+        if !names.is_empty()
             && let Ok(here) = self.source.netns()
         {
             moment.namespaces =
                 OtherNamespaces::look(&names, &self.source.namespaces, &here, self.connection);
         }
-        link::observe::resolve(moment, self.source, self.view);
-        link::observe::report(moment, self.source, self.view, self.see);
-        Ok(())
     }
 
     pub(crate) fn report(&mut self, key: Key, object: Object, owner: Owner) {

@@ -5,7 +5,7 @@
 mod tests;
 
 use std::cell::OnceCell;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
-use crate::nexthop::{self, NexthopId};
+use crate::nexthop;
 use crate::object::Object;
 use crate::route::Route;
 use crate::source::Rtnl;
@@ -58,10 +58,14 @@ struct Planner<'a> {
     going: BTreeSet<AddressKey>,
     /// The others; needed only if one is deleted or recreated.
     subnets: OnceCell<Subnets>,
+    /// The links that steps so far leave without IPv4.
+    emptied: BTreeSet<LinkName>,
     /// The IPv6 addresses that are created: a link can have an IPv6 address only once, whatever its prefix length.
     wanted: BTreeSet<(LinkName, IpAddr)>,
     /// What the routes of a template wait for, computed when the first of them is planned.
     waits: HashMap<usize, Option<WaitsOn>>,
+    /// What is lost with links that are created again.
+    lost: BTreeSet<Slot>,
     /// What the last delete found; the next one often finds the same and shares it.
     last: Arc<Object>,
     links: LinkPlan,
@@ -88,8 +92,10 @@ impl<'a> Planner<'a> {
             moment,
             going: going.collect(),
             subnets: OnceCell::new(),
+            emptied: BTreeSet::new(),
             wanted: wanted.collect(),
             waits: HashMap::new(),
+            lost: BTreeSet::new(),
             last: Arc::new(Object::Route(Route::default())),
             links: crate::link::plan::draft(desired, moment, changes),
             draft: Draft::default(),
@@ -155,19 +161,11 @@ impl<'a> Planner<'a> {
             Change::Delete { .. } | Change::Release { .. } => None,
         });
         let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
-        let (desired, mut lost) = (self.desired, Vec::new());
-        desired.on_links(|link| self.links.renewed.contains(&link), &mut |key| lost.push(key));
-        let lost: BTreeSet<Slot> = lost.iter().filter_map(|key| desired.slot(key, None)).collect();
+        let (desired, mut lost) = (self.desired, BTreeSet::new());
+        desired
+            .on_links(self.links.renewed.clone(), &mut |key| lost.extend(desired.slot(&key, None)));
         lost.difference(&planned).for_each(|slot| self.create(*slot));
-    }
-
-    /// Whether the object in a slot is lost with a link that is created again.
-    fn is_lost(&self, slot: Slot) -> bool {
-        let is_renewed = |link: LinkName| self.links.renewed.contains(&link);
-        let mut lost = false;
-        let key = self.desired.key(slot);
-        self.desired.on_links(is_renewed, &mut |other| lost |= other == key);
-        lost
+        self.lost = lost;
     }
 
     fn create(&mut self, slot: Slot) {
@@ -178,7 +176,7 @@ impl<'a> Planner<'a> {
     }
 
     fn update(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
-        if !self.links.renewed.is_empty() && self.is_lost(slot) {
+        if self.lost.contains(&slot) {
             return self.create(slot);
         }
         if self.is_pending(slot) {
@@ -236,30 +234,39 @@ impl<'a> Planner<'a> {
         self.draft.steps.push(Step::Delete(Box::new(delete)));
     }
 
-    fn cascade(&self, key: &AddressKey) -> Cascade {
+    fn cascade(&mut self, key: &AddressKey) -> Cascade {
         let all = || Subnets::new(&self.going, self.desired, self.moment);
-        Cascade::of(key, self.subnets.get_or_init(all), self.moment)
+        let mut cascade = Cascade::of(key, self.subnets.get_or_init(all), self.moment);
+        cascade.is_one_of_several = cascade.empties_link && !self.emptied.insert(key.link);
+        cascade
     }
 
     /// Creates declared routes again that the kernel deletes along with addresses and nexthops, after those are
     /// deleted. Routes that the pass creates anyway are created then, too.
     fn make_again(&mut self) {
-        let mut leaving = Leaving::default();
+        let (mut leaving, mut certain) = (Leaving::default(), Vec::new());
         for step in &self.draft.steps {
             // A step that takes foreign objects along may be held, and then nothing is lost.
             if let Some((key, cascade)) = step.lost_with(self.desired)
                 && cascade.takes.is_empty()
             {
                 leaving.add(&key, cascade);
+                certain.push(key);
             }
         }
         let mut lost = leaving.lost_routes(self.desired);
         self.lost_with_nexthops(&mut lost);
+        self.take_from_former_links(&certain, &mut lost);
         let moving = self.moving_templates();
         for step in &mut self.draft.steps {
-            let Step::Create { slot, phase, .. } = step else { continue };
-            let template = self.desired.template_of(*slot);
-            if lost.remove(slot) {
+            let is_create = matches!(step, Step::Create { .. });
+            let (slot, phase) = match step {
+                Step::Create { slot, phase, .. } => (*slot, phase),
+                Step::Update(update) => (update.slot, &mut update.phase),
+                Step::Delete(_) | Step::Link(_) => continue,
+            };
+            let template = self.desired.template_of(slot);
+            if lost.remove(&slot) && is_create {
                 *phase = Phase::PutAgain;
             } else if !moving.is_empty() && template.is_some_and(|number| moving.contains(&number))
             {
@@ -292,6 +299,51 @@ impl<'a> Planner<'a> {
         templates.filter(|(_, template)| is_moving(template)).map(|(number, _)| number).collect()
     }
 
+    /// Deletes declared routes from a link that their gateway is not reached by any more, and adds them to the lost
+    /// ones: they are created again on the link that has the network of their gateway then.
+    ///
+    /// Quirk `a-route-stays-where-its-gateway-was` (Linux 6.18): the link of a route without one is found out once.
+    /// `ip route add 10.9.0.0/16 via 10.1.0.9`, then moving `10.1.0.1/24` from `va` to `vb`, leaves the route on `va`
+    /// if `va` has another address.
+    fn take_from_former_links(&mut self, certain: &[AddressKey], lost: &mut BTreeSet<Slot>) {
+        let (desired, mut left) = (self.desired, BTreeMap::new());
+        for address in certain.iter().filter(|address| self.going.contains(address)) {
+            let link = address.link;
+            let left: &Nets = left.entry(link).or_insert_with(|| self.nets_left_on(link));
+            let templates: BTreeSet<u32> =
+                desired.relations.with_gateway_in(address.net()).collect();
+            let templates = templates.iter().filter_map(|at| desired.templates.get(*at as usize));
+            for template in templates {
+                let RouteTemplate { route, rests_on, .. } = template;
+                let is_free = route.links().next().is_none() && route.hops.is_empty();
+                let is_left = route.via.is_some_and(|via| left.contain(via));
+                if !is_free || is_left || !rests_on.iter().any(|near| near.link != link) {
+                    continue;
+                }
+                let before = Arc::new(Object::Route(Route { dev: Some(link), ..route.clone() }));
+                for key in desired.routes_of(template) {
+                    let Some(slot) = desired.route_slot(&key, None) else { continue };
+                    if lost.insert(slot) {
+                        let (key, before) = (Key::Route(key), Arc::clone(&before));
+                        let phase = Phase::PutMoved;
+                        let delete = Delete { key, before, phase, is_rest: true, cascade: None };
+                        self.draft.steps.push(Step::Delete(Box::new(delete)));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The networks of the addresses that a link has and keeps, or gets.
+    fn nets_left_on(&self, link: LinkName) -> Nets {
+        let mut nets = Nets::default();
+        let seen = self.moment.addresses.on(link).map(|(key, _)| *key);
+        let seen = seen.filter(|key| !self.going.contains(key));
+        let declared = self.desired.addresses_on(link);
+        seen.chain(declared).for_each(|key| nets.insert(key.net()));
+        nets
+    }
+
     /// The declared routes that are lost with nexthops that are deleted and created again. Those that the pass
     /// updates after them are created by that update.
     fn lost_with_nexthops(&self, lost: &mut BTreeSet<Slot>) {
@@ -306,8 +358,8 @@ impl<'a> Planner<'a> {
                 going.insert(id);
             }
         }
-        let goes = |id: NexthopId| going.contains(&id);
-        let routes = self.desired.routes_like(|template| template.route.nexthop.is_some_and(goes));
+        let templates = self.desired.relations.carried(&BTreeSet::new(), &going);
+        let routes = self.desired.routes_of_all(templates);
         let slots = routes.filter_map(|key| self.desired.route_slot(&key, None));
         lost.extend(slots.filter(|slot| !changed.contains(slot)));
     }

@@ -13,8 +13,7 @@ use std::sync::Arc;
 
 use homeostat_core::{Desired as _, Slot};
 
-use crate::address::AddressKey;
-use crate::desired::{DesiredState, RouteTemplate};
+use crate::desired::DesiredState;
 use crate::moment::Addresses;
 use crate::number::Protocol;
 use crate::route::{Route, RouteKey, route_agrees};
@@ -55,7 +54,7 @@ pub(crate) struct Shadow {
     /// All rules, if they were dumped: the kernel announces every change of them.
     pub(crate) rules: Option<KnownRules>,
     /// All addresses, likewise.
-    pub(crate) addresses: Option<Arc<Addresses>>,
+    pub(crate) addresses: Option<Addresses>,
 }
 
 impl Shadow {
@@ -133,21 +132,22 @@ impl Shadow {
     }
 
     /// Marks every route as uncertain that may have been deleted without an event. False, if they are too many.
-    /// `is_touched` gets a route and the declared addresses that it depends on.
+    /// `templates` are those of declared routes; `is_touched` judges routes that are not as declared.
     pub(crate) fn mark_uncertain(
         &mut self,
-        is_touched: impl Fn(&Route, &[AddressKey]) -> bool,
+        templates: impl IntoIterator<Item = u32>,
+        is_touched: impl Fn(&Route) -> bool,
     ) -> bool {
         let desired = Arc::clone(&self.desired);
-        let touched = |template: &&RouteTemplate| is_touched(&template.route, &template.rests_on);
-        for template in desired.templates.iter().filter(touched) {
+        let templates = templates.into_iter();
+        for template in templates.filter_map(|number| desired.templates.get(number as usize)) {
             if template.routes.len() + self.uncertain.len() > MOST_UNCERTAIN {
                 return false;
             }
             self.uncertain.extend(desired.routes_of(template));
         }
         let touched =
-            |marked: &Vec<MarkedRoute>| marked.iter().any(|marked| is_touched(&marked.route, &[]));
+            |marked: &Vec<MarkedRoute>| marked.iter().any(|marked| is_touched(&marked.route));
         let others = self.others.iter().filter(|(_, marked)| touched(marked));
         self.uncertain.extend(others.map(|(key, _)| *key));
         self.uncertain.len() <= MOST_UNCERTAIN

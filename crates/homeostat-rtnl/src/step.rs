@@ -277,8 +277,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
             (Key::Address(key), Some(cascade)) => {
                 cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));
-                let routes =
-                    desired.routes_like(|template| cascade.includes(&key, &template.route));
+                let routes = desired.routes_of_all(cascade.templates(&key, desired));
                 routes.for_each(|route| disturb(Key::Route(route)));
             }
             _ => {}
@@ -420,7 +419,7 @@ impl LinkStep {
         if self.touches.is_empty() {
             return;
         }
-        desired.on_links(|link| self.touches.contains(&link), disturb);
+        desired.on_links(self.touches.iter().copied().collect(), disturb);
         // Fields go with a link that goes along, such as the other end of a pair.
         let fields = self.touches.iter().flat_map(|link| desired.fields_of(*link));
         fields.filter(|key| *key != self.key).for_each(disturb);

@@ -7,33 +7,37 @@ use super::super::network::TestNetwork;
 use super::super::wire::{Ip, RouteMessages, Verb, dump_request, read_raw, send_all};
 use super::fixture::{Fixture, with_fixture};
 use super::latency::{LARGE, size};
-use crate::{Group, Run, Unit};
+use crate::{Budget, Group, Run, Unit};
 
 pub(super) fn groups() -> Vec<Group> {
     vec![
         // From the first deletion to the return of the last route.
         Group::new("heal: 10k routes deleted at once", Unit::Seconds)
-            .with("floor: the deletions and 10k adds", floor, &[])
+            .with("floor of 10k: the deletions and 10k adds", |run| floor(run, 10_000), &[])
             .with("of 10k", |run| burst(run, 10_000), &[])
-            .with("of 1M", |run| burst(run, LARGE), &[]),
+            .with(BURST_FLOOR, |run| floor(run, LARGE), &[])
+            .with("of 1M", |run| burst(run, LARGE), &[Budget::Within(1.5, BURST_FLOOR)]),
         // The daemon is stopped while 300k routes are deleted, three times what its buffer holds: events are lost.
         // From the moment when it continues to the return of the last route.
         Group::new("heal: 300k of 1M routes deleted, events lost", Unit::Seconds)
-            .with("floor: a dump and 300k adds", flood_floor, &[])
-            .with("homeostat", flood, &[]),
+            .with(FLOOD_FLOOR, flood_floor, &[])
+            .with("homeostat", flood, &[Budget::Within(1.5, FLOOD_FLOOR)]),
     ]
 }
 
+const BURST_FLOOR: &str = "floor of 1M: the deletions and 10k adds";
+const FLOOD_FLOOR: &str = "floor: a dump of 700k and 300k adds";
+
 const MESSAGES: RouteMessages = RouteMessages::ours(Ip::V4);
 
-fn floor(run: &mut Run) -> Result<()> {
-    let count = run.size(10_000, 1000);
-    let network = TestNetwork::filled(MESSAGES, count)?;
+fn floor(run: &mut Run, full: usize) -> Result<()> {
+    let (size, count) = (size(run, full), run.size(10_000, 1000));
+    let network = TestNetwork::filled(MESSAGES, size)?;
     let socket = network.socket()?;
     let mut sends = MESSAGES.sends(Verb::Delete, 0..count)?;
     sends.extend(MESSAGES.sends(Verb::Add, 0..count)?);
     run.time(count, || send_all(&socket, &sends))?;
-    network.expect(Ip::V4, count)
+    network.expect(Ip::V4, size)
 }
 
 fn burst(run: &mut Run, full: usize) -> Result<()> {
@@ -52,15 +56,16 @@ fn burst(run: &mut Run, full: usize) -> Result<()> {
 }
 
 fn flood_floor(run: &mut Run) -> Result<()> {
-    let count = run.size(300_000, 2000);
-    let network = TestNetwork::new()?;
+    let (size, count) = (size(run, LARGE), run.size(300_000, 2000));
+    let network = TestNetwork::filled(MESSAGES, size)?;
     let (socket, request) = (network.socket()?, dump_request(Ip::V4)?);
+    send_all(&socket, &MESSAGES.sends(Verb::Delete, 0..count)?)?;
     let adds = MESSAGES.sends(Verb::Add, 0..count)?;
     run.time(count, || {
         read_raw(&socket, &request)?;
         send_all(&socket, &adds)
     })?;
-    network.expect(Ip::V4, count)
+    network.expect(Ip::V4, size)
 }
 
 fn flood(run: &mut Run) -> Result<()> {

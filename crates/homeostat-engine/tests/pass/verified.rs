@@ -172,3 +172,16 @@ fn a_disturbed_key_that_cannot_be_looked_at_again_is_unknown() {
     assert!(report.iter().any(|line| line.starts_with("unknown b")), "{report:?}");
     assert_eq!(report.last().unwrap(), "not converged");
 }
+
+#[test]
+fn many_steps_of_a_pass_over_a_few_keys_are_verified_by_a_look_at_these_keys() {
+    let mut rig = Toys::marked("stray=1@bird");
+    let rows: Vec<_> = (0..2000).map(|nth| format!("k{nth:04}=1")).collect();
+    let keys: Vec<_> = (0..2000).map(|nth| format!("k{nth:04}")).collect();
+    rig.pass("");
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    rig.try_pass(&rows.join(" "), Some(&keys.join(" "))).unwrap();
+    let log = rig.world.take_log();
+    let looks: Vec<_> = log.iter().filter(|line| line.starts_with("look")).collect();
+    assert!(!looks[1..].iter().any(|line| *line == "look at all"), "{looks:?}");
+}

@@ -10,7 +10,6 @@ use crate::desired::{DesiredState, RouteTemplate};
 use crate::link::LinkName;
 use crate::moment::{Moment, OnLink};
 use crate::net::Net;
-use crate::route::Route;
 
 /// What is on a link only while the link has an IPv4 address.
 const IPV4: [OnLink; 3] = [OnLink::Ipv4Route, OnLink::Ipv4Neighbour, OnLink::Ipv4Proxy];
@@ -24,6 +23,8 @@ pub struct Cascade {
     pub again: Vec<Slot>,
     /// Whether its link is without IPv4 for a moment at least, and so loses all IPv4 routes.
     pub empties_link: bool,
+    /// Whether another step empties the same link. Only both together do, so that one of them names all routes on it.
+    pub is_one_of_several: bool,
 }
 
 impl Cascade {
@@ -42,14 +43,21 @@ impl Cascade {
         if empties_link {
             takes.extend(moment.foreign.on(key.link, &IPV4).cloned());
         }
-        Cascade { takes, again: subnets.again(key, moment), empties_link }
+        Cascade { takes, again: subnets.again(key, moment), empties_link, ..Cascade::default() }
     }
 
-    /// Whether a declared route goes along with `key`.
-    pub(crate) fn includes(&self, key: &AddressKey, route: &Route) -> bool {
-        let mut links = route.links().peekable();
-        let is_here = links.peek().is_none() || links.any(|link| link == key.link);
-        route.src == Some(key.ip) || self.empties_link && is_here
+    /// The templates of declared routes that may go along with `key`.
+    pub(crate) fn templates(&self, key: &AddressKey, desired: &DesiredState) -> BTreeSet<u32> {
+        let relations = &desired.relations;
+        let mut templates: BTreeSet<u32> = relations.with_src(key.ip).collect();
+        if self.empties_link {
+            templates.extend(relations.with_gateway_in(key.net()));
+        }
+        if self.empties_link && !self.is_one_of_several {
+            templates.extend(relations.carried(&BTreeSet::from([key.link]), &BTreeSet::new()));
+            templates.extend(relations.anywhere());
+        }
+        templates
     }
 }
 

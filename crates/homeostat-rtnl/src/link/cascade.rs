@@ -138,7 +138,7 @@ impl Cascades<'_> {
         let mut named = BTreeSet::new();
         takes.retain(|taken| named.insert(taken.key.clone()));
         // The MTU of a link is that of our routes only if they have one.
-        let has_mtu = self.desired.templates.iter().any(|template| template.route.mtu.is_some());
+        let has_mtu = self.desired.relations.have_route_mtu();
         let touched = losses.iter().filter(|(_, loss)| has_mtu || !matches!(loss, Loss::Mtu(_)));
         let touched: BTreeSet<LinkName> = touched.map(|(link, _)| *link).collect();
         (takes, touched.into_iter().collect())

@@ -1,51 +1,59 @@
 //! The observed links: whose each is, what it refers to, and what a plan may ask about it.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
 use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
 
 use crate::key::Key;
-use crate::link::cascade::{IPV6_MIN_MTU, first_mtu};
+use crate::link::cascade::{IPV6_MIN_MTU, first_mtu, going_with};
 use crate::link::kinds::LinkKind;
-use crate::link::model::{Configured, Field, Link, LinkRef, Setting, link_agrees};
+use crate::link::model::{Configured, Field, Link, LinkRef, Setting, changes_in_place};
+use crate::link::namespaces::OtherNamespaces;
 use crate::link::{IfIndex, LinkName, Links, alias, message};
 use crate::moment::Moment;
-use crate::object::Object;
+use crate::object::{Object, agrees};
+use crate::shared_map::SharedMap;
 use crate::source::Rtnl;
 
-/// Puts names to numbers and owners to marks, once all links are known.
-pub(crate) fn resolve(moment: &mut Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
-    let Moment { links, table, namespaces, .. } = moment;
-    for seen in table.links.values_mut() {
-        let declared = view.desired.link(seen.name);
-        seen.link.master = seen.master.map(|index| links.name(index));
-        let parent = declared.and_then(|link| link.parent.as_ref());
-        let peer = declared.and_then(|link| link.kind.peer());
-        let named = |declared: Option<&LinkRef>| {
-            seen.lower.map(|lower| namespaces.name(lower, links, declared))
-        };
-        match &mut seen.link.kind {
-            LinkKind::Veth(veth) => {
-                veth.peer = named(peer).unwrap_or_else(|| veth.peer.clone());
-            }
-            _ => seen.link.parent = named(parent),
+/// Puts names to numbers and an owner to the mark of a link, once all links are known that it refers to.
+fn resolve(seen: &mut SeenLink, moment: &Moment, source: &Rtnl, view: &View<'_, Rtnl>) {
+    let declared = view.desired.link(seen.name);
+    name_others(seen, &moment.links, &moment.namespaces, declared);
+    let identity = seen.link.incarnation.identity();
+    let record = view.records.get(&Key::Link(seen.name));
+    let record = record.filter(|record| record.is_about(identity.as_deref()));
+    seen.owner = owner(seen, source, record);
+    // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
+    // it, so that it is made again.
+    if seen.owner == Owner::Ours && seen.mark() != Some(source.owner()) {
+        let name = format!("half a {}", seen.link.kind.name());
+        seen.link.kind = LinkKind::Other { name };
+    }
+}
+
+/// Names the links that a link refers to, in the words of its desired state.
+fn name_others(
+    seen: &mut SeenLink,
+    links: &Links,
+    namespaces: &OtherNamespaces,
+    declared: Option<&Link>,
+) {
+    seen.link.master = seen.master.map(|index| links.name(index));
+    let parent = declared.and_then(|link| link.parent.as_ref());
+    let peer = declared.and_then(|link| link.kind.peer());
+    let named = |declared: Option<&LinkRef>| {
+        seen.lower.map(|lower| namespaces.name(lower, links, declared))
+    };
+    match &mut seen.link.kind {
+        LinkKind::Veth(veth) => {
+            veth.peer = named(peer).unwrap_or_else(|| veth.peer.clone());
         }
-        if let LinkKind::Bond(bond) = &mut seen.link.kind {
-            bond.primary = seen.primary.map(|index| links.name(index));
-        }
-        let identity = seen.link.incarnation.identity();
-        let record = view.records.get(&Key::Link(seen.name));
-        let record = record.filter(|record| record.is_about(identity.as_deref()));
-        seen.owner = owner(seen, source, record);
-        // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
-        // it, so that it is made again.
-        if seen.owner == Owner::Ours && seen.mark() != Some(source.owner()) {
-            let name = format!("half a {}", seen.link.kind.name());
-            seen.link.kind = LinkKind::Other { name };
-        }
+        _ => seen.link.parent = named(parent),
+    }
+    if let LinkKind::Bond(bond) = &mut seen.link.kind {
+        bond.primary = seen.primary.map(|index| links.name(index));
     }
 }
 
@@ -74,14 +82,30 @@ fn is_the_kernels(seen: &SeenLink) -> bool {
     BY_ITSELF.contains(&seen.name.as_str())
 }
 
-/// Reports every link, and the fields that are declared or recorded of those that are there.
+/// Resolves and reports the links of the focus, and the fields that are declared or recorded of those that are there.
 pub(crate) fn report(
-    moment: &Moment,
+    moment: &mut Moment,
     source: &Rtnl,
     view: &View<'_, Rtnl>,
     see: &mut See<'_, Key, Object>,
 ) {
-    for seen in moment.table.values() {
+    let names: BTreeSet<LinkName> = match view.focus {
+        Focus::Keys(keys) => {
+            keys.iter().filter(|key| key.is_link()).filter_map(Key::link).collect()
+        }
+        Focus::All => moment.table.values().map(|seen| seen.name).collect(),
+    };
+    // Whose a link without a mark is depends on the ledger, which no event tells of.
+    let resolved = match view.focus {
+        Focus::Keys(_) => moment.table.related_to(&names),
+        Focus::All => names.clone(),
+    };
+    for name in resolved {
+        let Some(mut seen) = moment.table.get(name).cloned() else { continue };
+        resolve(&mut seen, moment, source, view);
+        moment.table.links.insert(name, seen);
+    }
+    for seen in names.iter().filter_map(|name| moment.table.get(*name)) {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
         if view.focus.covers(&key) {
             let object = Object::Link(Box::new(seen.link.clone()));
@@ -165,7 +189,7 @@ impl MayLose {
             (Some(seen), None) => {
                 self.everything |= matches!(seen.owner, Owner::Ours | Owner::Unmarked);
             }
-            (Some(seen), Some(link)) => self.everything |= !link_agrees(link, &seen.link),
+            (Some(seen), Some(link)) => self.with_change(&seen.link, link),
             // A fresh one may change the hardware address of its bridge, and lower its MTU.
             (None, Some(link)) => {
                 let master = link.master.and_then(|master| moment.table.get(master));
@@ -174,6 +198,20 @@ impl MayLose {
                 self.everything |= master.is_some_and(|master| Some(mtu) < master.link.mtu);
             }
             (None, None) => {}
+        }
+    }
+
+    fn with_change(&mut self, seen: &Link, declared: &Link) {
+        let falls = declared.up == Some(false) && seen.up == Some(true);
+        let stays = changes_in_place(declared, seen)
+            && declared.kind.is_alike(&seen.kind)
+            && agrees(declared.master.as_ref(), seen.master.as_ref())
+            && agrees(declared.parent.as_ref(), seen.parent.as_ref());
+        self.everything |= falls || !stays;
+        self.neighbours |= !agrees(declared.mac.as_ref(), seen.mac.as_ref());
+        if !agrees(declared.mtu.as_ref(), seen.mtu.as_ref()) {
+            self.everything |= declared.mtu < Some(IPV6_MIN_MTU);
+            self.ipv6_routes = true;
         }
     }
 
@@ -268,15 +306,16 @@ fn text(value: Option<String>) -> Setting {
 /// The links of one moment, and how they stand to each other.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LinkTable {
-    links: BTreeMap<LinkName, SeenLink>,
-    names: BTreeMap<IfIndex, LinkName>,
+    links: SharedMap<LinkName, SeenLink>,
+    names: SharedMap<IfIndex, LinkName>,
     /// The links on top of a link.
     above: Related,
     /// The links that have it as their master.
     ports: Related,
 }
 
-type Related = BTreeMap<IfIndex, BTreeSet<LinkName>>;
+/// The links that stand in some relation to a link.
+type Related = SharedMap<(IfIndex, LinkName), ()>;
 
 impl Extend<SeenLink> for LinkTable {
     /// Each takes the place of what has its number or its name.
@@ -288,9 +327,12 @@ impl Extend<SeenLink> for LinkTable {
             }
             let name = seen.name;
             self.names.insert(seen.index, name);
-            let add = |to: &mut Related, of| to.entry(of).or_default().insert(name);
-            seen.parent().map(|parent| add(&mut self.above, parent));
-            seen.master.map(|master| add(&mut self.ports, master));
+            if let Some(parent) = seen.parent() {
+                self.above.insert((parent, name), ());
+            }
+            if let Some(master) = seen.master {
+                self.ports.insert((master, name), ());
+            }
             self.links.insert(name, seen);
         }
     }
@@ -301,9 +343,8 @@ impl LinkTable {
         let Some(seen) = self.names.remove(&index).and_then(|name| self.links.remove(&name)) else {
             return;
         };
-        let forget = |from: &mut Related, of| from.get_mut(&of).map(|all| all.remove(&seen.name));
-        seen.parent().map(|parent| forget(&mut self.above, parent));
-        seen.master.map(|master| forget(&mut self.ports, master));
+        seen.parent().map(|parent| self.above.remove(&(parent, seen.name)));
+        seen.master.map(|master| self.ports.remove(&(master, seen.name)));
     }
 
     pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
@@ -311,7 +352,7 @@ impl LinkTable {
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &SeenLink> {
-        self.links.values()
+        self.links.iter().map(|(_, seen)| seen)
     }
 
     fn numbered(&self, index: IfIndex) -> Option<&SeenLink> {
@@ -329,45 +370,64 @@ impl LinkTable {
 
     /// The links on top of a link.
     pub(crate) fn above(&self, seen: &SeenLink) -> impl Iterator<Item = &SeenLink> {
-        let names = self.above.get(&seen.index).into_iter().flatten();
-        names.filter_map(|name| self.get(*name))
+        self.related(&self.above, seen.index)
     }
 
     /// The links in a bridge, bond or VRF.
     pub(crate) fn ports(&self, seen: &SeenLink) -> impl Iterator<Item = &SeenLink> {
-        let names = self.ports.get(&seen.index).into_iter().flatten();
-        names.filter_map(|name| self.get(*name))
+        self.related(&self.ports, seen.index)
+    }
+
+    /// Some links, and those that a change of one of them may concern: what goes with it, its master and its ports.
+    fn related_to(&self, names: &BTreeSet<LinkName>) -> BTreeSet<LinkName> {
+        let mut related: BTreeSet<LinkName> = BTreeSet::new();
+        for name in names {
+            for name in going_with(self, *name) {
+                related.insert(name);
+                let Some(seen) = self.get(name) else { continue };
+                related.extend(self.ports(seen).chain(self.master(seen)).map(|other| other.name));
+            }
+        }
+        related
+    }
+
+    fn related<'a>(
+        &'a self,
+        related: &'a Related,
+        of: IfIndex,
+    ) -> impl Iterator<Item = &'a SeenLink> {
+        let all = related.range((of, LinkName::LOWEST)..).map(|(pair, ())| pair);
+        all.take_while(move |(index, _)| *index == of).filter_map(|(_, name)| self.get(*name))
     }
 }
 
 /// The links as the last observation and the events since then say.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct KnownLinks {
-    pub(crate) links: Arc<Links>,
-    /// As the kernel reports them: owners and names are resolved for each observation.
+    pub(crate) links: Links,
+    /// The names in it are those of its moment: a look resolves those of its focus again.
     pub(crate) table: LinkTable,
 }
 
 impl KnownLinks {
     /// What a look at the link of a name shows.
-    pub(crate) fn refresh(&mut self, name: LinkName, seen: Option<SeenLink>) {
-        let former = self
-            .links
-            .index(name)
-            .filter(|index| seen.as_ref().is_none_or(|seen| seen.index != *index));
-        if let Some(index) = former {
-            self.remove(index);
-        }
-        if let Some(seen) = seen {
-            if self.links.index(name) != Some(seen.index) {
-                Arc::make_mut(&mut self.links).insert(name, seen.index);
-            }
-            self.table.extend([seen]);
+    pub(crate) fn refresh(&mut self, name: LinkName, seen: Option<SeenLink>, source: &Rtnl) {
+        let former = self.links.index(name);
+        match seen {
+            Some(seen) => self.insert(seen, source),
+            None => former.into_iter().for_each(|index| self.remove(index)),
         }
     }
 
+    pub(crate) fn insert(&mut self, mut seen: SeenLink, source: &Rtnl) {
+        self.links.insert(seen.name, seen.index);
+        name_others(&mut seen, &self.links, &OtherNamespaces::default(), None);
+        seen.owner = owner(&seen, source, None);
+        self.table.extend([seen]);
+    }
+
     pub(crate) fn remove(&mut self, index: IfIndex) {
-        Arc::make_mut(&mut self.links).remove(index);
+        self.links.remove(index);
         self.table.remove(index);
     }
 }

@@ -344,6 +344,9 @@ impl LinkPlanner<'_> {
     /// Links that stay lose a master that is made again, and so do fields.
     fn enslave_again(&mut self) {
         let renewed = &self.plan.renewed;
+        if renewed.is_empty() {
+            return;
+        }
         let is_lost = |master: Option<LinkName>| master.is_some_and(|name| renewed.contains(&name));
         for (name, _) in self.desired.links().filter(|(_, link)| is_lost(link.master)) {
             let seen = self.moment.table.get(name).filter(|seen| seen.owner == Owner::Ours);

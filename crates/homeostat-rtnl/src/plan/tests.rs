@@ -30,14 +30,14 @@ fn address_key(text: &str) -> AddressKey {
 /// `!` foreign.
 fn moment(addresses: &[&str]) -> Moment {
     let mut moment = Moment::default();
-    Arc::make_mut(&mut moment.links).insert("va".parse().unwrap(), IfIndex(1));
+    moment.links.insert("va".parse().unwrap(), IfIndex(1));
     for text in addresses {
         let is_ours = !text.contains('!');
         let owner = if is_ours { Owner::Ours } else { Owner::foreign("somebody") };
         let key = address_key(text.trim_start_matches(['*', '!']));
         let (address, is_secondary) = (Address::default(), text.contains('*'));
         let observed = ObservedAddress { address, owner, is_secondary };
-        Arc::make_mut(&mut moment.addresses).extend([(key, observed)]);
+        moment.addresses.extend([(key, observed)]);
     }
     moment
 }

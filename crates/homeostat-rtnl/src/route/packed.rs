@@ -35,8 +35,18 @@ impl<A: Copy> PackedRoute<A> {
 }
 
 impl PackedRoute<u32> {
+    pub(crate) fn sort(routes: &mut Vec<Self>) {
+        let words = |route: &Self| {
+            let (table, dst, rest) = route.place();
+            [u64::from(table) << 32 | u64::from(dst), rest]
+        };
+        if !sort_by_bytes(routes, words) {
+            routes.sort_unstable_by_key(Self::sort_key);
+        }
+    }
+
     /// The place as one number, so that sorting compares without a branch.
-    pub(crate) fn sort_key(&self) -> u128 {
+    fn sort_key(&self) -> u128 {
         let (table, dst, rest) = self.place();
         u128::from(table) << 80 | u128::from(dst) << 48 | u128::from(rest)
     }
@@ -47,8 +57,19 @@ impl PackedRoute<u32> {
 }
 
 impl PackedRoute<u128> {
+    pub(crate) fn sort(routes: &mut Vec<Self>) {
+        #[expect(clippy::cast_possible_truncation, reason = "the lower half is meant")]
+        let words = |route: &Self| {
+            let (table, dst, rest) = route.place();
+            [table.into(), (dst >> 64) as u64, dst as u64, rest]
+        };
+        if !sort_by_bytes(routes, words) {
+            routes.sort_unstable_by_key(Self::sort_key);
+        }
+    }
+
     /// The place as two numbers, of which the first nearly always decides.
-    pub(crate) fn sort_key(&self) -> (u128, u128) {
+    fn sort_key(&self) -> (u128, u128) {
         let (table, dst, rest) = self.place();
         (u128::from(table) << 96 | dst >> 32, (dst & 0xFFFF_FFFF) << 48 | u128::from(rest))
     }
@@ -74,6 +95,59 @@ impl<A: Copy + Ord> PackedRoute<A> {
             template,
         }
     }
+}
+
+/// With more bytes that differ than this, comparing is faster than moving everything once for each of them.
+const MOST_BYTES: u32 = 4;
+
+/// Fewer routes than this are not worth the table of counts.
+const FEWEST_ROUTES: usize = 1 << 12;
+
+/// Sorts by the bytes of some numbers, the first of which counts most, without a comparison: the routes are put in the
+/// order of each byte in turn, the least one first, and bytes that all of them share are left out. Many routes of one
+/// table with one metric differ in few bytes. False, and nothing is sorted, if that would not be faster.
+fn sort_by_bytes<T: Copy, const N: usize>(
+    routes: &mut Vec<T>,
+    words: impl Fn(&T) -> [u64; N],
+) -> bool {
+    let Some(first) = routes.first().copied().filter(|_| routes.len() >= FEWEST_ROUTES) else {
+        return false;
+    };
+    let mut differing = [0; N];
+    for route in &*routes {
+        let pairs = words(route).into_iter().zip(words(&first));
+        differing.iter_mut().zip(pairs).for_each(|(bits, (one, other))| *bits |= one ^ other);
+    }
+    let differs = |word: usize, byte: u32| {
+        differing.get(word).is_some_and(|bits| bits.to_le_bytes()[byte as usize] != 0)
+    };
+    let bytes = (0..N).rev().flat_map(|word| (0..u64::BITS / 8).map(move |byte| (word, byte)));
+    let bytes: Vec<(usize, u32)> = bytes.filter(|(word, byte)| differs(*word, *byte)).collect();
+    if bytes.len() > MOST_BYTES as usize {
+        return false;
+    }
+    let mut sorted = vec![first; routes.len()];
+    for (word, byte) in bytes {
+        let digit = |route: &T| {
+            let word = words(route).get(word).copied().unwrap_or_default();
+            usize::from(word.to_le_bytes()[byte as usize])
+        };
+        let mut ends = [0_usize; 256];
+        routes.iter().for_each(|route| ends[digit(route)] += 1);
+        let mut end = 0;
+        for count in &mut ends {
+            end += std::mem::replace(count, end);
+        }
+        for route in &*routes {
+            let place = &mut ends[digit(route)];
+            if let Some(to) = sorted.get_mut(*place) {
+                *to = *route;
+            }
+            *place += 1;
+        }
+        std::mem::swap(routes, &mut sorted);
+    }
+    true
 }
 
 /// Two to the power of this many places.
@@ -114,6 +188,54 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+
+    /// So many routes, of which the numbers of destinations are spread over these bits.
+    fn scattered<A: Copy + Ord>(dst: impl Fn(u32) -> A, metrics: u32) -> Vec<PackedRoute<A>> {
+        let count = u32::try_from(FEWEST_ROUTES).unwrap() + 77;
+        let numbers = (0..count).map(|number| number.wrapping_mul(0x9E37_79B1));
+        let route = |number: u32| PackedRoute {
+            table: 254,
+            dst: dst(number),
+            len: 24,
+            tos: 0,
+            may_adopt: false,
+            metric: 1 + number % metrics,
+            template: number % 8,
+        };
+        numbers.map(route).collect()
+    }
+
+    #[test]
+    fn sorting_by_bytes_gives_the_order_of_places() {
+        let v6 = |number: u32| 0x2001 << 112 | u128::from(number) << 80;
+        let everywhere = |number: u32| u128::from(number).wrapping_mul(u128::MAX / 12_345);
+        for mut routes in [scattered(v6, 1), scattered(v6, 300), scattered(everywhere, 9)] {
+            let mut expected = routes.clone();
+            expected.sort_by(PackedRoute::compare);
+            PackedRoute::<u128>::sort(&mut routes);
+            assert!(
+                routes.iter().map(PackedRoute::place).eq(expected.iter().map(PackedRoute::place))
+            );
+        }
+        for mut routes in [scattered(|number| number >> 8 << 8, 1), scattered(|number| number, 700)]
+        {
+            let mut expected = routes.clone();
+            expected.sort_by(PackedRoute::compare);
+            PackedRoute::<u32>::sort(&mut routes);
+            assert!(
+                routes.iter().map(PackedRoute::place).eq(expected.iter().map(PackedRoute::place))
+            );
+        }
+    }
+
+    #[test]
+    fn few_routes_and_routes_without_much_in_common_are_compared() {
+        let words = |route: &PackedRoute<u32>| [route.dst.into(), route.metric.into()];
+        assert!(sort_by_bytes(&mut scattered(|number| number, 1), words));
+        assert!(!sort_by_bytes(&mut scattered(|number| number, 700), words));
+        assert!(!sort_by_bytes(&mut scattered(|number| number, 1)[..10].to_vec(), words));
+        assert!(!sort_by_bytes(&mut Vec::new(), words));
+    }
 
     #[test]
     fn ways_that_differ_a_little_seldom_share_a_place() {

@@ -98,10 +98,10 @@ fn what_may_have_gone_in_silence_is_uncertain_until_it_is_dumped() {
     let mut shadow = shadow();
     shadow.add_dumped(&key("10.5.0.0/16"), &via(2), OURS);
     shadow.add_dumped(&key("10.9.0.0/16"), &via(7), OURS);
-    assert!(shadow.mark_uncertain(|route, _| route.via == Some([10, 0, 0, 7].into())));
+    assert!(shadow.mark_uncertain([], |route| route.via == Some([10, 0, 0, 7].into())));
     assert_eq!(routes_on(&shadow, "10.5.0.0/16"), "10.0.0.2:76");
     assert_eq!(routes_on(&shadow, "10.9.0.0/16"), "?");
-    assert!(shadow.mark_uncertain(|_, _| true));
+    assert!(shadow.mark_uncertain([0], |_| true));
     for dst in ["10.5.0.0/16", "10.6.0.0/16", "10.9.0.0/16"] {
         assert_eq!(routes_on(&shadow, dst), "?");
         assert!(!shadow.is_settled(&key(dst)));
@@ -121,6 +121,6 @@ fn a_shadow_with_too_many_uncertain_routes_is_given_up() {
         builder.route(RouteKey::new(crate::net::Net::masked(dst.into(), 24)), via(2)).unwrap();
     }
     let mut shadow = Shadow::new(Arc::new(builder.build().unwrap()), OURS);
-    assert!(shadow.mark_uncertain(|_, _| false));
-    assert!(!shadow.mark_uncertain(|_, _| true));
+    assert!(shadow.mark_uncertain([], |_| false));
+    assert!(!shadow.mark_uncertain([0], |_| true));
 }

@@ -275,3 +275,47 @@ fn a_duplicate_address_is_not_as_declared() {
     ip(&namespace, "-6 address del 2001:db8::1/64 dev va");
     assert_eq!(bench.converge(&declared), ["+ address 2001:db8::1/64 dev va"]);
 }
+
+#[test]
+fn routes_follow_the_network_of_their_gateway_to_another_link() {
+    let namespace = cable();
+    let (route, other) =
+        (("route 10.5.0.0/16", "via 10.1.0.9"), ("address 10.2.0.1/24 dev va", ""));
+    let ipv6 = ("route 2001:db8:5::/48", "via fd01::9");
+    let mut bench = Bench::new();
+    bench.converge(&desired(&[
+        ("address 10.1.0.1/24 dev va", ""),
+        ("address fd01::1/64 dev va", ""),
+        other,
+        route,
+        ipv6,
+    ]));
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "va");
+    let moved = desired(&[
+        ("address 10.1.0.1/24 dev vb", ""),
+        ("address fd01::1/64 dev vb", ""),
+        other,
+        route,
+        ipv6,
+    ]);
+    let done = bench.converge(&moved);
+    assert!(done.iter().any(|line| line.contains("route 10.5.0.0/16")), "{done:?}");
+    assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "vb");
+    assert_eq!(listed(&namespace, "-6 route show 2001:db8:5::/48")[0]["dev"], "vb");
+    bench.assert_quiet(&moved);
+}
+
+#[test]
+fn a_foreign_route_stays_when_the_network_of_a_gateway_moves() {
+    let namespace = cable();
+    let (route, other) =
+        (("route 10.5.0.0/16", "via 10.1.0.9"), ("address 10.2.0.1/24 dev va", ""));
+    let mut bench = Bench::new();
+    bench.converge(&desired(&[("address 10.1.0.1/24 dev va", ""), other]));
+    ip(&namespace, "route add 10.5.0.0/16 via 10.1.0.9 proto bird");
+    let moved = desired(&[("address 10.1.0.1/24 dev vb", ""), other, route]);
+    bench.pass(&moved);
+    let [left] = listed(&namespace, "route show 10.5.0.0/16").try_into().unwrap();
+    assert_eq!(left["protocol"], "bird", "{left}");
+    assert_eq!(left["dev"], "va", "{left}");
+}

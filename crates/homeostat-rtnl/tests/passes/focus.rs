@@ -203,7 +203,7 @@ fn a_link_that_was_made_anew_is_known_without_a_dump() {
     assert_eq!(listed(&namespace, "route show 10.5.0.0/16")[0]["dev"], "va");
 }
 
-/// A key, its attributes, and how it is deleted behind our back.
+/// A key, its attributes, and how it is deleted, or a link changed, behind our back.
 fn numbered(kind: &str, number: u32) -> (String, &'static str, String) {
     let [_, _, high, low] = number.to_be_bytes();
     match kind {
@@ -217,6 +217,14 @@ fn numbered(kind: &str, number: u32) -> (String, &'static str, String) {
             let address = format!("10.{high}.{low}.1/32 dev va");
             (format!("address {address}"), "", format!("address del {address}"))
         }
+        "nexthop" => {
+            let id = number + 1;
+            (format!("nexthop {id}"), "dev va", format!("nexthop del id {id}"))
+        }
+        "link" => {
+            let name = format!("d{number}");
+            (format!("link {name}"), "bridge mtu 1400", format!("link set {name} mtu 1300"))
+        }
         _ => {
             let (to, mac) = (format!("10.{high}.{low}.2 dev va"), "02:00:00:00:00:09");
             (format!("neighbour {to}"), mac, format!("neighbour del {to}"))
@@ -225,8 +233,10 @@ fn numbered(kind: &str, number: u32) -> (String, &'static str, String) {
 }
 
 #[test]
-fn a_look_at_one_rule_address_or_neighbour_costs_the_same_among_many_as_among_few() {
-    for kind in ["rule", "address", "neighbour"] {
+fn a_look_at_one_object_of_any_kind_costs_the_same_among_many_as_among_few() {
+    for (kind, stays) in
+        [("rule", 0), ("address", 0), ("neighbour", 0), ("nexthop", 0), ("link", 1)]
+    {
         let costs = [10, 1000].map(|count| {
             let namespace = plain_cable();
             let all: Vec<_> = (0..count).map(|number| numbered(kind, number)).collect();
@@ -241,7 +251,7 @@ fn a_look_at_one_rule_address_or_neighbour_costs_the_same_among_many_as_among_fe
             let (there, before) = look(&mut reader, &declared, Some(&[key]));
             ip(&namespace, delete);
             let (left, after) = look(&mut reader, &declared, Some(&[key]));
-            assert_eq!((there, left), (1, 0), "{kind}");
+            assert_eq!((there, left), (1, stays), "{kind}");
             assert!(count < 1000 || whole > 20 * before, "{kind}: {whole} and {before}");
             (before, after)
         });
@@ -282,4 +292,16 @@ fn rules_and_addresses_that_others_add_and_take_are_known_without_a_dump() {
     ip(&namespace, "address del 10.0.0.1/24 dev va");
     bench.heal(&declared);
     bench.assert_quiet(&declared);
+}
+
+#[test]
+fn a_burst_of_deleted_routes_heals_without_a_look_at_everything() {
+    let namespace = cable();
+    let desired = crowded(1500);
+    let mut bench = Bench::new();
+    bench.converge(&desired);
+    bench.hinted();
+    ip(&namespace, "route flush proto 76");
+    assert_eq!(bench.heal(&desired).len(), 1501);
+    assert_eq!(listed(&namespace, "route show proto 76").len(), 1501);
 }

@@ -6,7 +6,7 @@
 //! must leave the world as it was at the beginning. Seeds are fixed; `HOMEOSTAT_SOAK` adds more.
 //!
 //! What is held back for something foreign stays as the document before has left it.
-//! What is known to fail is listed in [`known`].
+//! What failed once is listed in [`known`].
 
 mod document;
 mod generate;

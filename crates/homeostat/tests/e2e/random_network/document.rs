@@ -154,16 +154,17 @@ impl Document {
         all
     }
 
-    /// Removes routes whose gateway is in a network that is on other links than it was.
-    pub(super) fn leave_out_moved(&mut self, before: &Document) {
-        let places = |document: &Document, network: &Network| -> BTreeSet<String> {
-            let all = document.networks().into_iter().filter(|(one, _)| one == network);
+    /// Removes routes whose gateway is in a network that several links have: which of them it is on depends on which
+    /// one had the network first.
+    pub(super) fn leave_out_ambiguous(&mut self) {
+        let places = |network: &Network| -> BTreeSet<String> {
+            let all = self.networks().into_iter().filter(|(one, _)| one == network);
             all.map(|(_, link)| link).collect()
         };
-        let mut routes = self.entries.remove("routes").unwrap_or_default();
+        let mut routes = self.entries.get("routes").cloned().unwrap_or_default();
         routes.retain(|_, route| {
             !route.needs.iter().any(|need| match need {
-                Need::Network(network) => places(self, network) != places(before, network),
+                Need::Network(network) => places(network).len() > 1,
                 _ => false,
             })
         });

@@ -9,7 +9,6 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 use super::document::{Document, Entry, Link, Need, SECTIONS};
-use super::known::{Failure, is_known};
 use crate::soak::dice::Dice;
 
 /// Links that every world has.
@@ -43,9 +42,7 @@ impl Case {
                 let (section, _) = dice.pick(&SECTIONS);
                 document.entries.insert(*section, BTreeMap::new());
             }
-            if is_known(Failure::RouteStaysOnItsFormerLink) {
-                document.leave_out_moved(documents.last().unwrap_or(&Document::empty()));
-            }
+            document.leave_out_ambiguous();
             document.prune();
             let mut document = document.clone();
             // Now and then there is something that waits or fails.

@@ -1,22 +1,11 @@
-//! What fails today, by name, each with a reproduction that shows that it still does; and what failed once and is
-//! held back now.
+//! What failed once, by name, each with the shortest documents that showed it.
 
 use super::{fresh, run_all};
 use crate::keeping::comes;
 use crate::world::{DOCUMENT, World};
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
-    /// A route without a link of its own stays on a link that has no address in the network of its gateway any more.
-    RouteStaysOnItsFormerLink,
-}
-
-/// True if it fails as it is known to.
+/// True if it fails again.
 type Reproduction = fn() -> bool;
-
-/// All of them, each with its reproduction.
-const KNOWN: [(Failure, Reproduction); 1] =
-    [(Failure::RouteStaysOnItsFormerLink, route_stays_on_its_former_link)];
 
 /// What failed once and is held back now, the shortest document for each.
 const HELD: [(&str, Reproduction); 9] = [
@@ -30,21 +19,6 @@ const HELD: [(&str, Reproduction); 9] = [
     ("a parent lowers the MTU of foreign links", parent_lowers_mtu_of_foreign_links),
     ("the carrier takes foreign nexthops", carrier_takes_foreign_nexthops),
 ];
-
-pub(super) fn is_known(failure: Failure) -> bool {
-    KNOWN.iter().any(|(known, _)| *known == failure)
-}
-
-#[test]
-fn what_is_known_to_fail_still_fails() {
-    for (failure, reproduce) in KNOWN {
-        let still_fails = std::thread::spawn(reproduce).join().unwrap();
-        assert!(
-            still_fails,
-            "{failure:?} does not fail any more: remove it from KNOWN, so that the search makes it, too"
-        );
-    }
-}
 
 #[test]
 fn what_is_held_back_takes_nothing_foreign_along() {
@@ -145,7 +119,8 @@ fn disabling_ipv6_takes_foreign_ipv6() -> bool {
     takes(&ADDRESSES, &[document], ("-6 address show dev fa", "fdf0::1/64"))
 }
 
-fn route_stays_on_its_former_link() -> bool {
+#[test]
+fn a_route_follows_its_gateway_to_another_link() {
     let world = foreign(&[]);
     let route = "routes = [{ to = \"10.100.0.0/16\", via = \"10.1.0.9\" }]\n";
     let on = |fa: &str, fb: &str| {
@@ -153,5 +128,6 @@ fn route_stays_on_its_former_link() -> bool {
     };
     world.apply(&on("\"10.1.0.1/24\"", ""));
     world.apply(&on("\"10.2.0.1/24\"", "\"10.1.0.1/24\""));
-    world.ip("route show 10.100.0.0/16").contains("dev fa")
+    let shown = world.ip("route show 10.100.0.0/16");
+    assert!(shown.contains("dev fb"), "{shown}");
 }
