@@ -11,6 +11,7 @@ pub use dump::Dumped;
 pub use exchange::Answer;
 pub use transaction::Transacted;
 
+use std::fmt;
 use std::time::Duration;
 
 use homeostat_netns::Netns;
@@ -52,10 +53,29 @@ impl Default for Limits {
 pub struct Connection {
     socket: Socket,
     inbox: Inbox,
+    before_each_call: BeforeEachCall,
     limits: Limits,
     next_seq: u32,
     refused: Vec<(usize, Refusal)>,
     is_dead: bool,
+}
+
+/// What a test does before each send, and before each part of a dump is received.
+#[derive(Default)]
+struct BeforeEachCall(Option<Box<dyn FnMut() + Send>>);
+
+impl BeforeEachCall {
+    fn run(&mut self) {
+        if let Some(run) = &mut self.0 {
+            run();
+        }
+    }
+}
+
+impl fmt::Debug for BeforeEachCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Some" } else { "None" })
+    }
 }
 
 impl Connection {
@@ -73,7 +93,15 @@ impl Connection {
     #[must_use]
     pub fn new(socket: Socket, limits: Limits) -> Self {
         let inbox = Inbox::new(limits.receive_bytes, limits.most_receive_bytes);
-        Self { socket, inbox, limits, next_seq: 1, refused: Vec::new(), is_dead: false }
+        let before_each_call = BeforeEachCall::default();
+        let refused = Vec::new();
+        Self { socket, inbox, before_each_call, limits, next_seq: 1, refused, is_dead: false }
+    }
+
+    /// Calls this before each send, and before each part of a dump is received. For tests, which change the target
+    /// between two reads.
+    pub fn before_each_call(&mut self, run: impl FnMut() + Send + 'static) {
+        self.before_each_call = BeforeEachCall(Some(Box::new(run)));
     }
 
     #[must_use]
@@ -140,6 +168,7 @@ impl Connection {
         chunk: &Chunk,
         answers: &mut dyn FnMut(usize, Answer<'_>),
     ) -> Result<()> {
+        self.before_each_call.run();
         self.socket.send(batch.bytes().get(chunk.start..chunk.end).unwrap_or_default())?;
         self.refused.clear();
         let mut exchange = Exchange::new(chunk, self.limits.timeout, &mut self.refused);

@@ -279,7 +279,9 @@ fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, E
     let mut changed = Vec::new();
     for table in tables {
         let head = heads.iter().find(|head| head.key == table.key);
-        let seen = head.map(|head| dump::table(connection, head)).transpose()?;
+        let seen = head
+            .map(|head| dump::table(connection, head, &mut dump::InParts::default()))
+            .transpose()?;
         let none = DeclaredBefore::default();
         let is_equal = seen.is_some_and(|seen| diff::table(table, Some((&seen, &none))).is_empty());
         if !is_equal {

@@ -48,11 +48,50 @@ pub(crate) fn generation(connection: &mut Connection) -> Result<Generation, Erro
 
 /// All tables, without their content.
 pub(crate) fn heads(connection: &mut Connection) -> Result<Vec<Head>, Error> {
+    heads_in(connection, &mut InParts::default())
+}
+
+pub(crate) fn heads_in(
+    connection: &mut Connection,
+    in_parts: &mut InParts,
+) -> Result<Vec<Head>, Error> {
     let all = List { message: NFT_MSG_GETTABLE, family: Family(0), names: &[], what: "tables" };
-    all.dump(connection, |heads: &mut Vec<_>, family, attrs| {
+    all.dump(connection, in_parts, |heads: &mut Vec<_>, family, attrs| {
         heads.push(decode_head(family, attrs)?);
         Ok(())
     })
+}
+
+/// Which lists may have come in several parts.
+///
+/// Quirk `lists-continued-by-counting` (Linux 6.18): for each part of a list the kernel passes over as many entries as
+/// it had come to with the last one. Entries that a transaction has prepared count, and stop counting when it is
+/// refused: an entry that nobody touched is passed over or listed twice then, and neither the generation nor a flag
+/// shows it. In a list over all tables, a commit to another table does the same.
+#[derive(Debug, Default)]
+pub(crate) struct InParts {
+    /// A list over all tables, or over all of a family.
+    pub(crate) over_tables: bool,
+    pub(crate) rules: bool,
+}
+
+impl InParts {
+    pub(crate) fn any(&self) -> bool {
+        self.over_tables || self.rules
+    }
+
+    /// Lists up to this length come in one part: the kernel fills 32 KiB before it begins the next one.
+    const MOST: u64 = 16 << 10;
+
+    fn note(&mut self, message: u16, bytes: u64) {
+        match message {
+            _ if bytes <= Self::MOST => {}
+            NFT_MSG_GETRULE => self.rules = true,
+            // An element that is passed over is added again, which changes nothing; one that is listed twice is noticed.
+            NFT_MSG_GETSET | NFT_MSG_GETSETELEM => {}
+            _ => self.over_tables = true,
+        }
+    }
 }
 
 pub(crate) fn decode_head(family: Family, attrs: &Attrs<'_>) -> Result<Head, Malformed> {
@@ -66,13 +105,17 @@ pub(crate) fn decode_head(family: Family, attrs: &Attrs<'_>) -> Result<Head, Mal
 }
 
 /// A table with everything in it.
-pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, Error> {
+pub(crate) fn table(
+    connection: &mut Connection,
+    head: &Head,
+    in_parts: &mut InParts,
+) -> Result<Table, Error> {
     let Key { family, name: table } = &head.key;
     let here = [(TABLE_NAME, table.as_str())];
     let list = |message, what| List { message, family: *family, names: &here, what };
     let mut parts = Parts::default();
     let chains = List { names: &[], ..list(NFT_MSG_GETCHAIN, "chains") };
-    parts.chains = chains.dump(connection, |chains: &mut BTreeMap<_, _>, _, attrs| {
+    parts.chains = chains.dump(connection, in_parts, |chains: &mut BTreeMap<_, _>, _, attrs| {
         // Chains are listed for the whole family, whatever table is asked for.
         if text(attrs, TABLE_NAME)? == table {
             chains.extend([decode_chain(attrs)?]);
@@ -80,7 +123,7 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
         Ok(())
     })?;
     let sets = list(NFT_MSG_GETSET, "sets");
-    parts.sets = sets.dump(connection, |sets: &mut BTreeMap<_, _>, _, attrs| {
+    parts.sets = sets.dump(connection, in_parts, |sets: &mut BTreeMap<_, _>, _, attrs| {
         sets.extend([decode_set(attrs)?]);
         Ok(())
     })?;
@@ -89,7 +132,7 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
             let names = [here[0], (NFTA_SET_ELEM_LIST_SET, name.as_str())];
             let list = List { names: &names, ..list(NFT_MSG_GETSETELEM, "elements") };
             set.elements = listed_once(set.layout(), || {
-                list.dump(connection, |elements: &mut Collected, _, attrs| {
+                list.dump(connection, in_parts, |elements: &mut Collected, _, attrs| {
                     let list = attrs.clone().first(NFTA_SET_ELEM_LIST_ELEMENTS)?;
                     list.map_or(Ok(()), |list| elements.take(list.value))
                 })
@@ -98,7 +141,7 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
         set.note_references();
     }
     let rules = list(NFT_MSG_GETRULE, "rules");
-    parts.rules = rules.dump(connection, |rules: &mut RulesByChain, _, attrs| {
+    parts.rules = rules.dump(connection, in_parts, |rules: &mut RulesByChain, _, attrs| {
         let chain = text(attrs, NFTA_RULE_CHAIN)?;
         let rule = parts.decode_rule(attrs)?;
         match rules.get_mut(chain) {
@@ -108,16 +151,18 @@ pub(crate) fn table(connection: &mut Connection, head: &Head) -> Result<Table, E
         Ok(())
     })?;
     let objects = list(NFT_MSG_GETOBJ, "objects");
-    let objects = objects.dump(connection, |objects: &mut BTreeMap<_, _>, _, attrs| {
-        objects.extend([decode_object(attrs)?]);
-        Ok(())
-    })?;
+    let objects =
+        objects.dump(connection, in_parts, |objects: &mut BTreeMap<_, _>, _, attrs| {
+            objects.extend([decode_object(attrs)?]);
+            Ok(())
+        })?;
     let flowtables = list(NFT_MSG_GETFLOWTABLE, "flowtables");
-    let flowtables = flowtables.dump(connection, |flowtables: &mut BTreeMap<_, _>, _, attrs| {
-        let definition = only(attrs.clone(), &[NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_FLAGS])?;
-        flowtables.insert(name(attrs, NFTA_FLOWTABLE_NAME)?, definition);
-        Ok(())
-    });
+    let flowtables =
+        flowtables.dump(connection, in_parts, |flowtables: &mut BTreeMap<_, _>, _, attrs| {
+            let definition = only(attrs.clone(), &[NFTA_FLOWTABLE_HOOK, NFTA_FLOWTABLE_FLAGS])?;
+            flowtables.insert(name(attrs, NFTA_FLOWTABLE_NAME)?, definition);
+            Ok(())
+        });
     let flowtables = match flowtables {
         // A kernel that was built without flowtables has none.
         Err(Error::Netlink(error)) if error.errno() == Some(Errno::OPNOTSUPP) => BTreeMap::new(),
@@ -158,10 +203,6 @@ fn listed_once(
     Err(Error::Moving { tries: LISTS })
 }
 
-/// How often a list over all tables is made because a commit interrupted it: the kernel finds its place again by
-/// counting, so that it may pass over an entry where another table gains or loses one before it.
-const PATIENCE: u32 = 5;
-
 /// What to list.
 struct List<'a> {
     message: u16,
@@ -172,19 +213,12 @@ struct List<'a> {
 }
 
 impl List<'_> {
-    /// How often it is made because a commit interrupted it. A list of one table, or of one set, has everything that
-    /// no commit to this table changes; whether one has, the reader of the table finds out.
-    fn patience(&self) -> u32 {
-        match self.message {
-            NFT_MSG_GETRULE | NFT_MSG_GETSET | NFT_MSG_GETSETELEM => 1,
-            _ => PATIENCE,
-        }
-    }
-
-    /// Lists everything; a restarted list begins anew.
+    /// Lists everything; a restarted list begins anew. Whether commits meanwhile matter, the reader of the table finds
+    /// out.
     fn dump<T: Default>(
         &self,
         connection: &mut Connection,
+        in_parts: &mut InParts,
         take: impl Fn(&mut T, Family, &Attrs<'_>) -> Result<(), Malformed>,
     ) -> Result<T, Error> {
         let mut request = Batch::new();
@@ -195,19 +229,17 @@ impl List<'_> {
         }
         message.finish()?;
         let (mut found, mut taken) = (T::default(), Ok(()));
-        connection.dump_despite_changes(
-            &mut request,
-            self.patience(),
-            &mut |dumped| match dumped {
-                Dumped::Restart => (found, taken) = (T::default(), Ok(())),
-                Dumped::Object(message) if taken.is_ok() => {
-                    taken = message.split::<4>().and_then(|([family, ..], attrs)| {
-                        take(&mut found, Family(*family), &attrs)
-                    });
-                }
-                Dumped::Object(_) => {}
-            },
-        )?;
+        let before = connection.received_bytes();
+        connection.dump_despite_changes(&mut request, &mut |dumped| match dumped {
+            Dumped::Restart => (found, taken) = (T::default(), Ok(())),
+            Dumped::Object(message) if taken.is_ok() => {
+                taken = message
+                    .split::<4>()
+                    .and_then(|([family, ..], attrs)| take(&mut found, Family(*family), &attrs));
+            }
+            Dumped::Object(_) => {}
+        })?;
+        in_parts.note(self.message, connection.received_bytes() - before);
         taken.map(|()| found).map_err(|source| Error::Malformed { what: self.what, source })
     }
 }

@@ -12,7 +12,7 @@ use homeostat_core::{
 use homeostat_netlink::{Connection, Errno, Family};
 
 use crate::diff;
-use crate::dump::{self, Generation, Head};
+use crate::dump::{self, Generation, Head, InParts};
 use crate::error::Error;
 use crate::hints::{LinkNotifications, Notifications};
 use crate::key::Key;
@@ -106,6 +106,12 @@ impl Reader {
         Ok(Reader { source, connection, notifications, refused })
     }
 
+    /// Calls this before each request of a look, and before each part of an answer. For tests, in which others commit
+    /// just then.
+    pub fn before_each_call(&mut self, run: impl FnMut() + Send + 'static) {
+        self.connection.before_each_call(run);
+    }
+
     /// Compiles the desired state for the links that are there now, if it names any.
     async fn resolve(&mut self, view: &View<'_, Nft>) -> Result<(), Failure> {
         if view.desired.input().is_none() {
@@ -131,7 +137,8 @@ impl Reader {
             return Ok(answer);
         }
         let is_alike = |one: &Found, other: &Found| leads_to_the_same_plan(view, one, other);
-        let reading = consistent(|| self.read_once(view), is_alike)?;
+        let reading = consistent(|| self.read_once(view), is_alike)
+            .inspect_err(|_| self.notifications.commits.shadow.discard())?;
         Ok((Moment::new(reading.generation, true), reading.found))
     }
 
@@ -141,25 +148,46 @@ impl Reader {
         // Quirk `counted-before-done` (Linux 6.18): a commit changes the generation first, and then
         // policies, names, flags and concatenated intervals one after the other.
         self.connection.await_commit()?;
-        let Some(found) = present(self.read(view))? else { return Ok(None) };
+        let Some((found, in_parts)) = self.read(view)? else { return Ok(None) };
         let after = dump::generation(&mut self.connection)?;
         let mut is_certain = generation == after;
         if self.notifications.is_open() {
             self.notifications.commits.shadow.restart(generation);
             let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
             let expected: BTreeSet<Key> = expected.filter(|key| view.focus.covers(key)).collect();
-            is_certain |= self.follow(expected, &found, after)?;
+            is_certain |= self.follow(expected, &found, after)? && !in_parts.over_tables;
         }
+        is_certain &= !(in_parts.any() && differ(view, &found));
         Ok(Some(Reading { generation, found, is_certain }))
     }
 
-    fn read(&mut self, view: &View<'_, Nft>) -> Result<Found, Error> {
+    /// What the kernel lists, and which lists came in parts. Nothing if a table was deleted meanwhile, or if a
+    /// transaction was seen that is not committed.
+    fn read(&mut self, view: &View<'_, Nft>) -> Result<Option<(Found, InParts)>, Error> {
+        let mut in_parts = InParts::default();
+        let found = match self.read_tables(view, &mut in_parts) {
+            Err(Error::Netlink(error)) if error.errno() == Some(Errno::NOENT) => return Ok(None),
+            found => found?,
+        };
+        // Quirk `flags-before-commit` (Linux 6.18): the flags that a transaction gives a table are listed at once, before
+        // it is committed, and even if it is refused. When it is over they are listed as they are.
+        self.connection.await_commit()?;
+        let heads = dump::heads(&mut self.connection)?;
+        let is_there = |(head, _): &(Head, Object)| heads.contains(head);
+        Ok(found.iter().all(is_there).then_some((found, in_parts)))
+    }
+
+    fn read_tables(
+        &mut self,
+        view: &View<'_, Nft>,
+        in_parts: &mut InParts,
+    ) -> Result<Found, Error> {
         let mut found = Vec::new();
-        for head in dump::heads(&mut self.connection)? {
+        for head in dump::heads_in(&mut self.connection, in_parts)? {
             if !self.is_of_interest(view, &head) {
                 continue;
             }
-            let mut table = dump::table(&mut self.connection, &head)?;
+            let mut table = dump::table(&mut self.connection, &head, in_parts)?;
             if self.source.wording == Wording::Listed
                 && desired_table(view, &head.key).is_some_and(|desired| {
                     !diff::table(&desired, Some((&table, &DeclaredBefore::default()))).is_empty()
@@ -226,10 +254,14 @@ impl Reader {
                 return Ok(Some((Moment::new(generation, false), found)));
             }
             let focus = Focus::Keys(unknown.clone());
-            let Some(read) = present(self.read(&View { focus: &focus, ..*view }))? else {
+            let Some((read, in_parts)) = self.read(&View { focus: &focus, ..*view })? else {
                 continue;
             };
             let after = dump::generation(&mut self.connection)?;
+            if in_parts.over_tables && after != generation || in_parts.any() && differ(view, &read)
+            {
+                return Ok(None);
+            }
             let known = keys - &unknown;
             if self.follow(unknown, &read, after)? {
                 let (mut found, unknown) = self.look_up(view, &known);
@@ -338,12 +370,12 @@ fn desired_table(view: &View<'_, Nft>, key: &Key) -> Option<Arc<Table>> {
     view.desired.compiled().table(slot).cloned()
 }
 
-/// What was read; nothing if a table was deleted between two lists.
-fn present(read: Result<Found, Error>) -> Result<Option<Found>, Error> {
-    match read {
-        Err(Error::Netlink(error)) if error.errno() == Some(Errno::NOENT) => Ok(None),
-        read => read.map(Some),
-    }
+/// Whether more than the elements of these tables is not as declared.
+fn differ(view: &View<'_, Nft>, found: &Found) -> bool {
+    found.iter().any(|(head, object)| {
+        let desired = desired_table(view, &head.key);
+        desired.is_some_and(|desired| !object.ops(&desired).iter().all(Op::is_about_elements))
+    })
 }
 
 impl homeostat_core::Reader<Nft> for Reader {

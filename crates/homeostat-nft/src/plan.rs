@@ -152,6 +152,10 @@ pub(crate) enum ElementFrom {
 }
 
 impl Op {
+    pub(crate) fn is_about_elements(&self) -> bool {
+        matches!(self, Op::AddElements { .. } | Op::DeleteElements { .. })
+    }
+
     /// Whether it takes over what packets and time have changed of something that was seen.
     pub(crate) fn carries_counters(&self, desired: &Table, seen: &Table) -> bool {
         match self {

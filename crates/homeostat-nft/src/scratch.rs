@@ -95,7 +95,7 @@ impl<'a> Scratch<'a> {
         let mut connection = self.connect(Family::Netfilter)?;
         let mut tables = Vec::new();
         for head in dump::heads(&mut connection)? {
-            let mut table = dump::table(&mut connection, &head)?;
+            let mut table = dump::table(&mut connection, &head, &mut dump::InParts::default())?;
             table.texts = texts.remove(&head.key).unwrap_or_default();
             tables.push(table);
         }

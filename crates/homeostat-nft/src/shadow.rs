@@ -159,16 +159,9 @@ impl Followed {
     ) -> Result<(), Malformed> {
         let key = Key { family, name: name(attrs, TABLE_NAME)? };
         let next = after(self.generation);
-        let is_read_meanwhile = |tracked: &Tracked| !is_before(tracked.read_at, next);
-        // A commit to one of the tables that were read together makes all of them unclear: their lists are made over
-        // all tables of a family.
-        if self.tables.get(&key).is_some_and(is_read_meanwhile) {
-            let read = self.tables.values_mut().filter(|tracked| is_read_meanwhile(tracked));
-            read.for_each(|tracked| tracked.state = State::Unclear);
-            return Ok(());
-        }
-        let Some(Tracked { state, .. }) = self.tables.get_mut(&key) else { return Ok(()) };
+        let Some(Tracked { state, read_at }) = self.tables.get_mut(&key) else { return Ok(()) };
         match state {
+            _ if !is_before(*read_at, next) => *state = State::Unclear,
             _ if nft_message(message) == NFT_MSG_DELTABLE => *state = State::Absent,
             State::Present(copy) => {
                 if copy.apply(message, attrs).is_err() {

@@ -35,16 +35,24 @@ impl Connection {
     /// A dump that a change interrupted, or that did not fit into the buffer, is read to its end (a request
     /// before that gives EBUSY) and tried again, a limited number of times.
     pub fn dump(&mut self, request: &mut Batch, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
-        self.dump_despite_changes(request, u32::MAX, each)
+        self.dump_until(request, each, |progress| !progress.is_interrupted)
     }
 
-    /// The same, but the `patience`-th attempt counts even if a change interrupted it. For callers that find out in
-    /// another way whether the change concerns them.
+    /// The same, but a dump that a change interrupted counts. For callers that find out in another way whether the
+    /// change concerns them.
     pub fn dump_despite_changes(
         &mut self,
         request: &mut Batch,
-        patience: u32,
         each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
+        self.dump_until(request, each, |_| true)
+    }
+
+    fn dump_until(
+        &mut self,
+        request: &mut Batch,
+        each: &mut dyn FnMut(Dumped<'_>),
+        counts: fn(&Progress) -> bool,
     ) -> Result<()> {
         let tries = self.limits.dump_tries.max(1);
         for attempt in 1..=tries {
@@ -52,12 +60,11 @@ impl Connection {
                 each(Dumped::Restart);
             }
             let progress = self.dump_once(request, each)?;
-            let counts = !progress.is_interrupted || attempt >= patience;
             match progress.truncated {
                 Some(Truncated { needed, room, has_grown: false }) => {
                     return Err(Error::Truncated { needed, room });
                 }
-                None if counts && !progress.is_incomplete => return Ok(()),
+                None if counts(&progress) && !progress.is_incomplete => return Ok(()),
                 _ => {}
             }
         }
@@ -75,6 +82,7 @@ impl Connection {
         let mut progress = Progress { seq: self.next_seq, ..Progress::default() };
         self.next_seq = self.next_seq.wrapping_add(1);
         stamp(request.bytes_mut(), progress.seq, |flags| flags | NLM_F_DUMP);
+        self.before_each_call.run();
         self.socket.send(request.bytes())?;
         let read = self.read_dump(&mut progress, each);
         // After an unfinished dump the kernel answers every further one with EBUSY.
@@ -89,6 +97,7 @@ impl Connection {
     ) -> Result<()> {
         while !progress.is_over {
             let timeout = progress.timeout(self.limits.timeout);
+            self.before_each_call.run();
             match self.inbox.receive(&self.socket, timeout)? {
                 Incoming::Messages(messages) => progress.take(messages, each)?,
                 Incoming::Truncated(truncated) => progress.truncated = Some(truncated),

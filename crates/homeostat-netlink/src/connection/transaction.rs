@@ -74,6 +74,7 @@ impl Connection {
         if self.is_dead {
             return Err(Error::Dead);
         }
+        self.before_each_call.run();
         // It requests no answer: when `send` returns, the lock was held. A process that may not begin a
         // transaction learns so with its next request, which is refused as well.
         self.socket.send(framed(&Batch::new(), None)?.bytes())

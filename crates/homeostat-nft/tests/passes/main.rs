@@ -12,6 +12,7 @@ mod hints;
 mod hooks;
 mod included;
 mod including;
+mod interleaved;
 mod keeping;
 mod laws;
 mod lines;

@@ -33,6 +33,10 @@ impl Hearing {
         Hearing { source, desired, reader }
     }
 
+    pub(crate) fn before_each_call(&mut self, run: impl FnMut() + Send + 'static) {
+        self.reader.before_each_call(run);
+    }
+
     /// A look at everything, or at the tables of the desired state, whatever it shows.
     pub(crate) fn look_anyhow(&mut self, at_all: bool) {
         let keys = Focus::Keys(self.desired.keys().into_iter().collect());
