@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use homeostat_engine::{Ledger, SqliteLedger};
+use homeostat_engine::{LateLedger, Ledger};
 use homeostat_kit::provider::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -38,7 +38,11 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     };
     let context = Context::enter(global, &document.settings)?.writing();
     log::init(args.log, context.detail);
-    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let (ledger, unwritable) = LateLedger::open(&context.state_dir)?;
+    if let Some(error) = unwritable {
+        log::log_error(&error.into(), "started without a ledger that can be written");
+    }
+    let ledger: Arc<dyn Ledger> = Arc::new(ledger);
     let from: Vec<_> = arguments.iter().map(|path| path.to_string_lossy()).collect();
     let options = Options {
         from: from.join(" "),

@@ -52,6 +52,7 @@ mod retries;
 mod sandbox;
 mod saved;
 mod show;
+mod silence;
 mod soak;
 mod spaces;
 mod started;
