@@ -84,7 +84,15 @@ impl Format {
         }
         check_length(path)?;
         let connection = open_for_reading(path)?;
-        let is_new = self.check_header(&connection)?;
+        let (connection, is_new) = match self.check_header(&connection) {
+            // A full disk has no room for the index of a log, and there is no log.
+            Err(OpenError::Failed(_)) if length(&log_of(path)) == 0 => {
+                let connection = open_unchanging(path)?;
+                let is_new = self.check_header(&connection)?;
+                (connection, is_new)
+            }
+            is_new => (connection, is_new?),
+        };
         Ok((!is_new).then_some(connection))
     }
 
@@ -127,14 +135,20 @@ fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
             Ok(connection)
         }
         _ if log_of(path).exists() => open(OpenFlags::SQLITE_OPEN_READ_ONLY),
-        _ => {
-            // Without a log no process writes it.
-            let name = path.to_string_lossy();
-            let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-            Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)
-        }
+        _ => open_unchanging(path),
     }
+}
+
+/// Opens a file without a log: no process writes it.
+fn open_unchanging(path: &Path) -> Result<Connection, rusqlite::Error> {
+    let name = path.to_string_lossy();
+    let name = name.replace('%', "%25").replace('?', "%3f").replace('#', "%23");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    Connection::open_with_flags(format!("file:{name}?immutable=1"), flags)
+}
+
+fn length(path: &Path) -> u64 {
+    std::fs::metadata(path).map_or(0, |file| file.len())
 }
 
 /// What is read from targets and written to them is private to the owner. `SQLite` gives its log the mode of the file.
@@ -159,7 +173,6 @@ fn check_length(path: &Path) -> Result<(), OpenError> {
         // Opening a pipe would wait for its other end.
         return Err(OpenError::Damaged("it is no regular file".to_owned()));
     }
-    let length = |path: &Path| std::fs::metadata(path).map_or(0, |file| file.len());
     let has_log = length(&log_of(path)) > 0;
     match length(path) {
         0 if has_log => Err(OpenError::Damaged("it is empty, but its log is not".to_owned())),

@@ -55,6 +55,13 @@ pub trait Pages: Send + Sync {
     /// target need no record.
     fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, Error>;
 
+    /// Those of them that are in one scope.
+    fn places_in(&self, owner: &str, scope: &str) -> Result<Vec<LedgerKey>, Error> {
+        let mut places = self.places(owner)?;
+        places.retain(|ledger_key| ledger_key.scope == scope);
+        Ok(places)
+    }
+
     /// What other owners hold at the same place: owner and key. A ledger of one owner returns
     /// nothing.
     fn others(&self, ledger_key: &LedgerKey) -> Result<Vec<(String, String)>, Error> {

@@ -30,6 +30,37 @@ const SCHEMA: &str = "
     ) WITHOUT ROWID, STRICT;
 ";
 
+/// Where one owner has something in one scope. The sources are found one after the other by the primary key, so that
+/// what a thousand other scopes have is not read.
+const PLACES_IN: &str = "
+    WITH RECURSIVE
+    recorded(name) AS (
+        SELECT min(source) FROM record WHERE owner = ?1 UNION ALL
+        SELECT (SELECT min(source) FROM record WHERE owner = ?1 AND source > name)
+        FROM recorded WHERE name IS NOT NULL
+    ),
+    applied(name) AS (
+        SELECT min(source) FROM wish WHERE owner = ?1 UNION ALL
+        SELECT (SELECT min(source) FROM wish WHERE owner = ?1 AND source > name)
+        FROM applied WHERE name IS NOT NULL
+    )
+    SELECT source, identity FROM recorded CROSS JOIN record
+    WHERE owner = ?1 AND source = name AND scope = ?2
+    UNION SELECT source, identity FROM applied CROSS JOIN wish
+    WHERE owner = ?1 AND source = name AND scope = ?2 AND length(prints) > 0
+    ORDER BY 1, 2";
+
+/// What other owners have at one place. The owners are found one after the other by the primary key.
+const OTHERS: &str = "
+    WITH RECURSIVE owners(name) AS (
+        SELECT min(owner) FROM record UNION ALL
+        SELECT (SELECT min(owner) FROM record WHERE owner > name)
+        FROM owners WHERE name IS NOT NULL
+    )
+    SELECT owner, key FROM owners CROSS JOIN record
+    WHERE name != ?1 AND owner = name AND source = ?2 AND scope = ?3 AND identity = ?4
+    ORDER BY 1, 2";
+
 /// A ledger that can be read and written.
 pub struct SqliteLedger {
     connection: Mutex<Connection>,
@@ -170,12 +201,21 @@ impl Pages for SqliteLedger {
         })
     }
 
+    fn places_in(&self, owner: &str, scope: &str) -> Result<Vec<LedgerKey>, Error> {
+        self.read(|connection| {
+            let mut statement = connection.prepare_cached(PLACES_IN)?;
+            let keys = statement.query_map([owner, scope], |row| {
+                let (source, identity) = (row.get(0)?, row.get(1)?);
+                let (owner, scope) = (owner.to_owned(), scope.to_owned());
+                Ok(LedgerKey { owner, source, scope, identity })
+            })?;
+            keys.collect()
+        })
+    }
+
     fn others(&self, at: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
         self.read(|connection| {
-            let mut statement = connection.prepare_cached(
-                "SELECT owner, key FROM record
-                 WHERE owner != ?1 AND source = ?2 AND scope = ?3 AND identity = ?4 ORDER BY 1, 2",
-            )?;
+            let mut statement = connection.prepare_cached(OTHERS)?;
             let at = params![at.owner, at.source, at.scope, at.identity];
             statement.query_map(at, |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
         })
@@ -236,6 +276,10 @@ impl Pages for SqlitePages {
         self.0.as_ref().map_or(Ok(Vec::new()), |ledger| ledger.places(owner))
     }
 
+    fn places_in(&self, owner: &str, scope: &str) -> Result<Vec<LedgerKey>, Error> {
+        self.0.as_ref().map_or(Ok(Vec::new()), |ledger| ledger.places_in(owner, scope))
+    }
+
     fn others(&self, at: &LedgerKey) -> Result<Vec<(String, String)>, Error> {
         self.0.as_ref().map_or(Ok(Vec::new()), |ledger| ledger.others(at))
     }
@@ -243,7 +287,44 @@ impl Pages for SqlitePages {
 
 #[cfg(test)]
 mod tests {
+    use rusqlite::StatementStatus;
+
     use super::*;
+
+    #[test]
+    fn what_other_scopes_have_is_not_read_for_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let ledger = SqliteLedger::open(directory.path()).unwrap();
+        let mut made = 0;
+        let mut fill = |scopes: usize| {
+            ledger
+                .transact(|transaction| {
+                    for nth in made..scopes {
+                        for (owner, source) in [("me", "a"), ("me", "b"), ("you", "a")] {
+                            let scope = format!("s{nth}");
+                            let at = params![owner, source, scope];
+                            let record = "INSERT INTO record VALUES (?1, ?2, ?3, 'k', 'i', 'r')";
+                            transaction.execute(record, at)?;
+                            transaction
+                                .execute("INSERT INTO wish VALUES (?1, ?2, ?3, 'i', x'00')", at)?;
+                        }
+                    }
+                    Ok(())
+                })
+                .unwrap();
+            made = scopes;
+            let connection = ledger.connection();
+            let steps = |sql: &str, params: &[&str], rows: usize| {
+                let mut statement = connection.prepare(sql).unwrap();
+                let params = rusqlite::params_from_iter(params);
+                let found = statement.query_map(params, |_| Ok(())).unwrap().count();
+                assert_eq!(found, rows, "{sql}");
+                statement.get_status(StatementStatus::VmStep)
+            };
+            [steps(PLACES_IN, &["me", "s3"], 2), steps(OTHERS, &["me", "a", "s3", "i"], 1)]
+        };
+        assert_eq!(fill(5), fill(500));
+    }
 
     #[test]
     fn a_commit_is_on_the_disk_when_it_returns_and_readers_do_not_wait() {

@@ -114,6 +114,9 @@ fn owners_sources_and_scopes_are_apart() {
         ledger.write(other, &[put("a", "theirs"), drop_of("b")]).unwrap();
     }
     assert_eq!(records(&ledger.page(&place()).unwrap()), [("a", "mine")]);
+    let here = ledger.places_in("me", &place().scope).unwrap();
+    assert_eq!(here, [others[1].clone(), place()]);
+    assert_eq!(ledger.places_in("me", "blue").unwrap(), others[2..]);
     for other in &others {
         ledger.write(other, &[drop_of("a")]).unwrap();
     }

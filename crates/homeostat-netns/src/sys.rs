@@ -1,5 +1,8 @@
-//! The three kernel calls for which no safe wrapper exists. Nothing else in this crate is unsafe.
-#![expect(unsafe_code, reason = "unshare, NS_GET_NSTYPE and SO_NETNS_COOKIE have no safe wrapper")]
+//! The four kernel calls for which no safe wrapper exists. Nothing else in this crate is unsafe.
+#![expect(
+    unsafe_code,
+    reason = "unshare, NS_GET_NSTYPE, NS_GET_ID and SO_NETNS_COOKIE have no safe wrapper"
+)]
 
 use std::ffi::c_void;
 use std::io;
@@ -9,6 +12,9 @@ use rustix::thread::{UnshareFlags, unshare_unsafe};
 
 /// `_IO(0xb7, 3)` of `linux/nsfs.h`; the libc crate does not carry it.
 const NS_GET_NSTYPE: libc::Ioctl = 0xb703;
+
+/// `_IOR(0xb7, 13, __u64)` of `linux/nsfs.h`.
+const NS_GET_ID: libc::Ioctl = libc::_IOR::<u64>(0xb7, 13);
 
 /// The namespaces that this crate detaches from.
 #[derive(Clone, Copy, Debug)]
@@ -37,6 +43,14 @@ pub(crate) fn is_netns(nsfs: BorrowedFd<'_>) -> io::Result<bool> {
     // SAFETY: the request takes no argument, so the kernel writes to no memory of ours.
     let kind = unsafe { libc::ioctl(nsfs.as_raw_fd(), NS_GET_NSTYPE) };
     if kind < 0 { Err(io::Error::last_os_error()) } else { Ok(kind == libc::CLONE_NEWNET) }
+}
+
+/// The number by which the kernel knows a namespace (Linux 6.18); an error on older kernels.
+pub(crate) fn namespace_id(nsfs: BorrowedFd<'_>) -> io::Result<u64> {
+    let mut id = 0_u64;
+    // SAFETY: the kernel writes a 64-bit number to `id`, which outlives the call.
+    let status = unsafe { libc::ioctl(nsfs.as_raw_fd(), NS_GET_ID, &raw mut id) };
+    if status < 0 { Err(io::Error::last_os_error()) } else { Ok(id) }
 }
 
 /// The cookie of the namespace that `socket` lives in (Linux 5.14).

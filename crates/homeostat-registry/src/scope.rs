@@ -126,8 +126,8 @@ impl Owned {
     /// What `owner` has in `scope`.
     pub fn read(pages: &dyn Pages, owner: &str, scope: &Scope) -> Result<Self, Error> {
         let mut all = Owned::default();
-        for key in pages.places(owner)? {
-            if key.scope != scope.name || key.identity != scope.identity {
+        for key in pages.places_in(owner, &scope.name)? {
+            if key.identity != scope.identity {
                 continue;
             }
             let page = pages.page(&key)?;

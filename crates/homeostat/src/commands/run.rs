@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
 use homeostat_document::Document;
-use homeostat_engine::{Ledger, SqliteLedger};
+use homeostat_engine::{LateLedger, Ledger};
 use homeostat_kit::provider::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -45,7 +45,11 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     };
     let context = Context::enter(global, &document.settings)?.writing();
     log::init(args.log, context.detail);
-    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let (ledger, unwritable) = LateLedger::open(&context.state_dir)?;
+    if let Some(error) = unwritable {
+        log::log_error(&error.into(), "started without a ledger that can be written");
+    }
+    let ledger: Arc<dyn Ledger> = Arc::new(ledger);
     let options = Options {
         from: arguments.clone(),
         fallback,

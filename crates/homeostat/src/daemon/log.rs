@@ -34,7 +34,7 @@ pub(crate) fn init(form: LogForm, detail: Detail) {
 }
 
 /// Logs what went wrong outside of any loop. A diagnosis keeps its lines.
-pub(super) fn log_error(error: &anyhow::Error, message: &str) {
+pub(crate) fn log_error(error: &anyhow::Error, message: &str) {
     let text = failure::text(error);
     let text: Vec<String> = text.trim_start_matches("error: ").lines().map(plain).collect();
     error!(error = %text.join("\n"), help = failure::help(error), "{message}");

@@ -198,6 +198,46 @@ fn on_a_full_disk_a_daemon_heals_all_that_needs_no_record() {
 }
 
 #[test]
+fn a_daemon_that_starts_on_a_full_disk_heals_all_that_needs_no_record() {
+    // With what an earlier run recorded, and without a ledger at all.
+    for is_first in [false, true] {
+        let world = World::new().with_own_names();
+        let in_mounts = |script: &str| {
+            let mut command = world.command("sh");
+            command.args(["-ec", script]);
+            output(command)
+        };
+        in_mounts("mkdir state && mount -t tmpfs -o size=256k full state && chmod 700 state");
+        let route = "[[routes]]\nto = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+        let knobs = |more: &str| format!("{route}{DESIRED}{more}");
+        if !is_first {
+            world.apply(&knobs(""));
+            world.ip("route del blackhole 10.9.0.0/16");
+        }
+        in_mounts("cat /dev/zero > state/rest || true");
+        let _daemon = world.keep(&knobs("\"net.ipv4.tcp_retries1\" = 7\n"));
+        until("the first heal", || world.listed("route show proto 76").len() == 1);
+        world.ip("route del blackhole 10.9.0.0/16");
+        until("another heal", || world.listed("route show proto 76").len() == 1);
+        world.stands();
+        let open = world.run("status").exits(2).stdout;
+        assert!(open.contains("sysctl net.ipv4.tcp_retries1 (knobs in host): held"), "{open}");
+        assert!(world.log().contains("started without a ledger that can be written"));
+        assert_eq!(world.knob("net/ipv4/tcp_retries1"), "3");
+        if !is_first {
+            // What is recorded is known, and healed.
+            world.meddle("net/ipv4/ip_forward", "0");
+            world.run("resync").exits(1);
+            assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+        }
+        in_mounts("rm state/rest");
+        world.run("resync").exits(0);
+        assert_eq!(world.knob("net/ipv4/tcp_retries1"), "7");
+        world.run("verify host.toml").exits(0);
+    }
+}
+
+#[test]
 fn a_state_directory_that_others_could_write_in_is_refused() {
     for (mode, owner, why) in [
         (0o777, 0, "others may write in @DIR/state (mode 777)"),

@@ -53,6 +53,7 @@ mod retries;
 mod sandbox;
 mod saved;
 mod show;
+mod silence;
 mod soak;
 mod spaces;
 mod started;
