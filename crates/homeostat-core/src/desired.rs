@@ -1,10 +1,11 @@
 //! The desired state, in whatever layout its source likes, addressed by slots in key order.
 
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
 use educe::Educe;
 
 use crate::last_applied::Fingerprint;
-use std::cmp::Ordering;
-
 use crate::source::{Key, Object};
 
 /// The place of one desired state in its sorted list.
@@ -162,6 +163,13 @@ impl<K: Key, O: Object> Table<K, O> {
     /// The desired states in key order.
     pub fn iter(&self) -> impl Iterator<Item = &(K, O)> {
         self.desired_states.iter()
+    }
+}
+
+/// A map has each key once, and in order.
+impl<K: Key, O: Object> From<BTreeMap<K, O>> for Table<K, O> {
+    fn from(desired_states: BTreeMap<K, O>) -> Self {
+        Table { desired_states: desired_states.into_iter().collect() }
     }
 }
 

@@ -35,6 +35,8 @@ pub enum WaitsOn {
     Look,
     /// The next pass: the key changed along with a step of this one.
     NextPass,
+    /// The target, which is busy with this and asked to be tried again later.
+    Later(String),
     /// Anything else, in the source's own words.
     Condition(String),
 }
@@ -50,7 +52,8 @@ impl WaitsOn {
             | WaitsOn::Operation
             | WaitsOn::Answer
             | WaitsOn::Doubt
-            | WaitsOn::Look => true,
+            | WaitsOn::Look
+            | WaitsOn::Later(_) => true,
             WaitsOn::NextPass
             | WaitsOn::Link(_)
             | WaitsOn::Namespace(_)
@@ -92,7 +95,7 @@ impl fmt::Display for WaitsOn {
             WaitsOn::Doubt => f.write_str("what became of an earlier step of it"),
             WaitsOn::Look => f.write_str("another look: it moved after this one"),
             WaitsOn::NextPass => f.write_str("the next pass: it changed along with another step"),
-            WaitsOn::Condition(text) => f.write_str(text),
+            WaitsOn::Later(text) | WaitsOn::Condition(text) => f.write_str(text),
         }
     }
 }

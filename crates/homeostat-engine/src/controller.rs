@@ -987,9 +987,8 @@ impl<S: Source> Controller<S> {
         let is_converged = self.open.read().is_empty() && self.last_pass.is_good;
         let is_broken = !self.last_pass.is_good && !self.last_pass.has_moved;
         Outlook {
-            is_final: self.scheduler.is_paused()
-                || is_converged && !self.has_unreported_tasks()
-                || is_broken,
+            is_final: self.scheduler.is_paused() || is_converged && !self.has_unreported_tasks(),
+            is_broken,
             has_moved: self.last_pass.has_moved,
             has_tasks: self.open.read().values().any(|open| open.ends_by_itself)
                 || self.has_unreported_tasks(),

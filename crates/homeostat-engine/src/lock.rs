@@ -1,8 +1,13 @@
 //! Ways to be the only writer of a scope. Each lock dies with its holder and names it to others.
 
+use std::fs::{DirBuilder, File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::Path;
 
 use homeostat_core::{Excludes, ScopeLock};
+use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
@@ -66,6 +71,55 @@ fn holder_of(name: &SocketAddrUnix) -> String {
     }
 }
 
+/// The lock of a state directory: a locked file in it, which says who holds it. For targets that are not a network
+/// namespace of this machine.
+pub struct FileLock {
+    _file: File,
+}
+
+impl Excludes for FileLock {}
+
+impl FileLock {
+    /// Takes the lock of an owner and a source in a directory, which is made if it is missing. The file stays
+    /// when the lock is let go: another process may wait for this very file.
+    pub fn take(directory: &Path, owner: &str, source: &str) -> Result<ScopeLock, Error> {
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+        made.map_err(Error::Lock)?;
+        let path = directory.join(format!("{}.lock", file_name(&[owner, source])));
+        let mut options = OpenOptions::new();
+        let options = options.read(true).write(true).create(true).truncate(false);
+        let mut file = options.open(path).map_err(Error::Lock)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut holder = String::new();
+                // A holder that has not written its name yet cannot be named.
+                let _ = file.read_to_string(&mut holder);
+                let is_named = !holder.trim().is_empty();
+                let unnamed = "a process that cannot be named".to_owned();
+                return Err(Error::Locked { holder: if is_named { holder } else { unnamed } });
+            }
+            Err(error) => return Err(Error::Lock(error.into())),
+        }
+        let holder = format!("process {}", std::process::id());
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        written.and_then(|()| file.write_all(holder.as_bytes())).map_err(Error::Lock)?;
+        Ok(ScopeLock::holding(FileLock { _file: file }))
+    }
+}
+
+/// One name of a file for several names, none of which can lead out of the directory or be taken for another.
+fn file_name(parts: &[&str]) -> String {
+    let plain = |part: &&str| -> String {
+        let letter = |byte: u8| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => char::from(byte).to_string(),
+            other => format!("_{other:02x}"),
+        };
+        part.bytes().map(letter).collect()
+    };
+    parts.iter().map(plain).collect::<Vec<_>>().join(".")
+}
+
 /// No lock at all, said aloud: for callers whose target has one writer by construction.
 pub struct Alone(());
 
@@ -98,6 +152,18 @@ mod tests {
         assert!(NetnsLock::take(&[&other]).is_ok());
         drop(held);
         assert!(NetnsLock::take(&[&mine]).is_ok());
+    }
+
+    #[test]
+    fn a_second_holder_of_a_directory_is_refused_and_told_who_holds_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let take = |owner: &str| FileLock::take(directory.path(), owner, "lamps");
+        let held = take("me").unwrap();
+        let Err(Error::Locked { holder }) = take("me") else { panic!("not refused") };
+        assert_eq!(holder, format!("process {}", std::process::id()));
+        assert!(take("../me").is_ok(), "another owner, and a name that is no path");
+        drop(held);
+        assert!(take("me").is_ok());
     }
 
     #[test]

@@ -15,17 +15,16 @@
 //! *Two:* say how yours are distinguished from others' ([`strategy::Strategy`]). There is no default, since a
 //! wrong one deletes your neighbour's lamps.
 //!
-//! *Three:* bind a desired state, and run the loop.
+//! *Three:* say what should be there, as a map, and call [`Reconciler`].
 //!
 //! ```
 //! use std::collections::BTreeMap;
 //! use std::sync::{Arc, Mutex};
 //!
-//! use homeostat_engine::{
-//!     Alone, Control as _, Events, Failure, Loop, LoopDeps, MemoryLedger, OnStop, Owner, Pace,
-//! };
-//! use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written, place};
+//! use homeostat_engine::{Failure, Finding, Owner};
+//! use homeostat_kit::simple::{Api, Listed, Refusal, Written};
 //! use homeostat_kit::strategy::{Marker, Strategy};
+//! use homeostat_kit::{Reconciler, Verdict};
 //!
 //! /// Lamps by name: how bright, and whose.
 //! #[derive(Clone)]
@@ -72,27 +71,34 @@
 //! let strategy = Strategy::Marker(Marker::new("me")?);
 //! let lamps = Lamps { wall: Arc::default(), strategy: strategy.clone() };
 //! lamps.wall.lock().unwrap().insert("moon".into(), (1, "nature".into()));
+//! let desired = BTreeMap::from([("desk", 80), ("moon", 9)].map(|(name, light)| (name.to_owned(), light)));
 //!
-//! let desired = DesiredObjects::new([("desk".to_owned(), 80), ("door".to_owned(), 20)])?;
-//! let bound = Adapted::new(lamps.clone()).bind(&strategy, desired, place::<Lamps>("me", "home"))?;
-//! let means = LoopDeps {
-//!     lock: Arc::new(Alone::i_am_the_only_writer()),
-//!     ledger: Arc::new(MemoryLedger::default()),
-//!     events: Events::default(),
-//! };
-//! let (kept, handle) = Loop::new(bound, means, Pace::of::<Adapted<Lamps>>(1));
-//! let running = tokio::spawn(kept.run());
-//!
-//! handle.wait_for(|status| status.is_converged).await?;
-//! lamps.wall.lock().unwrap().remove("desk");          // Another program does...
-//! assert!(handle.pass().await??.is_converged());      // ...and the next look puts it back.
+//! let home = Reconciler::new(lamps.clone(), strategy).scope("home"); // And `.state(directory)`, to remember.
+//! assert_eq!(home.plan(&desired).await?.summary().create, 1); // Nothing is written.
+//! let report = home.reconcile(&desired).await?;
+//! match report.verdict() {
+//!     Verdict::Converged => println!("all is as declared"),
+//!     Verdict::Open(open) => for (key, finding) in open {
+//!         assert_eq!(key, "moon");
+//!         assert!(matches!(finding, Finding::Conflict { .. }), "what is not ours is left alone");
+//!     },
+//!     Verdict::Broken(failure) => return Err(failure.clone().into()),
+//! }
 //! assert_eq!(lamps.wall.lock().unwrap()["desk"].0, 80);
-//! assert_eq!(lamps.wall.lock().unwrap()["moon"].0, 1, "what is not ours is left alone");
-//! handle.stop(OnStop::Leave).await;
-//! running.await?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # }).unwrap();
 //! ```
+//!
+//! # How to call it
+//!
+//! | you want | call |
+//! |---|---|
+//! | to see what would be done | [`Reconciler::plan`] |
+//! | one pass | [`Reconciler::reconcile`] |
+//! | to wait for what takes a while, up to a deadline | [`Reconciler::converge`] |
+//! | to keep it so, from a [`provider`], until a shutdown | [`Reconciler::run`] |
+//! | no state at all: what is ours goes in and comes out as a value | [`reconcile()`] |
+//! | commands, status, several sources in one program | `homeostat_engine::Loop`, which all of these run |
 //!
 //! # What else is here
 //!
@@ -113,7 +119,16 @@
 
 #![warn(missing_docs)]
 
+mod error;
 pub mod normalize;
+pub mod once;
 pub mod provider;
+mod reconciler;
+pub mod report;
 pub mod simple;
 pub mod strategy;
+
+pub use error::Error;
+pub use reconciler::{Applied, Objects, Reconciler, reconcile};
+pub use report::{Change, Plan, Report, Verdict};
+pub use simple::DeletePolicy;

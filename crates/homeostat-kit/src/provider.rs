@@ -304,6 +304,11 @@ impl<P: Provider> Latest<P> {
         self.provider.changed().await;
     }
 
+    /// Says what became of the last answer.
+    pub fn judged(&mut self, verdict: Verdict) {
+        self.provider.judged(verdict);
+    }
+
     /// The provider.
     pub fn provider(&self) -> &P {
         &self.provider

@@ -11,16 +11,25 @@
 //! 4. `update` and `delete` touch an object only if it still is ours.
 //!
 //! # A whole source
+//! Each write has its precondition in the same lock as the write: between the look and the write anybody may come.
+//! A target that is reached by a network has to check it itself: create-if-absent, an entity tag, a `WHERE` clause.
 //! ```
 //! use std::collections::BTreeMap;
+//! use std::collections::btree_map::Entry;
 //! use std::sync::{Arc, Mutex};
 //!
 //! use homeostat_engine::{Failure, Owner, Seen};
-//! use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written};
+//! use homeostat_kit::simple::{Api, Listed, Refusal, Written};
+//! use homeostat_kit::strategy::{Marker, Strategy};
+//! use homeostat_kit::{Applied, reconcile};
 //!
 //! /// Colours by name, each with the name of its owner.
 //! #[derive(Default)]
 //! struct Colours(Mutex<BTreeMap<String, (String, String)>>);
+//!
+//! fn owner(name: &str) -> Owner {
+//!     if name == "me" { Owner::Ours } else { Owner::Foreign(name.to_owned().into()) }
+//! }
 //!
 //! impl Api for Colours {
 //!     const NAME: &'static str = "colours";
@@ -29,10 +38,6 @@
 //!
 //!     async fn list(&self) -> Result<Listed<Self>, Failure> {
 //!         let colours = self.0.lock().unwrap();
-//!         let owner = |name: &str| match name {
-//!             "me" => Owner::Ours,
-//!             other => Owner::Foreign(other.to_owned().into()),
-//!         };
 //!         let seen = colours.iter().map(|(key, (colour, name))| {
 //!             Seen::Present { key: key.clone(), object: colour.clone(), owner: owner(name) }
 //!         });
@@ -40,37 +45,38 @@
 //!     }
 //!
 //!     async fn create(&self, key: &String, wanted: &String) -> Written<Self> {
-//!         let marked = (wanted.clone(), "me".to_owned());
-//!         self.0.lock().unwrap().insert(key.clone(), marked);
+//!         match self.0.lock().unwrap().entry(key.clone()) {
+//!             Entry::Vacant(free) => _ = free.insert((wanted.clone(), "me".to_owned())),
+//!             Entry::Occupied(taken) => return Err(Refusal::Conflict(owner(&taken.get().1))),
+//!         }
 //!         Ok(Some(wanted.clone()))
 //!     }
 //!
 //!     async fn update(&self, key: &String, _: &String, wanted: &String) -> Written<Self> {
-//!         self.create(key, wanted).await
+//!         match self.0.lock().unwrap().get_mut(key) {
+//!             None => Err(Refusal::Gone),
+//!             Some((colour, name)) if name == "me" => {
+//!                 wanted.clone_into(colour);
+//!                 Ok(Some(wanted.clone()))
+//!             }
+//!             Some((_, name)) => Err(Refusal::Conflict(owner(name))),
+//!         }
 //!     }
 //!
 //!     async fn delete(&self, key: &String, _: &String) -> Result<(), Refusal> {
-//!         self.0.lock().unwrap().remove(key).map(|_| ()).ok_or(Refusal::Gone)
+//!         match self.0.lock().unwrap().entry(key.clone()) {
+//!             Entry::Vacant(_) => Err(Refusal::Gone),
+//!             Entry::Occupied(ours) if ours.get().1 == "me" => Ok(_ = ours.remove()),
+//!             Entry::Occupied(taken) => Err(Refusal::Conflict(owner(&taken.get().1))),
+//!         }
 //!     }
 //! }
 //!
-//! # use homeostat_engine::*;
-//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
 //! let colours = Arc::new(Colours::default());
-//! let source = Adapted::shared(colours.clone());
-//! let order = PassInput {
-//!     source: &source,
-//!     desired: Arc::new(DesiredObjects::new([("door".to_owned(), "green".to_owned())])?),
-//!     ownership: &Ownership::Marked,
-//!     focus: Focus::All,
-//!     config: &Config::default(),
-//! };
-//! let mut observer = Observer::open(&source, "house")?;
-//! let writer = source.writer(&Alone::i_am_the_only_writer())?;
-//! # let [owner, name, scope, identity] = ["me", "colours", "house", ""].map(str::to_owned);
-//! # let place = LedgerKey { owner, source: name, scope, identity };
-//! let mut ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place)?;
-//! let report = pass(&order, &mut observer, &writer, &mut ledger_page).await?;
+//! let strategy = Strategy::Marker(Marker::new("me")?);
+//! let desired = BTreeMap::from([("door".to_owned(), "green".to_owned())]);
+//! let (report, _) = reconcile(&colours, &strategy, &desired, Applied::default()).await?;
 //! assert!(report.is_converged());
 //! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -92,7 +98,7 @@ use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 
 pub use reader::{ApiReader, Listing, Shards, whole};
 pub use refusal::Refusal;
-pub use source::{Adapted, BindRefused, DesiredObjects, Witness, Write, place};
+pub use source::{Adapted, BindRefused, DeletePolicy, DesiredObjects, Witness, Write, place};
 pub use versioned::Versioned;
 pub use watch::{Notice, Notices, Numbered, Silent, Watch};
 pub use writer::{ApiWriter, Bucket, Limit};

@@ -44,6 +44,15 @@ impl Strategy {
         }
     }
 
+    /// The owner's name, if it stands in the marks.
+    #[must_use]
+    pub fn owner(&self) -> Option<&str> {
+        match self {
+            Strategy::Marker(marker) => Some(marker.owner()),
+            Strategy::Prefix(_) | Strategy::Checkpoint | Strategy::Exclusive(_) => None,
+        }
+    }
+
     /// The mark that the creating call must write, if objects are marked.
     #[must_use]
     pub fn mark(&self) -> Option<String> {

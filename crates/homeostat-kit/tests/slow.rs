@@ -162,7 +162,7 @@ async fn another_desired_state_goes_on_waiting_for_the_task_of_the_last_one() {
     let source = Adapted::shared(Arc::clone(&door));
     let handle = keep_by(&source, &Arc::default());
     handle.wait_for(|status| status.is_ready).await.unwrap();
-    handle.put(bound(&source)).unwrap();
+    handle.replace(bound(&source)).unwrap();
     handle.wait_for(|status| status.is_converged).await.unwrap();
     assert_eq!(door.times("create").len(), 1);
     assert!(handle.status().counts.full >= 2);

@@ -133,7 +133,7 @@ impl<D> Pipeline<D> {
     fn publish(&self, kind: EventKind) {
         if let Some((events, source, scope)) = &self.reports_to {
             let (pass, scope) = (PassId::default(), Arc::clone(scope));
-            events.publish(Event { pass, source, scope, kind });
+            events.publish(Event::new(pass, source, scope, kind));
         }
     }
 

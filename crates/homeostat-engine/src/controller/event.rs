@@ -16,17 +16,28 @@ use tokio::sync::broadcast;
 #[serde(transparent)]
 pub struct PassId(pub u64);
 
-/// One thing that happened in a loop.
-#[derive(Clone, Debug, PartialEq)]
+/// One thing that happened in a loop. As JSON: one object, with the fields of its kind behind its own.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Event {
     /// The pass that it belongs to.
     pub pass: PassId,
     /// The source.
     pub source: &'static str,
     /// The scope.
+    #[serde(serialize_with = "display")]
     pub scope: Arc<str>,
     /// What happened.
+    #[serde(flatten)]
     pub kind: EventKind,
+}
+
+impl Event {
+    /// Something that happened in a pass over `source` in `scope`.
+    #[must_use]
+    pub fn new(pass: PassId, source: &'static str, scope: Arc<str>, kind: EventKind) -> Self {
+        Event { pass, source, scope, kind }
+    }
 }
 
 /// What happened. As JSON: an object whose `event` names the variant; times are in microseconds.

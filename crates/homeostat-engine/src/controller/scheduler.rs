@@ -239,9 +239,11 @@ impl<K: Key> Scheduler<K> {
         }
     }
 
-    /// When the next key that failed is tried again.
+    /// When the next key that failed, or a pass that could not be made, is tried again.
     pub(super) fn next_retry(&self) -> Option<Time> {
-        [self.backoff.deadline(), self.convergence.deadline()].into_iter().flatten().min()
+        let retries =
+            [self.source.deadline(), self.backoff.deadline(), self.convergence.deadline()];
+        retries.into_iter().flatten().min()
     }
 
     /// Whether no key has to wait, so that a pass need not ask key by key.

@@ -15,13 +15,28 @@ pub struct Patience {
     /// For steps that failed and may work in a moment: an IPv6 address is probed for a second before a
     /// route may use it.
     pub retries: Duration,
+    /// For the same where no pass could write anything, and for passes that could not be made at all. By default
+    /// they are not waited for: nothing was set moving that could need a moment.
+    pub first_retries: Duration,
     /// For work that the target does by itself.
     pub tasks: Duration,
 }
 
+impl Patience {
+    /// Waits this long for everything that time may cure.
+    #[must_use]
+    pub fn lasting(time: Duration) -> Self {
+        Patience { retries: time, first_retries: time, tasks: time }
+    }
+}
+
 impl Default for Patience {
     fn default() -> Self {
-        Patience { retries: Duration::from_secs(3), tasks: Duration::from_mins(10) }
+        Patience {
+            retries: Duration::from_secs(3),
+            first_retries: Duration::ZERO,
+            tasks: Duration::from_mins(10),
+        }
     }
 }
 
@@ -44,13 +59,15 @@ pub(super) struct Settling {
 /// What a loop looks like to a caller that waits, after its last pass.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outlook {
-    /// Nothing more will happen: converged, paused, or the last pass could not be made or recorded.
+    /// Nothing more will happen: converged or paused.
     pub(super) is_final: bool,
+    /// The last pass could not be made or recorded.
+    pub(super) is_broken: bool,
     /// The last pass wrote something, or the target moved under its plan.
     pub(super) has_moved: bool,
     /// Keys wait for something that ends by itself: a task, a free place, an answer.
     pub(super) has_tasks: bool,
-    /// Failed keys will be tried again at these moments at the latest.
+    /// When the first of the failed keys, or the pass that could not be made, is tried again.
     pub(super) next_retry: Option<Time>,
     /// Work of the target failed, and was not tried often enough.
     pub(super) has_failed_tasks: bool,
@@ -87,19 +104,25 @@ impl Settling {
         if outlook.is_final {
             return Need::Nothing;
         }
+        let Patience { retries, first_retries, tasks } = self.patience;
+        if outlook.is_broken {
+            return self.wait_for_retry(first_retries, outlook, now);
+        }
         if outlook.has_moved && self.full_passes < FULL_PASSES {
             return Need::Pass;
         }
-        let tasks = self.since.after(self.patience.tasks);
+        let tasks = self.since.after(tasks);
         if (outlook.has_tasks || outlook.has_failed_tasks) && now < tasks {
             return Need::Wait(tasks);
         }
-        let retries = self.since.after(self.patience.retries);
-        let is_worth_it = outlook.next_retry.is_some_and(|retry| retry <= retries);
-        if self.has_written && is_worth_it && now < retries {
-            return Need::Wait(retries);
-        }
-        Need::Nothing
+        let patience = if self.has_written { retries } else { first_retries };
+        self.wait_for_retry(patience, outlook, now)
+    }
+
+    fn wait_for_retry(&self, patience: Duration, outlook: Outlook, now: Time) -> Need {
+        let end = self.since.after(patience);
+        let is_worth_it = outlook.next_retry.is_some_and(|retry| retry <= end);
+        if is_worth_it && now < end { Need::Wait(end) } else { Need::Nothing }
     }
 
     /// Answers. The caller may be gone.
@@ -117,6 +140,7 @@ mod tests {
 
     const OUTLOOK: Outlook = Outlook {
         is_final: false,
+        is_broken: false,
         has_moved: false,
         has_tasks: false,
         next_retry: None,
@@ -157,6 +181,18 @@ mod tests {
         assert_eq!(settling(false).need(retry(1), at(0)), Need::Nothing);
         assert_eq!(settling(true).need(retry(4), at(0)), Need::Nothing);
         assert_eq!(settling(true).need(retry(4), at(3)), Need::Nothing);
+    }
+
+    #[test]
+    fn a_pass_that_could_not_be_made_is_waited_for_only_by_who_asks_for_it() {
+        let broken = Outlook { is_broken: true, next_retry: Some(at(1)), ..OUTLOOK };
+        assert_eq!(settling(true).need(broken, at(0)), Need::Nothing);
+        let patience = Patience::lasting(Duration::from_secs(9));
+        let patient = Settling { patience, ..settling(false) };
+        assert_eq!(patient.need(broken, at(0)), Need::Wait(at(9)));
+        assert_eq!(patient.need(broken, at(9)), Need::Nothing);
+        let failed = Outlook { next_retry: Some(at(1)), ..OUTLOOK };
+        assert_eq!(patient.need(failed, at(0)), Need::Wait(at(9)));
     }
 
     #[test]

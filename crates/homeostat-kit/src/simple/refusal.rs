@@ -63,7 +63,7 @@ impl Refusal {
             }
             Refusal::Recheck { after } => Outcome::Waiting { task: format!("done in {after:?}") },
             Refusal::Task { id } => Outcome::Waiting { task: id },
-            Refusal::NotNow { on, .. } => Outcome::Pending { on: WaitsOn::Condition(on) },
+            Refusal::NotNow { on, .. } => Outcome::Pending { on: WaitsOn::Later(on) },
             Refusal::Unknown(why) => Outcome::Unknown { why },
             Refusal::Failed(failure) => Outcome::Failed(failure),
         }

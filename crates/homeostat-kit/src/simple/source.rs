@@ -1,12 +1,12 @@
 //! Makes a whole source of an [`Api`]: its desired state, its step, and how both are bound to an owner.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use educe::Educe;
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
-    Fails, Failure, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
+    Fails, Failure, Finding, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
 };
 
 use super::Api;
@@ -24,6 +24,19 @@ pub struct Adapted<A: Api> {
     follow_ups: Arc<FollowUps<A::Key>>,
     limiter: Option<Limiter>,
     witness: Witness,
+    on_delete: Option<Arc<DeletePolicies<A::Key>>>,
+}
+
+type DeletePolicies<K> = dyn Fn(&K) -> DeletePolicy + Send + Sync;
+
+/// What becomes of an object of ours that is no longer declared.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeletePolicy {
+    /// It is deleted.
+    #[default]
+    Delete,
+    /// It stays, and is reported as held until it is declared again or gone.
+    Protect,
 }
 
 /// Whether the ledger keeps a record of what the target's own marks say.
@@ -44,7 +57,8 @@ impl<A: Api> Adapted<A> {
 
     /// Adapts an API that others use too.
     pub fn shared(api: Arc<A>) -> Self {
-        Adapted { api, follow_ups: Arc::default(), limiter: None, witness: Witness::None }
+        let (limiter, witness, on_delete) = (None, Witness::None, None);
+        Adapted { api, follow_ups: Arc::default(), limiter, witness, on_delete }
     }
 
     /// Writes no more often than this.
@@ -59,6 +73,24 @@ impl<A: Api> Adapted<A> {
     pub fn witnessed(mut self) -> Self {
         self.witness = Witness::Ledger;
         self
+    }
+
+    /// Says for each key whether it may be deleted once it is no longer declared. It must be pure.
+    #[must_use]
+    pub fn on_delete(
+        mut self,
+        policy: impl Fn(&A::Key) -> DeletePolicy + Send + Sync + 'static,
+    ) -> Self {
+        self.on_delete = Some(Arc::new(policy));
+        self
+    }
+
+    /// Whether a change would delete what its policy protects.
+    fn protects(&self, change: &Change<A::Key, A::Object>) -> bool {
+        match (change, &self.on_delete) {
+            (Change::Delete { key, .. }, Some(policy)) => policy(key) == DeletePolicy::Protect,
+            _ => false,
+        }
     }
 
     /// Binds a request to this source for an owner.
@@ -110,14 +142,30 @@ impl<A: Api> Source for Adapted<A> {
         Ok(ApiWriter { api, follow_ups, limiter: self.limiter.clone() })
     }
 
+    fn is_same(&self, other: &Self) -> bool {
+        let policy = |it: &Self| it.on_delete.as_ref().map(|policy| Arc::as_ptr(policy).addr());
+        Arc::ptr_eq(&self.follow_ups, &other.follow_ups)
+            && self.witness == other.witness
+            && policy(self) == policy(other)
+    }
+
     fn plan(
         &self,
-        _: &DesiredObjects<A>,
+        desired: &DesiredObjects<A>,
         (): &(),
         changes: ChangeList<A::Key, A::Object>,
     ) -> Draft<Self> {
-        let write = |change| Write { change, witness: self.witness };
-        Draft { steps: changes.into_iter().map(write).collect(), ..Draft::default() }
+        let mut draft = Draft::default();
+        for change in changes {
+            if self.protects(&change) {
+                let why = "its delete policy protects it: declare it again, or delete it by hand";
+                let finding = Finding::Held { action: Action::Delete, why: why.to_owned() };
+                draft.findings.push((change.key(desired), finding));
+            } else {
+                draft.steps.push(Write { change, witness: self.witness });
+            }
+        }
+        draft
     }
 }
 
@@ -170,6 +218,12 @@ impl<A: Api> DesiredObjects<A> {
     pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
         self.adopt.extend(keys);
         self
+    }
+}
+
+impl<A: Api> From<BTreeMap<A::Key, A::Object>> for DesiredObjects<A> {
+    fn from(objects: BTreeMap<A::Key, A::Object>) -> Self {
+        DesiredObjects { table: objects.into(), adopt: BTreeSet::new() }
     }
 }
 

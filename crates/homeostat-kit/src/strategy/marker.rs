@@ -61,6 +61,10 @@ impl Marker {
         Marker { copies, ..self }
     }
 
+    pub(super) fn owner(&self) -> &str {
+        &self.owner
+    }
+
     /// Whether this very text alone is ours.
     pub(super) fn is_alone(&self) -> bool {
         self.copies != Copies::Ours

@@ -42,7 +42,7 @@ pub(crate) fn log_error(error: &anyhow::Error, message: &str) {
 
 /// Logs an event, and returns its level; none, if it is not worth a line. A pass that found nothing is not.
 pub(super) fn log_event(event: &Event) -> Option<Level> {
-    let Event { pass, source, scope, kind } = event;
+    let Event { pass, source, scope, kind, .. } = event;
     let (pass, scope) = (pass.0, &**scope);
     // One line with the pass and its loop, at a level that is returned.
     macro_rules! log {

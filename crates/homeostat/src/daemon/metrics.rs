@@ -193,7 +193,7 @@ mod tests {
     use homeostat_engine::{Action, PassId, Summary};
 
     fn take(meters: &Meters, what: EventKind) {
-        let event = Event { pass: PassId(1), source: "rtnl", scope: "host".into(), kind: what };
+        let event = Event::new(PassId(1), "rtnl", "host".into(), what);
         meters.take(&event, Stamp::now());
     }
 

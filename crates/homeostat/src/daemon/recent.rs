@@ -43,7 +43,7 @@ impl Default for Recent {
 impl Recent {
     /// Keeps an event of a loop.
     pub(super) fn take(&self, level: Level, event: &Event, at: Stamp) {
-        let Event { pass, source, scope, kind } = event;
+        let Event { pass, source, scope, kind, .. } = event;
         // The name of the event, which is part of its kind, comes first.
         let of_loop = json!({ "event": null, "pass": pass, "source": source, "scope": &**scope });
         let kind = serde_json::to_value(kind).unwrap_or_default();
@@ -115,7 +115,7 @@ mod tests {
     fn an_event_is_one_object_with_its_fields_in_the_documented_order() {
         let check = |kind: EventKind, expected: &str| {
             let recent = Recent::default();
-            let event = Event { pass: PassId(7), source: "rtnl", scope: "host".into(), kind };
+            let event = Event::new(PassId(7), "rtnl", "host".into(), kind);
             recent.take(Level::INFO, &event, Stamp::of_millis(0));
             let (line, head) =
                 (recent.follow().0.remove(0), r#"{"time":"1970-01-01T00:00:00.000Z","#);

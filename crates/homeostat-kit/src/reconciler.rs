@@ -1,0 +1,325 @@
+//! Reconciliation of an API in one call: a desired state goes in, a report comes out.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use homeostat_engine::{
+    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, FileLock, Ledger as _,
+    LedgerKey, Loop, LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry,
+    SqliteLedger, SqlitePages, Strictness,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+use crate::once::{self, Until};
+use crate::provider::{CurrentDesired, Latest, Provider, Verdict};
+use crate::report::{Plan, Report};
+use crate::simple::{Adapted, Api, DeletePolicy, DesiredObjects, place};
+use crate::strategy::Strategy;
+
+/// What an API should hold.
+pub type Objects<A> = BTreeMap<<A as Api>::Key, <A as Api>::Object>;
+
+/// What was applied, as a value: which objects are ours where the target cannot say so, and which desired state was
+/// applied last. Who keeps it needs no state directory; who loses it leaves objects behind that nobody owns, unless
+/// they carry a mark.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Applied {
+    identity: String,
+    records: BTreeMap<String, String>,
+    last: Option<Vec<u8>>,
+}
+
+/// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first.
+/// [`Reconciler`] has the other ways.
+pub async fn reconcile<A: Api>(
+    api: &Arc<A>,
+    strategy: &Strategy,
+    desired: &Objects<A>,
+    applied: Applied,
+) -> Result<(Report<A::Key>, Applied), Error> {
+    let reconciler = Reconciler::shared(Arc::clone(api), strategy.clone()).since(applied)?;
+    let report = reconciler.reconcile(desired).await?;
+    Ok((report, reconciler.applied()?))
+}
+
+/// Keeps one API as declared for one owner.
+///
+/// Without [`Reconciler::state`] ownership is remembered in memory, or handed in and out as a value
+/// ([`Reconciler::since`], [`Reconciler::applied`]), and the caller vouches that no other process writes for the same
+/// owner.
+pub struct Reconciler<A: Api> {
+    source: Adapted<A>,
+    strategy: Strategy,
+    ledger_key: LedgerKey,
+    config: Config<A::Key>,
+    adopt: BTreeSet<A::Key>,
+    on_stop: OnStop,
+    state: State,
+    events: Events,
+}
+
+/// Where ownership is remembered.
+enum State {
+    Memory(Arc<MemoryLedger>),
+    Directory(PathBuf),
+}
+
+impl<A: Api> Reconciler<A> {
+    /// Keeps this API; `strategy` says which of its objects are ours.
+    pub fn new(api: A, strategy: Strategy) -> Self {
+        Self::shared(Arc::new(api), strategy)
+    }
+
+    /// The same for an API that others use too.
+    pub fn shared(api: Arc<A>, strategy: Strategy) -> Self {
+        Self::adapted(Adapted::shared(api), strategy)
+    }
+
+    /// The same for an adapted API, with its limits.
+    #[must_use]
+    pub fn adapted(source: Adapted<A>, strategy: Strategy) -> Self {
+        let ledger_key = place::<A>(strategy.owner().unwrap_or("default"), "default");
+        Reconciler {
+            source,
+            strategy,
+            ledger_key,
+            config: Config::default(),
+            adopt: BTreeSet::new(),
+            on_stop: OnStop::Leave,
+            state: State::Memory(Arc::default()),
+            events: Events::default(),
+        }
+    }
+
+    /// Names the owner, under whose name the state is filed. By default it is the owner of the marker.
+    #[must_use]
+    pub fn owner(mut self, owner: &str) -> Self {
+        owner.clone_into(&mut self.ledger_key.owner);
+        self
+    }
+
+    /// Names the part of the world that this API is: one of several servers, accounts or clusters.
+    #[must_use]
+    pub fn scope(mut self, scope: &str) -> Self {
+        scope.clone_into(&mut self.ledger_key.scope);
+        self
+    }
+
+    /// Distinguishes this target from a former one under the same name (an id that it was given when it was set up):
+    /// what was recorded about another one is void.
+    #[must_use]
+    pub fn identity(mut self, identity: &str) -> Self {
+        identity.clone_into(&mut self.ledger_key.identity);
+        self
+    }
+
+    /// Remembers ownership in a directory, and locks it while something may be written.
+    #[must_use]
+    pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.state = State::Directory(directory.into());
+        self
+    }
+
+    /// Remembers ownership in memory, beginning with what an earlier call [handed out](Self::applied).
+    pub fn since(mut self, applied: Applied) -> Result<Self, Error> {
+        let Applied { identity, records, last } = applied;
+        let ledger = MemoryLedger::default();
+        let records = records.into_iter().map(|(key, record)| Edit::Put { key, record });
+        let edits: Vec<_> = records.chain(last.map(Edit::DesiredState)).collect();
+        ledger.write(&LedgerKey { identity, ..self.ledger_key.clone() }, &edits)?;
+        self.state = State::Memory(Arc::new(ledger));
+        Ok(self)
+    }
+
+    /// What is applied by now, to be handed in again. What is in a state directory is read from there.
+    pub fn applied(&self) -> Result<Applied, Error> {
+        let page = match &self.state {
+            State::Memory(ledger) => ledger.page(&self.ledger_key)?,
+            State::Directory(directory) => SqlitePages::open(directory)?.page(&self.ledger_key)?,
+        };
+        let (identity, records) = (self.ledger_key.identity.clone(), page.records);
+        Ok(Applied { identity, records: records.into_iter().collect(), last: page.desired })
+    }
+
+    /// Says for each key whether it may be deleted once it is no longer declared.
+    #[must_use]
+    pub fn on_delete(
+        mut self,
+        policy: impl Fn(&A::Key) -> DeletePolicy + Send + Sync + 'static,
+    ) -> Self {
+        self.source = self.source.on_delete(policy);
+        self
+    }
+
+    /// Allows a pass to delete most of what is ours, which is otherwise held back.
+    #[must_use]
+    pub fn allow_mass_delete(mut self) -> Self {
+        self.config.guards.mass_delete = MassDelete::Allow;
+        self
+    }
+
+    /// Starts nothing after the first failure.
+    #[must_use]
+    pub fn strict(mut self) -> Self {
+        self.config.strictness = Strictness::Strict;
+        self
+    }
+
+    /// Gives permanent leave to take these keys from any owner, if they are declared.
+    #[must_use]
+    pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
+        self.adopt.extend(keys);
+        self
+    }
+
+    /// What becomes of our objects when [`run`](Self::run) ends. By default they stay, and stay ours.
+    #[must_use]
+    pub fn on_stop(mut self, on_stop: OnStop) -> Self {
+        self.on_stop = on_stop;
+        self
+    }
+
+    /// Where everything that happens is published.
+    #[must_use]
+    pub fn events(&self) -> &Events {
+        &self.events
+    }
+
+    /// What would be done. It has no writer, so it cannot write.
+    pub async fn plan(&self, desired: &Objects<A>) -> Result<Plan<A::Key>, Error> {
+        let bound = self.bind(desired)?;
+        match &self.state {
+            State::Memory(ledger) => once::plan(&bound, &**ledger).await,
+            State::Directory(directory) => once::plan(&bound, &SqlitePages::open(directory)?).await,
+        }
+    }
+
+    /// Makes the API as declared, in one pass. What has to wait is in the report.
+    pub async fn reconcile(&self, desired: &Objects<A>) -> Result<Report<A::Key>, Error> {
+        Ok(once::reconcile(self.bind(desired)?, self.deps()?, Until::Passed).await)
+    }
+
+    /// Makes the API as declared, with more passes while something waits or may be cured by another try, but not for
+    /// longer than `within`.
+    pub async fn converge(
+        &self,
+        desired: &Objects<A>,
+        within: Duration,
+    ) -> Result<Report<A::Key>, Error> {
+        Ok(once::reconcile(self.bind(desired)?, self.deps()?, Until::Converged(within)).await)
+    }
+
+    /// Keeps the API as the provider declares it, until `shutdown` is over. Nothing is written before the provider
+    /// has answered for the first time. While it cannot answer, or its answer cannot be used, the last good one
+    /// stands, and the trouble is [published](Self::events) once.
+    pub async fn run<P>(&self, provider: P, shutdown: impl Future<Output = ()>) -> Result<(), Error>
+    where
+        P: Provider<DesiredState = Objects<A>>,
+    {
+        let deps = self.deps()?;
+        let mut shutdown = pin!(shutdown);
+        let mut input = Input { latest: Latest::new(provider), given: None, trouble: None };
+        let first = loop {
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return Ok(()),
+                next = self.next(&mut input) => if let Some(bound) = next { break bound },
+            }
+        };
+        let (looped, handle) = Loop::new(first, deps, once::pace::<Adapted<A>>());
+        let feeding = async {
+            loop {
+                let next = tokio::select! {
+                    biased;
+                    () = &mut shutdown => break,
+                    next = self.next(&mut input) => next,
+                };
+                // The loop ends only when it is told to.
+                let _ = match next {
+                    Some(bound) => handle.resume().and_then(|()| handle.put(bound).map(drop)),
+                    None => handle.pause(None),
+                };
+            }
+            handle.stop(self.on_stop).await;
+        };
+        tokio::join!(feeding, looped.run());
+        Ok(())
+    }
+
+    /// The next desired state, bound; nothing when there is none to keep any more. Dropping the future loses nothing.
+    async fn next<P>(&self, input: &mut Input<P>) -> Option<Bound<Adapted<A>>>
+    where
+        P: Provider<DesiredState = Objects<A>>,
+    {
+        loop {
+            let current = input.latest.ask().await;
+            let trouble = match current {
+                CurrentDesired::Fresh(desired) if input.given.as_ref() == Some(&desired) => None,
+                CurrentDesired::Fresh(desired) => match self.bind(&desired) {
+                    Ok(bound) => {
+                        input.latest.judged(Verdict::Accepted);
+                        (input.given, input.trouble) = (Some(desired), None);
+                        return Some(bound);
+                    }
+                    Err(error) => {
+                        let why = error.to_string();
+                        input.latest.judged(Verdict::Refused { why: why.clone() });
+                        Some(format!("the desired state cannot be used: {why}"))
+                    }
+                },
+                CurrentDesired::Nothing if input.given.take().is_some() => return None,
+                CurrentDesired::Nothing => None,
+                CurrentDesired::Stale { why, .. } | CurrentDesired::Unknown { why } => {
+                    Some(format!("the desired state is not known: {why}"))
+                }
+            };
+            if let Some(why) = trouble.as_ref().filter(|why| input.trouble.as_ref() != Some(*why)) {
+                self.publish_trouble(why);
+            }
+            input.trouble = trouble;
+            input.latest.changed().await;
+        }
+    }
+
+    fn publish_trouble(&self, why: &str) {
+        let failure = homeostat_engine::Failure::new(why, Retry::Soon);
+        let (pass, scope) = (PassId::default(), self.ledger_key.scope.as_str().into());
+        self.events.publish(Event::new(pass, A::NAME, scope, EventKind::Failed { failure }));
+    }
+
+    fn bind(&self, desired: &Objects<A>) -> Result<Bound<Adapted<A>>, Error> {
+        let desired = DesiredObjects::from(desired.clone()).adopting(self.adopt.iter().cloned());
+        let bound = self.source.bind(&self.strategy, desired, self.ledger_key.clone())?;
+        Ok(Bound { config: self.config.clone(), ..bound })
+    }
+
+    /// What a loop needs to write.
+    fn deps(&self) -> Result<LoopDeps, Error> {
+        let events = self.events.clone();
+        Ok(match &self.state {
+            State::Memory(ledger) => {
+                let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::clone(ledger));
+                LoopDeps { lock: Arc::new(lock), ledger, events }
+            }
+            State::Directory(directory) => {
+                let lock = FileLock::take(directory, &self.ledger_key.owner, A::NAME)?;
+                let ledger = Arc::new(SqliteLedger::open(directory)?);
+                LoopDeps { lock: Arc::new(lock), ledger, events }
+            }
+        })
+    }
+}
+
+/// Where desired states come from while a reconciler runs.
+struct Input<P: Provider> {
+    latest: Latest<P>,
+    /// The one that is in force.
+    given: Option<Arc<P::DesiredState>>,
+    /// What was published last.
+    trouble: Option<String>,
+}

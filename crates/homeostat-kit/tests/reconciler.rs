@@ -1,0 +1,298 @@
+//! The one-call interface: what goes in, what comes out, and who waits for what.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use homeostat_engine::{
+    Action, Cause, EventKind, Failure, Finding, Owner, Retry, Seen, Summary, WaitsOn,
+};
+use homeostat_kit::provider::channel;
+use homeostat_kit::simple::{Api, Listed, Refusal, Written};
+use homeostat_kit::strategy::{Marker, Strategy};
+use homeostat_kit::{Applied, DeletePolicy, Error, Objects, Reconciler, Verdict, reconcile};
+use tokio::sync::oneshot;
+
+/// Numbers by name. They have no room for a mark.
+#[derive(Default)]
+struct Numbers {
+    held: Mutex<BTreeMap<String, u32>>,
+    /// What the next writes are answered with.
+    answers: Mutex<Vec<Refusal>>,
+    /// How many of the next lists fail.
+    blind: Mutex<u32>,
+}
+
+impl Numbers {
+    fn held(&self) -> BTreeMap<String, u32> {
+        self.held.lock().unwrap().clone()
+    }
+
+    fn refuse(&self) -> Result<(), Refusal> {
+        self.answers.lock().unwrap().pop().map_or(Ok(()), Err)
+    }
+}
+
+impl Api for Numbers {
+    const NAME: &'static str = "numbers";
+    type Key = String;
+    type Object = u32;
+
+    async fn list(&self) -> Result<Listed<Self>, Failure> {
+        let mut blind = self.blind.lock().unwrap();
+        if *blind > 0 {
+            *blind -= 1;
+            return Err(Failure::new("nobody answers", Retry::Soon));
+        }
+        let seen =
+            |(key, object): (String, u32)| Seen::Present { key, object, owner: Owner::Unmarked };
+        Ok(self.held().into_iter().map(seen).collect())
+    }
+
+    async fn create(&self, key: &String, wanted: &u32) -> Written<Self> {
+        self.refuse()?;
+        match self.held.lock().unwrap().entry(key.clone()) {
+            Entry::Vacant(free) => Ok(Some(*free.insert(*wanted))),
+            Entry::Occupied(_) => Err(Refusal::Conflict(Owner::foreign("somebody"))),
+        }
+    }
+
+    async fn update(&self, key: &String, before: &u32, wanted: &u32) -> Written<Self> {
+        self.refuse()?;
+        match self.held.lock().unwrap().get_mut(key) {
+            Some(held) if *held == *before => Ok(Some({
+                *held = *wanted;
+                *wanted
+            })),
+            Some(_) => Err(Refusal::Moved),
+            None => Err(Refusal::Gone),
+        }
+    }
+
+    async fn delete(&self, key: &String, _: &u32) -> Result<(), Refusal> {
+        self.refuse()?;
+        self.held.lock().unwrap().remove(key).map(drop).ok_or(Refusal::Gone)
+    }
+}
+
+fn numbers(pairs: &[(&str, u32)]) -> Objects<Numbers> {
+    pairs.iter().map(|(key, value)| ((*key).to_owned(), *value)).collect()
+}
+
+fn shared() -> (Arc<Numbers>, Reconciler<Numbers>) {
+    let api = Arc::new(Numbers::default());
+    (Arc::clone(&api), Reconciler::shared(api, Strategy::Checkpoint))
+}
+
+const MINUTE: Duration = Duration::from_mins(1);
+
+#[tokio::test]
+async fn a_value_goes_in_and_a_value_comes_out() {
+    let api = Arc::new(Numbers::default());
+    api.held.lock().unwrap().insert("theirs".to_owned(), 1);
+    let desired = numbers(&[("a", 1), ("b", 2)]);
+    let call = async |desired: Objects<Numbers>, applied| {
+        reconcile(&api, &Strategy::Checkpoint, &desired, applied).await.unwrap()
+    };
+    let (report, applied) = call(desired, Applied::default()).await;
+    assert_eq!(report.verdict(), Verdict::Converged);
+    let changed: Vec<_> = report.applied.iter().map(|it| (&*it.key, it.action, it.cause)).collect();
+    assert_eq!(
+        changed,
+        [("a", Action::Create, Cause::Config), ("b", Action::Create, Cause::Config)]
+    );
+
+    // As text, as a program keeps it; then one object is dropped, and another one drifts.
+    let applied: Applied = serde_json::from_str(&serde_json::to_string(&applied).unwrap()).unwrap();
+    api.held.lock().unwrap().insert("a".to_owned(), 9);
+    let (report, applied) = call(numbers(&[("a", 1)]), applied).await;
+    assert_eq!(report.summary(), Summary { update: 1, delete: 1, ..Summary::default() });
+    assert_eq!(report.applied[0].cause, Cause::Drift);
+    assert_eq!(api.held(), numbers(&[("a", 1), ("theirs", 1)]));
+
+    // Who forgets what was applied owns nothing.
+    let (report, _) = call(numbers(&[]), Applied::default()).await;
+    assert_eq!((report.summary().total(), api.held().len()), (0, 2));
+    let (report, _) = call(numbers(&[]), applied).await;
+    assert_eq!((report.summary().delete, api.held()), (1, numbers(&[("theirs", 1)])));
+}
+
+#[tokio::test]
+async fn what_was_recorded_about_a_former_target_is_void() {
+    let (api, reconciler) = shared();
+    let first = reconciler.identity("disk 1");
+    first.reconcile(&numbers(&[("a", 1)])).await.unwrap();
+    let second = Reconciler::shared(Arc::clone(&api), Strategy::Checkpoint).identity("disk 2");
+    let second = second.since(first.applied().unwrap()).unwrap();
+    assert_eq!(second.reconcile(&numbers(&[])).await.unwrap().summary().total(), 0);
+    assert_eq!(api.held(), numbers(&[("a", 1)]));
+}
+
+#[tokio::test]
+async fn a_plan_writes_nothing_and_reads_like_one() {
+    let (api, reconciler) = shared();
+    let plan = reconciler.plan(&numbers(&[("a", 1)])).await.unwrap();
+    assert_eq!(plan.to_string(), "+ a\n1 to create, 0 to update, 0 to replace, 0 to delete");
+    assert_eq!(serde_json::to_value(&plan).unwrap()["changes"][0]["after"], 1);
+    assert!(api.held().is_empty() && !plan.is_converged());
+}
+
+#[tokio::test]
+async fn a_report_can_be_matched_on_printed_and_serialized() {
+    let (api, reconciler) = shared();
+    api.held.lock().unwrap().insert("moon".to_owned(), 1);
+    let report = reconciler.reconcile(&numbers(&[("desk", 8), ("moon", 9)])).await.unwrap();
+    let Verdict::Open(open) = report.verdict() else { panic!("{report}") };
+    assert!(matches!(open[..], [(key, Finding::Conflict { .. })] if key == "moon"));
+    let text = report.to_string();
+    assert!(text.starts_with("+ desk\n! moon: "), "{text}");
+    assert!(
+        text.ends_with("1 created, 0 updated, 0 replaced, 0 deleted; 1 key is not as declared")
+    );
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(
+        (&json["applied"][0]["key"], &json["conflicts"][0]["key"]),
+        (&"desk".into(), &"moon".into())
+    );
+    assert_eq!(json["converged"], false);
+}
+
+#[tokio::test]
+async fn a_target_that_cannot_be_listed_is_trouble_and_no_key() {
+    let (api, reconciler) = shared();
+    *api.blind.lock().unwrap() = 1;
+    let report = reconciler.reconcile(&numbers(&[("numbers", 1)])).await.unwrap();
+    let Verdict::Broken(failure) = report.verdict() else { panic!("{report}") };
+    assert!(failure.error.contains("nobody answers"), "{failure}");
+    assert!(report.findings.is_empty(), "{report:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_target_puts_off_is_waited_for() {
+    let (api, reconciler) = shared();
+    let later = Refusal::NotNow { after: Duration::from_secs(5), on: "a backup".to_owned() };
+    *api.answers.lock().unwrap() = vec![later.clone()];
+    let report = reconciler.reconcile(&numbers(&[("a", 1)])).await.unwrap();
+    let waits = Finding::Pending { on: WaitsOn::Later("a backup".to_owned()) };
+    assert_eq!(report.finding(&"a".to_owned()), Some(&waits));
+    *api.answers.lock().unwrap() = vec![later];
+    let report = reconciler.converge(&numbers(&[("a", 1)]), MINUTE).await.unwrap();
+    assert!(report.is_converged(), "{report}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_work_in_a_moment_is_tried_until_the_deadline() {
+    let (api, reconciler) = shared();
+    let failed = Refusal::Failed(Failure::new("not yet", Retry::Soon));
+    *api.blind.lock().unwrap() = 2;
+    *api.answers.lock().unwrap() = vec![failed.clone(); 3];
+    let report = reconciler.converge(&numbers(&[("a", 1)]), MINUTE).await.unwrap();
+    assert!(report.is_converged(), "{report}");
+    *api.answers.lock().unwrap() = vec![failed; 1000];
+    let began = tokio::time::Instant::now();
+    let report = reconciler.converge(&numbers(&[("a", 2)]), MINUTE).await.unwrap();
+    assert!(matches!(report.finding(&"a".to_owned()), Some(Finding::Failed { .. })), "{report}");
+    assert!(began.elapsed() <= MINUTE + Duration::from_secs(1), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_time_cannot_cure_is_not_waited_for() {
+    let (api, reconciler) = shared();
+    api.held.lock().unwrap().insert("moon".to_owned(), 1);
+    let began = tokio::time::Instant::now();
+    let report = reconciler.converge(&numbers(&[("moon", 9)]), MINUTE).await.unwrap();
+    assert!(matches!(report.verdict(), Verdict::Open(_)));
+    assert!(began.elapsed() < Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn what_a_policy_protects_stays_and_is_reported() {
+    let (api, reconciler) = shared();
+    let keeps = |key: &String| match &**key {
+        "data" => DeletePolicy::Protect,
+        _ => DeletePolicy::Delete,
+    };
+    let reconciler = reconciler.on_delete(keeps);
+    reconciler.reconcile(&numbers(&[("data", 1), ("web", 2)])).await.unwrap();
+    let report = reconciler.reconcile(&numbers(&[])).await.unwrap();
+    assert_eq!(api.held(), numbers(&[("data", 1)]));
+    assert!(matches!(report.finding(&"data".to_owned()), Some(Finding::Held { .. })), "{report}");
+    assert!(reconciler.reconcile(&numbers(&[("data", 1)])).await.unwrap().is_converged());
+}
+
+#[tokio::test]
+async fn a_state_directory_remembers_and_keeps_a_second_writer_out() {
+    let directory = tempfile::tempdir().unwrap();
+    let api = Arc::new(Numbers::default());
+    let open =
+        || Reconciler::shared(Arc::clone(&api), Strategy::Checkpoint).state(directory.path());
+    open().reconcile(&numbers(&[("a", 1)])).await.unwrap();
+    assert_eq!(open().plan(&numbers(&[])).await.unwrap().summary().delete, 1);
+
+    let (stop, stopped) = oneshot::channel::<()>();
+    let (sender, provider) = channel();
+    sender.put(numbers(&[("a", 2)]));
+    let keeper = open();
+    let mut events = keeper.events().subscribe();
+    let running =
+        tokio::spawn(async move { keeper.run(provider, async { _ = stopped.await }).await });
+    while !matches!(events.recv().await.unwrap().kind, EventKind::Completed { converged: true, .. })
+    {
+    }
+    let refused = open().reconcile(&numbers(&[])).await.unwrap_err();
+    assert!(matches!(refused, Error::Engine(homeostat_engine::Error::Locked { .. })), "{refused}");
+    assert!(
+        open().plan(&numbers(&[("a", 2)])).await.unwrap().is_converged(),
+        "a plan needs no lock"
+    );
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+    assert!(open().reconcile(&numbers(&[])).await.unwrap().is_converged());
+    assert!(api.held().is_empty());
+}
+
+#[tokio::test]
+async fn a_running_reconciler_follows_its_provider_and_reports_an_input_that_is_broken() {
+    let api = Arc::new(Numbers::default());
+    let strategy = Strategy::Prefix(homeostat_engine::Prefixes::default().claim("my-").unwrap());
+    let keeper = Reconciler::shared(Arc::clone(&api), strategy);
+    let (sender, provider) = channel();
+    let mut events = keeper.events().subscribe();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let running =
+        tokio::spawn(async move { keeper.run(provider, async { _ = stopped.await }).await });
+    let mut failure = async |sender: &homeostat_kit::provider::Sender<_>, desired| {
+        sender.put(desired);
+        loop {
+            match events.recv().await.unwrap().kind {
+                EventKind::Failed { failure } => break failure.error,
+                EventKind::Completed { converged: true, .. } => break "converged".to_owned(),
+                _ => {}
+            }
+        }
+    };
+    assert!(failure(&sender, numbers(&[("yours", 1)])).await.contains("`yours` does not begin"));
+    assert!(matches!(sender.verdict(), Some(homeostat_kit::provider::Verdict::Refused { .. })));
+    assert!(api.held().is_empty(), "nothing is written before a desired state is known");
+    assert_eq!(failure(&sender, numbers(&[("my-a", 1)])).await, "converged");
+    assert!(failure(&sender, numbers(&[("yours", 1)])).await.contains("`yours`"));
+    assert_eq!(api.held(), numbers(&[("my-a", 1)]), "the last good one stands");
+    assert_eq!(failure(&sender, numbers(&[("my-b", 1)])).await, "converged");
+    assert_eq!(api.held(), numbers(&[("my-b", 1)]));
+    stop.send(()).unwrap();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn the_owner_of_the_mark_is_the_owner_of_the_state() {
+    let marked = |owner: &str| Strategy::Marker(Marker::new(owner).unwrap());
+    let directory = tempfile::tempdir().unwrap();
+    let api = Arc::new(Numbers::default());
+    for owner in ["me", "you"] {
+        let one = Reconciler::shared(Arc::clone(&api), marked(owner)).state(directory.path());
+        one.reconcile(&numbers(&[])).await.unwrap();
+        assert!(directory.path().join(format!("{owner}.numbers.lock")).exists());
+    }
+}
