@@ -94,6 +94,8 @@ pub enum HeldBy {
     Backoff,
     /// The source only observes.
     ObserveOnly,
+    /// Its owner protects the key from deletion.
+    DeletePolicy,
 }
 
 /// The lists of plans and reports.

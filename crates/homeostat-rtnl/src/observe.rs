@@ -207,8 +207,12 @@ impl Observation<'_, '_> {
             let read = |message: &Message<'_>| link::message::decode(message).map(Some);
             let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
             let mut known = KnownLinks::default();
-            found.iter().for_each(|seen| known.links.insert(seen.name, seen.index));
-            found.into_iter().for_each(|seen| known.insert(seen, self.source));
+            for seen in &found {
+                known.links.insert(seen.name, seen.index);
+            }
+            for seen in found {
+                known.insert(seen, self.source);
+            }
             self.known_links = Some(known);
         }
         if let Some(known) = &self.known_links {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use educe::Educe;
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
-    Fails, Failure, Finding, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
+    Fails, Failure, Finding, HeldBy, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
 };
 
 use super::Api;
@@ -159,7 +159,11 @@ impl<A: Api> Source for Adapted<A> {
         for change in changes {
             if self.protects(&change) {
                 let why = "its delete policy protects it: declare it again, or delete it by hand";
-                let finding = Finding::Held { action: Action::Delete, why: why.to_owned() };
+                let finding = Finding::Held {
+                    action: Action::Delete,
+                    by: HeldBy::DeletePolicy,
+                    why: why.to_owned(),
+                };
                 draft.findings.push((change.key(desired), finding));
             } else {
                 draft.steps.push(Write { change, witness: self.witness });
