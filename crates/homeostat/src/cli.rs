@@ -73,11 +73,12 @@ pub(crate) enum Command {
                             Exit: 0 confirmed, 1 no trial or error."
     )]
     Confirm(ConfirmArgs),
-    /// End the open trial: the document before it is in force again
+    /// End the open trial: the document before it is in force again; or try an older confirmed document
     #[command(
-        after_help = "Exit: 0 rolled back and converged, 1 no trial, not converged, or error."
+        after_help = "Exit: 0 rolled back and converged, or the older document was confirmed; 1 no trial, not \
+                            converged, not confirmed, or error."
     )]
-    Rollback(FormArgs),
+    Rollback(RollbackArgs),
     /// Take over the object on a declared key, once, from its current owner
     Adopt(AdoptArgs),
     /// Give up ownership of a key that is no longer declared
@@ -294,6 +295,18 @@ pub(crate) struct ConfirmArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct RollbackArgs {
+    /// Try this document of `homeostat history`
+    #[arg(long, value_name = "N")]
+    pub(crate) to: Option<u64>,
+    /// The time within which that must be confirmed
+    #[arg(long, value_name = "TIME", default_value = "2m", requires = "to")]
+    pub(crate) confirm_within: Period,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
 }
 
 #[derive(Args, Debug)]

@@ -46,7 +46,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Resync(form) => control::run_passes(form, &global, Request::Resync),
         Command::Reload(form) => control::run_passes(form, &global, Request::Reload),
         Command::Confirm(args) => trial::confirm(&args, &global),
-        Command::Rollback(form) => control::run_passes(form, &global, Request::Rollback),
+        Command::Rollback(args) => trial::roll_back(&args, &global),
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),

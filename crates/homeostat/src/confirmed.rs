@@ -187,9 +187,8 @@ impl ConfirmedDocuments {
         trial: &TrialRecord,
     ) -> Result<()> {
         let whole = || format!("cannot record the trial in {}", self.directory.display());
-        let texts: Vec<_> = document.files.texts().into_iter().map(from_root).collect();
         let new = self.directory.join(NEW);
-        self.write(&new, &texts, files, origin).with_context(whole)?;
+        self.write(&new, document, files, origin).with_context(whole)?;
         let text = serde_json::to_vec_pretty(trial)?;
         write_file(&new.join("trial.json"), &mut &*text).with_context(whole)?;
         sync_directory(&new).with_context(whole)?;
@@ -264,16 +263,15 @@ impl ConfirmedDocuments {
     ) -> Result<u64> {
         let whole =
             || format!("cannot keep the confirmed document in {}", self.directory.display());
-        let texts: Vec<_> = document.files.texts().into_iter().map(from_root).collect();
         let newest = self.numbers().last().copied();
         if let Some(newest) = newest.and_then(|newest| self.entry(newest).ok())
             && newest.origin.scope == origin.scope
-            && is_same(&self.place(newest.number), &newest, &texts, files)
+            && is_same(&self.place(newest.number), &newest, document, files)
         {
             return Ok(newest.number);
         }
         let new = self.directory.join(NEW);
-        self.write(&new, &texts, files, origin).with_context(whole)?;
+        self.write(&new, document, files, origin).with_context(whole)?;
         files.check_unchanged(document)?;
         let number = newest.map_or(1, |newest| newest + 1);
         self.rename(NEW, &number.to_string()).with_context(whole)?;
@@ -288,10 +286,11 @@ impl ConfirmedDocuments {
     fn write(
         &self,
         new: &Path,
-        texts: &[SourceText],
+        document: &Document,
         files: &ReferencedFiles,
         origin: Origin,
     ) -> Result<()> {
+        let texts: Vec<_> = document.files.texts().into_iter().map(from_root).collect();
         make_directory(&self.directory)?;
         // What a process left that ended while it wrote.
         if new.exists() {
@@ -306,7 +305,7 @@ impl ConfirmedDocuments {
         let mut directories = BTreeSet::from([kept_texts, kept_files.clone(), new.to_owned()]);
         // One that is not there is looked for, but not part of it.
         for path in files.paths().filter(|path| path.is_file()) {
-            let copy = copy_below(&kept_files, &absolute(path));
+            let copy = copy_below(&kept_files, &original(document, path));
             if let Some(directory) = copy.parent() {
                 make_directory(directory)?;
                 let inside = directory.ancestors().take_while(|above| above.starts_with(new));
@@ -314,7 +313,7 @@ impl ConfirmedDocuments {
             }
             write_file(&copy, &mut File::open(path)?)?;
         }
-        let document = |SourceText { name, directory, format, .. }: &SourceText| DocumentText {
+        let text = |SourceText { name, directory, format, .. }: &SourceText| DocumentText {
             name: name.clone(),
             directory: directory.clone(),
             format: *format,
@@ -323,7 +322,7 @@ impl ConfirmedDocuments {
             number: 0,
             origin,
             confirmed_at: Stamp::now().to_string(),
-            documents: texts.iter().map(document).collect(),
+            documents: texts.iter().map(text).collect(),
         };
         write_file(&new.join("entry.json"), &mut &*serde_json::to_vec_pretty(&entry)?)?;
         directories.iter().rev().try_for_each(|directory| sync_directory(directory))?;
@@ -341,10 +340,11 @@ fn texts(place: &Path, entry: &Entry) -> io::Result<Vec<SourceText>> {
 }
 
 /// Whether what is kept at a place is this document, with these files.
-fn is_same(place: &Path, entry: &Entry, now: &[SourceText], files: &ReferencedFiles) -> bool {
+fn is_same(place: &Path, entry: &Entry, document: &Document, files: &ReferencedFiles) -> bool {
     let kept = place.join("files");
-    let is_kept = |path: &Path| is_same_file(path, &copy_below(&kept, &absolute(path)));
-    texts(place, entry).is_ok_and(|then| then == now) && files.paths().all(is_kept)
+    let is_kept = |path: &Path| is_same_file(path, &copy_below(&kept, &original(document, path)));
+    let now = document.files.texts().into_iter().map(from_root);
+    texts(place, entry).is_ok_and(|then| then.into_iter().eq(now)) && files.paths().all(is_kept)
 }
 
 /// A text that is read from anywhere: what it names is named from the root.
@@ -357,6 +357,15 @@ pub(crate) fn from_root(text: SourceText) -> SourceText {
         directory => absolute(&directory),
     };
     SourceText { name, directory, ..text }
+}
+
+/// The path of a file that a document names. One that was restored names the copies that were kept with it.
+fn original(document: &Document, path: &Path) -> PathBuf {
+    let path = absolute(path);
+    match path.strip_prefix(document.files.root()) {
+        Ok(inside) => Path::new("/").join(inside),
+        Err(_) => path,
+    }
 }
 
 /// A path from the root. The documents in the state directory are read from anywhere.

@@ -357,6 +357,7 @@ impl Daemon {
             DaemonCommand::Confirm { by, same_session, .. } => {
                 self.confirm_trial(&by, same_session)
             }
+            DaemonCommand::TryOlder { number, trial } => self.try_older(number, trial).await,
             DaemonCommand::RollBack { by } => self.roll_back(&format!("{by} asked for it")).await,
         };
         self.context.caller.guards = guards;
@@ -453,8 +454,25 @@ impl Daemon {
                 "`homeostat confirm` or `homeostat rollback` ends it",
             ));
         }
+        self.take_other(document, trial, handed.paths.clone()).await
+    }
+
+    /// Tries a confirmed document again.
+    async fn try_older(&mut self, number: u64, trial: TrialWish) -> Result<()> {
+        let confirmed = self.confirmed();
+        let entry = confirmed.entry(number)?;
+        let document = confirmed.load(&entry)?;
+        self.take_other(document, Some(trial), entry.origin.from).await
+    }
+
+    async fn take_other(
+        &mut self,
+        document: Document,
+        trial: Option<TrialWish>,
+        from: Vec<PathBuf>,
+    ) -> Result<()> {
         let begun = match trial {
-            Some(wish) => Some(self.begin_trial(&document, wish, handed.paths.clone()).await?),
+            Some(wish) => Some(self.begin_trial(&document, wish, from).await?),
             None => None,
         };
         let before = Arc::clone(&self.document);

@@ -58,8 +58,8 @@ pub(crate) enum Request {
         #[serde(default)]
         same_session: bool,
     },
-    /// Ends the open trial: what was before comes back.
-    Rollback(Ask),
+    /// Ends the open trial: what was before comes back. Or tries an older confirmed document.
+    Rollback { ask: Ask, to: Option<OlderDocument> },
     /// Takes what is on a declared key from its current owner.
     Adopt { about: About, ask: Ask },
     /// Gives up ownership of a key.
@@ -202,6 +202,13 @@ pub(crate) struct Overview {
     /// The first keys that are not as declared.
     #[serde(default)]
     pub(crate) open_keys: Vec<OpenItem>,
+}
+
+/// A confirmed document that is tried again.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub(crate) struct OlderDocument {
+    pub(crate) number: u64,
+    pub(crate) confirm_within_ms: u64,
 }
 
 /// A trial that is open.

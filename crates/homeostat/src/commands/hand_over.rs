@@ -51,7 +51,7 @@ pub(super) fn instead(
     let answer = client.ask(Request::Apply { handed, ask, confirm_within_ms })?;
     let code = print_report(&answer, asked.args.form, context.color)?;
     match confirm_within_ms {
-        Some(_) => trial::follow(context),
+        Some(_) => trial::follow(&context.socket, context.color),
         None => Ok(code),
     }
 }

@@ -1,19 +1,20 @@
 //! Trials: `homeostat confirm`, and `apply --confirm-within` while it waits for the end of its trial.
 
 use std::io::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
 
-use crate::cli::{ConfirmArgs, Global};
+use crate::cli::{Color, ConfirmArgs, Global, RollbackArgs};
 use crate::client::{Client, read, socket_path};
-use crate::context::Context;
+use crate::commands::control::run_passes;
 use crate::failure::helped;
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::wire::{Request, TrialEnd, TrialStatus, millis};
+use crate::wire::{OlderDocument, Request, TrialEnd, TrialStatus, millis};
 
 /// How long one request waits for the end of a trial.
 const ROUND: Duration = Duration::from_secs(30);
@@ -39,15 +40,25 @@ pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Ends the open trial, or tries an older document.
+pub(super) fn roll_back(args: &RollbackArgs, global: &Global) -> Result<ExitCode> {
+    let to = args.to.map(|number| OlderDocument {
+        number,
+        confirm_within_ms: millis(args.confirm_within.get()),
+    });
+    let code = run_passes(args.form, global, |ask| Request::Rollback { ask, to })?;
+    if to.is_some() { follow(&socket_path(global), global.color) } else { Ok(code) }
+}
+
 /// Waits for the end of the trial that was just begun. Whoever ends this wait changes nothing about the trial.
-pub(super) fn follow(context: &Context) -> Result<ExitCode> {
-    let ask = |request| Client::connect(&context.socket)?.ask(request);
+pub(super) fn follow(socket: &Path, color: Color) -> Result<ExitCode> {
+    let ask = |request| Client::connect(socket)?.ask(request);
     let mut answer = ask(Request::Trial { id: 0, wait_ms: 0 })?;
     let mut id = None;
     while let Some(trial) = answer.get("trial").filter(|trial| !trial.is_null()) {
         let trial: TrialStatus = read(trial.clone())?;
         if id.is_none() {
-            let mut to = stream::stderr(context.color);
+            let mut to = stream::stderr(color);
             writeln!(
                 to,
                 "Trial {}: unless it is confirmed within {}, the document before it comes back. Confirm from a new \
@@ -67,7 +78,7 @@ pub(super) fn follow(context: &Context) -> Result<ExitCode> {
     let end = ended(&answer)?.ok_or_else(|| {
         helped("the daemon does not know how the trial ended", "`homeostat events` may tell")
     })?;
-    stream::print(context.color, |to| writeln!(to, "{}", words(&end)))?;
+    stream::print(color, |to| writeln!(to, "{}", words(&end)))?;
     Ok(match end {
         TrialEnd::Confirmed { .. } => ExitCode::SUCCESS,
         TrialEnd::RolledBack { .. } => ExitCode::FAILURE,

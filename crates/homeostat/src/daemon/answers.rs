@@ -20,7 +20,9 @@ use crate::machine::Waiting;
 use crate::output::{SourceReport, is_converged, json as report, text};
 use crate::person::Person;
 use crate::registry;
-use crate::wire::{About, Ask, FORMAT_VERSION, KeyStatus, Leave, Request, SourceAnswer, refusal};
+use crate::wire::{
+    About, Ask, FORMAT_VERSION, KeyStatus, Leave, OlderDocument, Request, SourceAnswer, refusal,
+};
 
 /// The longest that one request waits; who wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
@@ -93,8 +95,13 @@ impl Answers {
                 self.commands.send(command, Leave::default()).await?;
                 self.trials()
             }
-            Request::Rollback(ask) => {
+            Request::Rollback { ask, to: None } => {
                 self.passes(Some(DaemonCommand::RollBack { by: by.clone() }), ask).await
+            }
+            Request::Rollback { ask, to: Some(OlderDocument { number, confirm_within_ms }) } => {
+                let within = Duration::from_millis(confirm_within_ms);
+                let trial = TrialWish { within, by: by.clone() };
+                self.passes(Some(DaemonCommand::TryOlder { number, trial }), ask).await
             }
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
             Request::Release(about) => self.release(&about).await,

@@ -55,6 +55,8 @@ pub(super) enum DaemonCommand {
     Confirm { by: Person, same_session: bool, extend: Option<Duration> },
     /// Return to the document before the open trial.
     RollBack { by: Person },
+    /// Try an older confirmed document.
+    TryOlder { number: u64, trial: TrialWish },
 }
 
 /// A trial that somebody wants.

@@ -104,6 +104,34 @@ fn an_operator_may_roll_back_at_any_time() {
     assert!(none.contains("there is no open trial"), "{none}");
 }
 
+/// With the files that it named when it was confirmed.
+#[test]
+fn an_older_document_is_tried_again() {
+    let world = World::new();
+    let firewall = world.write("fw.nft", "table ip old {\n}\n");
+    let document = "[nftables]\nfile = \"fw.nft\"\n";
+    let _daemon = world.keep(document);
+    world.converges();
+    world.confirms(1);
+    std::fs::write(&firewall, "table ip new {\n}\n").unwrap();
+    world.confirms(2);
+    let ran = world.run("rollback --to 1 --confirm-within 1s").exits(1);
+    assert!(ran.last_line().starts_with("Rolled back to the confirmed document 2"), "{ran:?}");
+    until("the newer table", || world.nft("list tables").contains("new"));
+    let command = world.homeostat("rollback --to 1 --confirm-within 1h");
+    let mut command = command;
+    let mut client = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the older table", || {
+        world.nft("list tables").contains("old") && !world.trial().is_null()
+    });
+    world.in_another_session("confirm").exits(0);
+    assert!(client.wait().unwrap().success());
+    assert_eq!(world.history().len(), 3);
+    assert!(!world.nft("list tables").contains("new"));
+    let none = world.run("rollback --to 9").exits(1).stderr;
+    assert!(none.contains("there is no confirmed document 9"), "{none}");
+}
+
 #[test]
 fn a_daemon_that_is_killed_takes_its_trial_with_it() {
     let (world, daemon) = kept();
