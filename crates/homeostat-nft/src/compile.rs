@@ -22,8 +22,8 @@ use crate::model::{Script, Table};
 use crate::object::DeclaredBefore;
 use crate::ruleset::{Blanked, Ruleset, blank_flushes};
 use crate::scratch::{Scratch, check_version};
-use crate::source::Nft;
-use crate::{diff, dump, rule_lines};
+use crate::source::{Nft, Wording};
+use crate::{diff, dump, expression, rule_lines};
 
 /// Compiles rulesets. Clones share a cache of texts that are still declared.
 #[derive(Clone, Debug)]
@@ -58,14 +58,15 @@ impl Compiler {
 
     /// Compiles a text for the namespace of a source. Writes nothing outside of a scratch namespace.
     pub fn compile(&self, ruleset: &Ruleset, source: &Nft) -> Result<DesiredState, CompileError> {
-        let (expanded, mark) = (expand(ruleset).1?, source.mark.clone());
-        let hash = TextHash::of(&expanded, &mark);
+        let (expanded, mark, wording) = (expand(ruleset).1?, source.mark.clone(), source.wording);
+        let hash = TextHash::of(&expanded, &mark, wording);
         let possible_names = links::possible_names(&expanded.ruleset.text);
         let links = match possible_names {
             Some(_) => links::list(&mut source.connect(Family::Route)?).map_err(Error::from)?,
             None => Vec::new(),
         };
-        let input = CompileInput { compiler: self.clone(), expanded, hash, mark, possible_names };
+        let input =
+            CompileInput { compiler: self.clone(), expanded, hash, mark, wording, possible_names };
         let compiled = input.compile(&links, &BTreeSet::new())?;
         Ok(DesiredState::new(compiled, input.possible_names.is_some().then_some(input)))
     }
@@ -79,6 +80,7 @@ pub(crate) struct CompileInput {
     /// Of the text, with all that it includes.
     pub(crate) hash: TextHash,
     mark: Mark,
+    wording: Wording,
     /// Words that may be names of links; nothing, if links do not matter to the text.
     possible_names: Option<BTreeSet<String>>,
 }
@@ -134,12 +136,11 @@ impl CompileInput {
         let Blanked { text, commands } = blank_flushes(&ruleset.text);
         let mut named = NamedLinks::new(there, |name| self.may_name(name, known));
         let scratch = self.load(&text, &mut named)?;
-        let mut tables = scratch.tables()?;
+        let mut tables = self.tables_in_words(&scratch, &text)?;
         if let Some(table) = tables.iter().find(|table| !self.mark.fits(&table.comment)) {
             return Err(CompileError::LongComment { table: table.key.clone() });
         }
         self.add_scripts(&scratch, &text, &named, &mut tables)?;
-        rule_lines::attach(&text, |line| self.expanded.place(line), &mut tables);
         let waiting = named.waiting(&tables, self.hooks(&named, &tables)?);
         let (links, named_links) = named.into_known();
         let commands: Vec<_> = commands.iter().map(|one| format!("`{one}`")).collect();
@@ -147,6 +148,21 @@ impl CompileInput {
             format!("{} at the beginning of the text means nothing here", commands.join(", "));
         let notes = if commands.is_empty() { Vec::new() } else { vec![note] };
         Ok(Compiled { notes, links, named_links, waiting, ..Compiled::new(tables) })
+    }
+
+    /// What was loaded into a scratch namespace, with the lines of the text that the rules come from. Where no line is
+    /// known, and for plans that people read, `nft` lists them, which costs as much as loading them.
+    fn tables_in_words(
+        &self,
+        scratch: &Scratch<'_>,
+        text: &str,
+    ) -> Result<Vec<Table>, CompileError> {
+        let mut tables = scratch.tables()?;
+        rule_lines::attach(text, |line| self.expanded.place(line), &mut tables);
+        if self.wording == Wording::Listed || !tables.iter().all(rule_lines::knows_all) {
+            scratch.add_listing(&mut tables);
+        }
+        Ok(tables)
     }
 
     fn open_scratch(&self, named: &NamedLinks<'_>) -> Result<Scratch<'_>, CompileError> {
@@ -210,7 +226,7 @@ impl CompileInput {
             scripts.insert(table.key.clone(), Arc::new(Script { program, text }));
         }
         // A listing need not be loaded as the bytes of the text that it came from.
-        for table in second.tables()? {
+        for table in self.tables_in_words(&second, text)? {
             let script = scripts.remove(&table.key);
             if let Some(place) = tables.iter_mut().find(|one| one.key == table.key) {
                 *place = Table { script, ..table };
@@ -223,14 +239,24 @@ impl CompileInput {
 /// Elements of one set are alike: so many of them are tried.
 const ENOUGH: usize = 256;
 
+/// So much of a table that the kernel takes and dumps all of it alike: some elements of each set, and of the rules of
+/// one shape the first.
+fn sample(table: &Table) -> Table {
+    let mut table = table.clone();
+    table.sets.values_mut().for_each(|set| set.elements.truncate(ENOUGH));
+    let mut shapes = BTreeSet::new();
+    for chain in table.chains.values_mut() {
+        chain.rules.retain(|rule| {
+            let shape = expression::shape(rule.expressions());
+            !rule.inside.is_empty() || shape.map_or(true, |shape| shapes.insert(shape))
+        });
+    }
+    table
+}
+
 /// The tables that cannot be carried as bytes. Afterwards the namespace has the tables of the trial.
 fn uncarried(connection: &mut Connection, tables: &[Table]) -> Result<BTreeSet<Key>, Error> {
-    let small = |table: &Table| {
-        let mut table = table.clone();
-        table.sets.values_mut().for_each(|set| set.elements.truncate(ENOUGH));
-        table
-    };
-    let tried: Vec<Table> = tables.iter().map(small).collect();
+    let tried: Vec<Table> = tables.iter().map(sample).collect();
     let mut uncarried = BTreeSet::new();
     loop {
         let rest: Vec<_> = tried.iter().filter(|one| !uncarried.contains(&one.key)).collect();
@@ -296,9 +322,9 @@ fn changed(connection: &mut Connection, tables: &[&Table]) -> Result<Vec<Key>, E
 pub(crate) struct TextHash(u64, usize);
 
 impl TextHash {
-    fn of(expanded: &Expanded, mark: &Mark) -> Self {
+    fn of(expanded: &Expanded, mark: &Mark, wording: Wording) -> Self {
         let mut hasher = DefaultHasher::new();
-        (expanded, mark).hash(&mut hasher);
+        (expanded, mark, wording).hash(&mut hasher);
         TextHash(hasher.finish(), expanded.ruleset.text.len())
     }
 }

@@ -78,6 +78,31 @@ pub(crate) fn counts(list: &[u8]) -> Result<Vec<Count>, Malformed> {
     Ok(found)
 }
 
+/// A list of expressions without the values that it compares with. The kernel keeps those as they are, so that lists of
+/// one shape are dumped and taken alike.
+pub(crate) fn shape(list: &[u8]) -> Result<Box<[u8]>, Malformed> {
+    let mut out = Tlvs::with_room(list.len());
+    for element in Attrs::new(list) {
+        let element = element?;
+        let is_cmp = text(&element.attrs(), NFTA_EXPR_NAME)? == "cmp";
+        for attr in element.attrs() {
+            let attr = attr?;
+            if !is_cmp || attr.kind != NFTA_EXPR_DATA {
+                out.copy(&attr);
+                continue;
+            }
+            for attr in attr.attrs() {
+                let attr = attr?;
+                match attr.kind {
+                    NFTA_CMP_DATA => out.put(attr.kind, &attr.value.len().to_le_bytes()),
+                    _ => out.copy(&attr),
+                }
+            }
+        }
+    }
+    Ok(out.into_bytes())
+}
+
 /// The names of the expressions in a list, for people.
 pub(crate) fn names(list: &[u8]) -> Vec<String> {
     let name = |attr: Attr<'_>| name(&attr.attrs(), NFTA_EXPR_NAME).ok();
@@ -343,6 +368,22 @@ mod tests {
             }
         }
         assert_eq!(ids, [5, 5]);
+    }
+
+    #[test]
+    fn lists_that_differ_only_in_what_they_compare_with_are_of_one_shape() {
+        let cmp = |op: u8, value: &[u8]| {
+            list([expression("cmp", |data| {
+                data.put(NFTA_CMP_DATA - 1, &[op]);
+                data.put(NFTA_CMP_DATA, value);
+            })])
+        };
+        let shape = |list: &[u8]| shape(list).unwrap();
+        assert_eq!(shape(&cmp(0, &[1, 2])), shape(&cmp(0, &[3, 4])));
+        for other in [cmp(1, &[1, 2]), cmp(0, &[1]), list([lookup("a")])] {
+            assert_ne!(shape(&cmp(0, &[1, 2])), shape(&other));
+        }
+        assert_ne!(shape(&list([lookup("a")])), shape(&list([lookup("b")])));
     }
 
     #[test]

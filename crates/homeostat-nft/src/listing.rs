@@ -18,7 +18,7 @@ use crate::rule_lines::RuleText;
 use crate::source::Nft;
 
 /// Rules in nft's own words, by their table and number.
-pub(crate) type Texts = BTreeMap<Key, BTreeMap<Handle, RuleText>>;
+type Texts = BTreeMap<Key, BTreeMap<Handle, String>>;
 
 /// Reads a listing. What it does not understand is left out: the texts are for people only.
 pub(crate) fn read_rules(listing: &str) -> Texts {
@@ -36,8 +36,7 @@ pub(crate) fn read_rules(listing: &str) -> Texts {
                 open.push(words);
                 let listed = std::mem::take(&mut open).join(" ");
                 if let Some(key) = &key {
-                    let text = RuleText { listed, source: None };
-                    texts.entry(key.clone()).or_default().insert(handle, text);
+                    texts.entry(key.clone()).or_default().insert(handle, listed);
                 }
             }
         }
@@ -84,7 +83,9 @@ impl Nft {
         let ran = self.list(&["-t", "-a"], key);
         let listed = ran.ok().and_then(Result::ok).filter(|ran| ran.status.success());
         let listed = listed.map(|ran| read_rules(&String::from_utf8_lossy(&ran.stdout)));
-        listed.and_then(|mut texts| texts.remove(key)).unwrap_or_default()
+        let listed = listed.and_then(|mut texts| texts.remove(key)).unwrap_or_default();
+        let text = |(handle, listed)| (handle, RuleText { listed, source: None });
+        listed.into_iter().map(text).collect()
     }
 
     /// Runs `nft list table`.
@@ -153,7 +154,7 @@ mod tests {
             \t\t\tcounter packets 0 bytes 0\n\t\t\taccept\n\t\t} # handle 14\n\t}\n}\n";
         let texts = read_rules(listing);
         let key: Key = "table inet filter".parse().unwrap();
-        let found = texts[&key].iter().map(|(at, words)| (at.0, words.listed.as_str()));
+        let found = texts[&key].iter().map(|(at, words)| (at.0, words.as_str()));
         let found: Vec<_> = found.collect();
         let expected = [
             (8, "tcp dport 22 accept comment \"a # b\""),

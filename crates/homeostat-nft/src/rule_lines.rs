@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::key::Key;
 use crate::lexer::{Ends, code, statements};
-use crate::model::Table;
+use crate::model::{Rule, Table};
 
 /// A rule in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +48,13 @@ pub(crate) fn attach(text: &str, place: impl Fn(usize) -> String, tables: &mut [
             }
         }
     }
+}
+
+/// Whether the line of each rule of a table is known.
+pub(crate) fn knows_all(table: &Table) -> bool {
+    let has_line =
+        |rule: &Rule| table.texts.get(&rule.handle).is_some_and(|words| words.source.is_some());
+    table.chains.values().flat_map(|chain| &chain.rules).all(has_line)
 }
 
 type Chains = BTreeMap<(Key, String), Vec<Range<usize>>>;

@@ -16,7 +16,7 @@ use crate::error::{CompileError, Error};
 use crate::key::Key;
 use crate::lexer::Position;
 use crate::links::{self, Link};
-use crate::listing::{self, Texts};
+use crate::listing;
 use crate::model::{HookKind, Table};
 use crate::program::{NftProcess, OLDEST, run, version};
 use crate::ruleset::Ruleset;
@@ -84,22 +84,24 @@ impl<'a> Scratch<'a> {
         parser.names()
     }
 
-    /// Everything that was loaded, with the rules in nft's own words.
+    /// Everything that was loaded.
     pub(crate) fn tables(&self) -> Result<Vec<Table>, CompileError> {
-        // The words are for people only: a failure costs nothing else.
-        let listed = self.run(&["-t", "-a", "list", "ruleset"], "");
-        let listed = listed.ok().filter(|ran| ran.status.success());
-        let mut texts = listed.map_or_else(Texts::new, |ran| {
-            listing::read_rules(&String::from_utf8_lossy(&ran.stdout))
-        });
         let mut connection = self.connect(Family::Netfilter)?;
-        let mut tables = Vec::new();
-        for head in dump::heads(&mut connection)? {
-            let mut table = dump::table(&mut connection, &head, &mut dump::InParts::default())?;
-            table.texts = texts.remove(&head.key).unwrap_or_default();
-            tables.push(table);
+        let table = |head| dump::table(&mut connection, head, &mut dump::InParts::default());
+        let heads = dump::heads(&mut self.connect(Family::Netfilter)?)?;
+        Ok(heads.iter().map(table).collect::<Result<_, _>>()?)
+    }
+
+    /// Adds the rules in nft's own words. They are for people only: a failure costs nothing else.
+    pub(crate) fn add_listing(&self, tables: &mut [Table]) {
+        let listed = self.run(&["-t", "-a", "list", "ruleset"], "");
+        let Some(listed) = listed.ok().filter(|ran| ran.status.success()) else { return };
+        let mut texts = listing::read_rules(&String::from_utf8_lossy(&listed.stdout));
+        for table in tables {
+            for (handle, words) in texts.remove(&table.key).unwrap_or_default() {
+                table.texts.entry(handle).or_default().listed = words;
+            }
         }
-        Ok(tables)
     }
 
     /// A table as a text.

@@ -31,9 +31,9 @@ pub struct Nft {
 }
 
 /// How plans describe rules that the desired state does not have.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Wording {
-    /// By the names of their expressions.
+    /// By the names of their expressions. Rules of the desired state whose lines are known are described by those alone.
     #[default]
     Parts,
     /// As `nft` lists them, which costs a listing of each table that differs: for plans that people read.

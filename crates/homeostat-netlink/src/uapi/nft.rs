@@ -119,6 +119,8 @@ pub const NFTA_EXPR_DATA: u16 = 2;
 
 pub const NFTA_IMMEDIATE_DATA: u16 = 2;
 
+pub const NFTA_CMP_DATA: u16 = 3;
+
 pub const NFTA_LOOKUP_SET: u16 = 1;
 pub const NFTA_LOOKUP_SET_ID: u16 = 4;
 

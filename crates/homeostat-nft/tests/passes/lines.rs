@@ -1,7 +1,7 @@
 //! Rules in plans: as their author wrote them, beside how `nft` lists them.
 
 use homeostat_engine::{Entry, Explain as _, Kind};
-use homeostat_nft::{Compiler, Ruleset};
+use homeostat_nft::{Compiler, Ruleset, Wording};
 use serde_json::Value;
 
 use crate::corpus;
@@ -25,7 +25,7 @@ fn words<'a>(rules: &'a [Value], what: &str) -> Vec<&'a str> {
 
 #[test]
 fn a_rule_is_shown_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
-    let mut world = World::new();
+    let mut world = World::worded(Wording::Listed);
     let text = "define web = { 0x50, 443 }\ntable inet a {\n  chain i {\n    type filter hook input priority 0\n    \
         tcp dport  $web counter accept # the web\n    iif lo accept; ip protocol icmp drop\n  }\n}\n";
     let rules = rules(&mut world, text);
@@ -38,6 +38,17 @@ fn a_rule_is_shown_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
     ];
     assert_eq!(words(&rules, "normalized"), listed);
     assert_eq!(words(&rules, "place"), ["fw.nft:5", "fw.nft:6", "fw.nft:6"]);
+}
+
+#[test]
+fn for_nobody_to_read_only_rules_without_a_line_are_listed() {
+    let with_lines = "table ip a { chain x { tcp dport 0x16 accept; }; }\n";
+    let rules_of = |text: &str| rules(&mut World::new(), text);
+    let known = rules_of(with_lines);
+    assert_eq!(words(&known, "rule"), ["tcp dport 0x16 accept"]);
+    assert!(words(&known, "normalized")[0].starts_with("handle "), "{known:?}");
+    let unknown = rules_of(&format!("{with_lines}insert rule ip a x drop\n"));
+    assert_eq!(words(&unknown, "normalized"), ["drop", "tcp dport 22 accept"]);
 }
 
 #[test]
@@ -88,7 +99,7 @@ fn where_others_have_a_part_in_a_chain_rules_are_shown_as_nft_lists_them() {
 fn no_rule_is_taken_for_another() {
     let mut known = 0;
     for (name, text) in corpus::taken() {
-        let mut world = World::new();
+        let mut world = World::worded(Wording::Listed);
         by_hand(text);
         let listing = nft(&["-s", "list", "ruleset"], "").unwrap();
         by_hand("flush ruleset");
