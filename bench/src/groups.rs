@@ -8,6 +8,7 @@ mod journal;
 mod lanes;
 mod library;
 mod list;
+mod namespaces;
 mod network;
 mod nft;
 mod pacing;
@@ -27,6 +28,7 @@ pub fn all() -> Vec<Group> {
         pass::groups(),
         rtnl::groups(),
         heal::groups(),
+        namespaces::groups(),
         nft::groups(),
         vec![pacing::group(), lanes::group()],
         wakeups::groups(),

@@ -92,6 +92,24 @@ impl Running {
         Ok(number.with_context(|| format!("`{file}` has no `{name}`"))?.parse()?)
     }
 
+    /// CPU seconds of all threads so far; those of threads that have ended are missing.
+    pub fn work(&self) -> Result<f64> {
+        // The first number, in nanoseconds; other files have ticks.
+        Ok(self.total("schedstat", "")? / 1e9)
+    }
+
+    /// The sum of a [`number`](Self::number) over all threads.
+    pub fn total(&self, file: &str, name: &str) -> Result<f64> {
+        let mut total = 0.0;
+        for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
+            let thread = thread?.file_name();
+            // A thread may have ended.
+            let file = format!("task/{}/{file}", thread.to_string_lossy());
+            total += self.number::<f64>(&file, name).unwrap_or_default();
+        }
+        Ok(total)
+    }
+
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.id()

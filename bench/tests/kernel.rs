@@ -51,6 +51,11 @@ fn foreign_changes_cause_no_hints() {
 }
 
 #[test]
+fn many_namespaces_converge_and_one_is_healed() {
+    check("namespaces: ", 3);
+}
+
+#[test]
 fn deleted_routes_are_restored() {
     // Of routes, and of rules.
     check("heal: one deleted r", 2);

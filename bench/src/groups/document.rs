@@ -42,7 +42,22 @@ impl Document {
         let (document, state) = (self.path("host.toml"), self.path("state"));
         let (document, state) = (text(&document)?, text(&state)?);
         let running = Running::start(&self.program, &["run", document, "--state-dir", state])?;
-        let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", state];
+        self.converged(running)
+    }
+
+    /// The same in a mount namespace of its own, in which no other program sees the namespaces that it makes.
+    pub(super) fn keep_with_own_names(&self) -> Result<Running> {
+        const SCRIPT: &str = "mount -t tmpfs run /run && mkdir /run/netns && exec \"$0\" \"$@\"";
+        let (document, state) = (self.path("host.toml"), self.path("state"));
+        let daemon = ["run", text(&document)?, "--state-dir", text(&state)?];
+        let script = ["--mount", "sh", "-ec", SCRIPT, &self.program];
+        let running = Running::start("unshare", &[&script[..], &daemon].concat())?;
+        self.converged(running)
+    }
+
+    fn converged(&self, running: Running) -> Result<Running> {
+        let state = self.path("state");
+        let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", text(&state)?];
         program::run_quietly(&self.program, &wait)?;
         Ok(running)
     }

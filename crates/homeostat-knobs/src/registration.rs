@@ -142,3 +142,22 @@ fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
     let found = found.map(|(key, value)| (key, value.as_str().to_owned()));
     Ok(Shown { sections: section::show(found), ..Shown::default() })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The rest is tested with the program: control groups need a kernel whose hierarchy is ours.
+    #[test]
+    fn a_lost_section_of_cgroups_is_named() {
+        let why = |cgroups| {
+            let missing =
+                Missing { cgroups, sysctl: MissingSysctl::Nothing, place: DocumentPlace::Top };
+            missing.why(&"cgroup machine/web memory.max".parse().unwrap())
+        };
+        let lost = why(true).unwrap();
+        assert!(lost.starts_with("`[cgroups]` is missing from the document"), "{lost}");
+        assert!(lost.contains("write an empty `[cgroups]`, or "), "{lost}");
+        assert_eq!(why(false), None);
+    }
+}

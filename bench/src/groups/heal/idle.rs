@@ -89,11 +89,11 @@ fn windows_a_minute(window: Duration) -> f64 {
 
 fn cost_so_far(running: &Running) -> Result<Cost> {
     Ok(Cost {
-        wakeups: running.number("status", "voluntary_ctxt_switches:")?,
+        // Each loop has a thread of its own.
+        wakeups: running.total("status", "voluntary_ctxt_switches:")?,
         to_disk: running.number("io", "write_bytes:")?,
         written: running.number("io", "wchar:")?,
-        // The first number, in nanoseconds; other files have ticks.
-        work: running.number::<f64>("schedstat", "")? / 1e9,
+        work: running.work()?,
     })
 }
 

@@ -324,8 +324,8 @@ fn floor(run: &mut Run, kind: Kind, full: usize) -> Result<()> {
             let [delete, add] = verbs.map(|verb| kind.request(verb, fixture.next));
             let requests = [delete?, add?];
             let send = |request| send_raw(&fixture.socket, request);
-            let (sent, elapsed) = clock::time(|| requests.iter().try_for_each(send));
-            sent?;
+            let (done, elapsed) = clock::time(|| requests.iter().try_for_each(send));
+            done?;
             times.push(elapsed);
         }
         times.sort_unstable();

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use futures_util::FutureExt as _;
+use futures_util::future::Shared;
 use homeostat_engine::PassAnswer;
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{CommandRefused, Control};
@@ -31,15 +32,24 @@ pub(super) struct StartedPass {
     pub(super) pass: Later<'static, Result<PassAnswer, CommandRefused>>,
 }
 
+/// The answer of a pass, for all who wait for it.
+pub(super) type SharedPass = Shared<Later<'static, Result<PassAnswer, CommandRefused>>>;
+
+/// Asks a loop for a pass, at once.
+pub(super) fn start_pass(control: &Arc<dyn Control>) -> SharedPass {
+    let asked = Arc::clone(control);
+    let pass = async move { asked.pass().await }.boxed().shared();
+    // The first poll is what sends the request.
+    let _ = pass.clone().now_or_never();
+    pass
+}
+
 /// Asks all of these loops for a pass, at once: a client that has just changed a desired state gets the report of the
 /// very pass that carries it out.
 pub(super) fn start_passes(loops: Vec<Arc<dyn Control>>) -> Vec<StartedPass> {
     let started = loops.into_iter().map(|control| {
-        let asked = Arc::clone(&control);
-        let pass = async move { asked.pass().await }.boxed().shared();
-        // The first poll is what sends the request.
-        let _ = pass.clone().now_or_never();
-        StartedPass { control, pass: pass.boxed() }
+        let pass = start_pass(&control).boxed();
+        StartedPass { control, pass }
     });
     started.collect()
 }

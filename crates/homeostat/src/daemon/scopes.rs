@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
+use futures_util::FutureExt as _;
 use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
     Control, Events, Ledger, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
@@ -14,7 +15,7 @@ use homeostat_registry::{Gate, Reach, Scope, ScopePlace, Start, declared_name};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-use super::command::{StartedPass, start_passes};
+use super::command::{SharedPass, StartedPass, start_pass};
 use super::firewall::Firewall;
 use super::loop_threads::LoopThreads;
 use crate::context::Context;
@@ -64,10 +65,9 @@ pub(super) struct Arrangement<'a> {
 }
 
 /// What became of a desired state.
-#[derive(PartialEq, Eq)]
 enum Put {
-    /// It is that of a loop that has begun.
-    Begun,
+    /// It is that of a loop that has begun with this pass.
+    Begun(SharedPass),
     /// A loop that goes on has it.
     Changed,
     /// A loop that goes on had it before.
@@ -217,11 +217,11 @@ impl Scopes {
                 looping.end().await;
             }
             for planner in first {
-                if let (control, Put::Begun) =
+                if let (_, Put::Begun(pass)) =
                     running.put(planner, by, &mut self.threads, &mut self.started).await?
                 {
                     // Whether it could be made is in its report.
-                    let _ = control.pass().await;
+                    let _ = pass.await;
                     made = true;
                 }
             }
@@ -260,25 +260,25 @@ impl Running {
         for planner in planners {
             let start = start(&*planner);
             let (control, put) = self.put(planner, by, threads, started).await?;
-            if start == Start::Firewall && put != Put::Unchanged {
+            if start == Start::Firewall && !matches!(put, Put::Unchanged) {
                 self.firewall.follow(Arc::clone(&control), gate).await;
             }
+            let Put::Begun(pass) = put else { continue };
             match start {
-                _ if put != Put::Begun => {}
                 Start::Firewall => first.push(control),
                 Start::BeforeLinks => {
                     // Whether it worked is in its report.
-                    let _ = control.pass().await;
+                    let _ = pass.await;
                     first.push(control);
                 }
                 Start::Usual if is_remote(&control.ledger_key().source) => {}
-                Start::Usual => others.push(control),
+                Start::Usual => others.push(pass),
             }
         }
         // What waited for a link gets another look once the links are made. It does not wait for targets elsewhere.
         tokio::spawn(async move {
-            for control in others {
-                let _ = control.pass().await;
+            for pass in others {
+                let _ = pass.await;
             }
             for control in first.into_iter().filter(|control| !control.status().is_converged) {
                 let _ = control.pass().await;
@@ -320,13 +320,15 @@ impl Running {
             events: by.events.clone(),
         };
         let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
+        // Before the loop runs, so that it is its first pass that is waited for, and no second one.
+        let first = start_pass(&control);
         if by.recipients == Recipients::AllForClient {
-            // Before the loop runs, so that its first pass is the one that the client gets.
-            started.extend(start_passes(vec![Arc::clone(&control)]));
+            started
+                .push(StartedPass { control: Arc::clone(&control), pass: first.clone().boxed() });
         }
         let task = threads.spawn(run).context("cannot start a thread for a loop")?;
         self.loops.insert(name, Looping { pace, control: Arc::clone(&control), task });
-        Ok((control, Put::Begun))
+        Ok((control, Put::Begun(first)))
     }
 }
 

@@ -338,3 +338,28 @@ fn a_namespace_of_a_process_that_a_file_names_is_kept_as_long_as_the_process_liv
         world.is_let_go_of(cable, "namespace pid-file @DIR/box.pid");
     }
 }
+
+#[test]
+fn a_link_whose_other_end_lies_in_a_namespace_that_is_not_there_waits_for_it() {
+    let world = World::new().with_own_names();
+    let cable = "[links.cable]\nkind = \"veth\"\npeer = { name = \"eth0\", namespace = \"red\" }\n";
+    let rest = "[[routes]]\nto = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+    world.write("host.toml", format!("{cable}{rest}"));
+    // Whose namespace it is, and when it comes, is not for the document to know.
+    world.run("check host.toml").exits(0);
+    let _daemon = world.keep(&format!("{cable}{rest}"));
+    world.stands();
+    let status = world.run("status").exits(2).stdout;
+    assert!(status.contains("link cable (rtnl in host): pending"), "{status}");
+    assert!(status.contains("reason: waits on namespace red"), "{status}");
+    assert_eq!(world.listed("route show proto 76").len(), 1, "nothing else waits for it");
+    for _ in 0..2 {
+        world.ip("netns add red");
+        world.converges();
+        assert!(world.has_link("cable"));
+        assert!(world.in_red("link show eth0").contains("eth0"));
+        world.ip("netns delete red");
+        until("the end of the link", || !world.has_link("cable"));
+        until("the wait", || world.run("status").stdout.contains("waits on namespace red"));
+    }
+}

@@ -38,6 +38,7 @@ mod killed;
 mod ledger;
 mod lock;
 mod lost;
+mod many;
 mod modes;
 mod names;
 mod network;
