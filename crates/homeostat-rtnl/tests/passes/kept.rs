@@ -82,11 +82,7 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
     /// Lets the loop move until a check from outside succeeds.
     #[track_caller]
     pub(crate) fn until_seen(&self, what: &str, so: impl Fn() -> bool) {
-        let waited = async {
-            while !so() {
-                self.handle.changed().await.unwrap();
-            }
-        };
+        let waited = async { self.handle.wait_for(|_| so()).await.unwrap() };
         let waited = async { tokio::time::timeout(PATIENCE, waited).await };
         let seen = self.runtime.block_on(waited);
         assert!(seen.is_ok(), "{what} is never seen: {:#?}", self.handle.status());
