@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use homeostat_engine::pacing::Reason;
-use homeostat_engine::{Cause, Control, Event, EventKind, LedgerKey, Status};
+use homeostat_engine::{Cause, Event, EventKind, LedgerKey, Status};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -20,6 +20,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 use self::loop_metrics::{LOOP_METRICS, LoopMetric, MetricKind};
 use super::clock::Stamp;
+use super::loops_snapshot::LoopsSnapshot;
 use super::provider_health::ProviderHealth;
 
 /// From a tenth of a millisecond to a pass at its deadline.
@@ -91,12 +92,8 @@ impl Meters {
     }
 
     /// Everything, about these loops and no others.
-    pub(super) fn text(
-        &self,
-        loops: &[Arc<dyn Control>],
-        provider: Option<&ProviderHealth>,
-    ) -> Result<String, fmt::Error> {
-        let statuses = loops.iter().map(|one| {
+    pub(super) fn text(&self, now: &LoopsSnapshot) -> Result<String, fmt::Error> {
+        let statuses = now.loops.iter().map(|one| {
             let LedgerKey { source, scope, .. } = one.ledger_key().clone();
             (Labels { source, scope }, one.status())
         });
@@ -105,9 +102,10 @@ impl Meters {
         let mut registry = Registry::with_prefix("homeostat");
         self.add(&mut registry);
         add_loop_metrics(&mut registry, &statuses);
-        if let Some(provider) = provider {
+        if let Some(provider) = &now.provider {
             add_provider(&mut registry, provider);
         }
+        add_documents(&mut registry, now);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
@@ -154,6 +152,22 @@ fn add_provider(to: &mut Registry, provider: &ProviderHealth) {
     good.set(provider.good_stamp.as_seconds());
     let help = "When the provider's document was last accepted";
     to.register_with_unit("provider_last_good_timestamp", help, Unit::Seconds, good);
+}
+
+/// Adds which document is in force, and how trials ended.
+fn add_documents(to: &mut Registry, now: &LoopsSnapshot) {
+    let fallback: Gauge = Gauge::default();
+    fallback.set(i64::from(now.fallback.is_some()));
+    let help = "Whether a confirmed document is in force because the provider's could not be taken";
+    to.register("fallback_document", help, fallback);
+    let open: Gauge = Gauge::default();
+    open.set(i64::from(now.trials.open.is_some()));
+    to.register("trial_open", "Whether a trial waits for its confirm", open);
+    let ended = Family::<[(&str, &str); 1], Counter>::default();
+    for (end, count) in now.trials.counts() {
+        ended.get_or_create(&[("end", end)]).inc_by(count);
+    }
+    to.register("trials", "Trials that ended", ended);
 }
 
 /// Adds the counters and gauges of all loops.
@@ -233,7 +247,7 @@ mod tests {
     fn metrics_of_loops_that_are_gone_are_dropped() {
         let meters = Meters::default();
         pass(&meters, Reason::Hint, Cause::Drift);
-        let text = meters.text(&[], None).unwrap();
+        let text = meters.text(&LoopsSnapshot::default()).unwrap();
         assert!(!text.contains("rtnl"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
     }

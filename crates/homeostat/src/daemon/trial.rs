@@ -36,6 +36,23 @@ pub(super) struct Trial {
 pub(super) struct Trials {
     pub(super) open: Option<Trial>,
     pub(super) last: Option<(u64, TrialEnd)>,
+    confirmed: u64,
+    rolled_back: u64,
+}
+
+impl Trials {
+    /// How many ended in which way since the start.
+    pub(super) fn counts(&self) -> [(&'static str, u64); 2] {
+        [("confirmed", self.confirmed), ("rolled-back", self.rolled_back)]
+    }
+
+    fn ended(&mut self, id: u64, end: TrialEnd) {
+        match end {
+            TrialEnd::Confirmed { .. } => self.confirmed += 1,
+            TrialEnd::RolledBack { .. } => self.rolled_back += 1,
+        }
+        self.last = Some((id, end));
+    }
 }
 
 impl Trial {
@@ -178,7 +195,7 @@ impl Daemon {
     fn end_trial(&mut self, end: TrialEnd) {
         let Some(trial) = self.trials.open.take() else { return };
         record_end(&self.recent, trial.record.id, &end);
-        self.trials.last = Some((trial.record.id, end));
+        self.trials.ended(trial.record.id, end);
         self.publish();
     }
 
@@ -212,7 +229,7 @@ impl Daemon {
         }
         let end = TrialEnd::RolledBack { why: why.to_owned(), to: before };
         record_end(&self.recent, id, &end);
-        self.trials.last = Some((id, end));
+        self.trials.ended(id, end);
         self.publish();
     }
 

@@ -24,8 +24,8 @@ impl World {
     }
 }
 
-/// The value of a metric without labels.
-fn metric(name: &str) -> String {
+/// The value of a metric.
+pub(crate) fn metric(name: &str) -> String {
     let (_, text) = read("/metrics");
     let line = text.lines().find_map(|line| line.strip_prefix(&format!("{name} ")));
     line.unwrap_or_else(|| panic!("no {name} in {text}")).to_owned()

@@ -5,7 +5,9 @@ use std::process::Stdio;
 use serde_json::Value;
 
 use crate::daemon::Daemon;
+use crate::http::listening;
 use crate::keeping::until;
+use crate::provider::metric;
 use crate::world::{Ran, World};
 
 const KEY: &str = "net/ipv4/tcp_retries1";
@@ -83,6 +85,21 @@ fn a_trial_is_confirmed_from_another_session_only() {
     let again = world.in_another_session("confirm").exits(1).stderr;
     assert!(again.contains("there is no open trial"), "{again}");
     drop(daemon);
+}
+
+#[test]
+fn trials_are_counted_by_their_end() {
+    let (world, _daemon) = listening();
+    world.converges();
+    world.confirms(1);
+    assert_eq!(metric("homeostat_trials_total{end=\"rolled-back\"}"), "0");
+    world.write("new.toml", TRIED);
+    world.try_for("1h");
+    assert_eq!(metric("homeostat_trial_open"), "1");
+    world.run("rollback").exits(0);
+    assert_eq!(metric("homeostat_trial_open"), "0");
+    assert_eq!(metric("homeostat_trials_total{end=\"rolled-back\"}"), "1");
+    assert_eq!(metric("homeostat_fallback_document"), "0");
 }
 
 #[test]

@@ -69,7 +69,7 @@ impl Site {
 
     fn metrics(&self) -> Answer {
         let snapshot = self.snapshot.borrow();
-        match self.meters.text(&snapshot.loops, snapshot.provider.as_ref()) {
+        match self.meters.text(&snapshot) {
             Ok(text) => page(StatusCode::OK, METRICS, text),
             Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written"),
         }
