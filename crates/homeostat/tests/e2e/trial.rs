@@ -15,6 +15,8 @@ const BEFORE: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 const TRIED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n";
 const EDITED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 7\n";
 
+const LOGIN: &str = "{ echo 0 > /proc/self/loginuid; } 2>/dev/null; exec \"$0\" \"$@\"";
+
 /// A daemon whose document is confirmed.
 fn kept() -> (World, Daemon) {
     let world = World::new();
@@ -39,12 +41,13 @@ impl World {
         client.wait().unwrap();
     }
 
-    /// Runs a command as a new login would.
+    /// Runs a command as a new login would: with a session of processes, and of the kernel's audit where there is one.
     fn in_another_session(&self, args: &str) -> Ran {
         let command = self.homeostat(args);
-        let mut setsid = self.command("setsid");
-        setsid.arg("--wait").arg(command.get_program()).args(command.get_args());
-        self.finish(setsid)
+        let mut login = self.command("setsid");
+        login.args(["--wait", "sh", "-c", LOGIN]);
+        login.arg(command.get_program()).args(command.get_args());
+        self.finish(login)
     }
 }
 
