@@ -133,7 +133,9 @@ fn sort_by_bytes<T: Copy, const N: usize>(
             usize::from(word.to_le_bytes()[byte as usize])
         };
         let mut ends = [0_usize; 256];
-        routes.iter().for_each(|route| ends[digit(route)] += 1);
+        for route in &*routes {
+            ends[digit(route)] += 1;
+        }
         let mut end = 0;
         for count in &mut ends {
             end += std::mem::replace(count, end);
