@@ -241,7 +241,13 @@ impl MayLose {
     }
 
     fn with_field(&mut self, moment: &Moment, view: &View<'_, Rtnl>, name: LinkName, field: Field) {
-        let Some(seen) = moment.table.get(name) else { return };
+        let Some(seen) = moment.table.get(name) else {
+            // The other end of a pair that is made in this pass joins its master then.
+            let master = view.desired.field(name, field).filter(|_| field == Field::Master);
+            let master = master.and_then(Setting::link_name);
+            self.everything |= master.is_some_and(|master| moment.table.get(master).is_some());
+            return;
+        };
         let changes = match view.desired.field(name, field) {
             Some(setting) => *setting != seen.setting(field),
             // One that is given up may get its original back.
