@@ -80,11 +80,16 @@ impl Writer {
         // The phases of links have no other steps.
         if matches!(work.steps.first(), Some(Step::Link(_))) {
             let now = since.links.take().unwrap_or_else(|| work.moment.links.clone());
-            let report = &mut |at, outcome| outcomes.put(at, outcome);
+            let mut has_failed = false;
+            let report = &mut |at, outcome| {
+                has_failed |= matches!(outcome, Outcome::Failed(_) | Outcome::Unknown { .. });
+                outcomes.put(at, outcome);
+            };
             let now = link::apply::run(work, &self.source, &mut open, now, report);
             outcomes.flush();
             since.links = Some(now);
-            // An answer may still be on its way there, so the next call opens another connection.
+            // After a failure an answer may still be on its way there, so the next call opens another connection.
+            *connection = (!has_failed).then_some(open);
             return Ok(());
         }
         let AppliedSince { links, moved, .. } = since;

@@ -191,7 +191,7 @@ impl Builder {
 #[expect(missing_docs, reason = "each variant's message is its documentation")]
 pub enum Impossible {
     #[error("it has no nexthop: give it a gateway, a link or a type such as blackhole")]
-    LeadsNowhere,
+    NoNexthop,
     #[error("a route of its type goes nowhere, so a gateway or a link has no place in it")]
     GoesNowhere,
     #[error("it has several ways, so a gateway or a link of its own has no place in it")]

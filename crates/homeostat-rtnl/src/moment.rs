@@ -28,10 +28,20 @@ pub struct Moment {
     pub(crate) learned: BTreeSet<NeighbourKey>,
     pub(crate) table: LinkTable,
     pub(crate) namespaces: OtherNamespaces,
+    /// The namespaces with the other ends of pairs that the pass may delete or set down, by what ours calls them.
+    pub(crate) beyond: BTreeMap<i32, Beyond>,
     /// Which moment it is, for what a writer learns after it.
     pub(crate) token: Arc<()>,
     pub(crate) address_marks: AddressMarks,
     pub(crate) extent: Extent,
+}
+
+/// What is in another namespace.
+#[derive(Clone, Debug)]
+pub(crate) struct Beyond {
+    /// The name that desired states use.
+    pub(crate) name: String,
+    pub(crate) moment: Box<Moment>,
 }
 
 /// How much was looked at.

@@ -8,6 +8,7 @@ use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, Vie
 use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETLINK};
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
+use crate::address::AddressMarks;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::model::Link;
@@ -15,7 +16,7 @@ use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::{KnownLinks, MayLose};
 use crate::link::{self, LinkName};
 use crate::message::AF_INET6;
-use crate::moment::{Extent, Moment};
+use crate::moment::{Beyond, Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
 use crate::route::observe::EVERYWHERE;
@@ -221,8 +222,29 @@ impl Observation<'_, '_> {
         if has_link {
             self.other_namespaces(moment);
             link::observe::report(moment, self.source, self.view, self.see);
+            self.look_beyond(moment);
         }
         Ok(())
+    }
+
+    /// Looks at the namespaces of the other ends of pairs that the pass may delete or set down. One that has no name,
+    /// or that cannot be looked at, is left out.
+    fn look_beyond(&mut self, moment: &mut Moment) {
+        // Without marks it is unknown there which addresses are ours.
+        if self.source.address_marks == AddressMarks::Ledger {
+            return;
+        }
+        let nsids = link::observe::other_ends(moment, self.view);
+        let known = &self.source.namespaces;
+        let found = OtherNamespaces::numbered(&nsids, known, self.connection);
+        let desired = Arc::new(DesiredState::default());
+        let view = View { focus: &Focus::All, desired: &desired, records: &Records::new() };
+        for (nsid, (name, netns)) in found {
+            let reader = Reader::open(self.source.beside(netns), None);
+            if let Ok(there) = reader.and_then(|mut reader| reader.look(&view, &mut |_| {})) {
+                moment.beyond.insert(nsid, Beyond { name, moment: Box::new(there) });
+            }
+        }
     }
 
     /// Looks at the namespaces that declared links of the focus refer to.

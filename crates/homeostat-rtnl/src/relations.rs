@@ -174,11 +174,12 @@ impl Relations {
 impl TemplateIndex {
     fn add_all(&mut self, templates: &[RouteTemplate]) {
         for (number, RouteTemplate { route, .. }) in (0..).zip(templates) {
-            let through = route.nexthop.map(|id| self.by_nexthop.entry(id).or_default());
-            if let Some(all) = through {
-                all.push(number);
+            if let Some(id) = route.nexthop {
+                self.by_nexthop.entry(id).or_default().push(number);
             }
-            route.src.into_iter().for_each(|src| self.by_src.entry(src).or_default().push(number));
+            if let Some(src) = route.src {
+                self.by_src.entry(src).or_default().push(number);
+            }
             for gateway in route.gateways().collect::<BTreeSet<_>>() {
                 self.by_gateway.entry(gateway).or_default().push(number);
             }

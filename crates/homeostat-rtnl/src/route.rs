@@ -142,7 +142,7 @@ impl Route {
         Route { nexthop: Some(nexthop), ..Route::default() }
     }
 
-    /// A route that leads nowhere.
+    /// A route of a type, without a nexthop.
     #[must_use]
     pub fn of_kind(kind: RouteKind) -> Self {
         Route { kind, ..Route::default() }
@@ -200,7 +200,7 @@ fn check_way(desired: &Route) -> Result<(), Impossible> {
         (false, false, false) | (true, true, false) => Ok(()),
         (true, false, true) if desired.hops.iter().all(weighs) => Ok(()),
         (true, false, true) => Err(Impossible::Weight),
-        (true, false, false) => Err(Impossible::LeadsNowhere),
+        (true, false, false) => Err(Impossible::NoNexthop),
         (true, true, true) => Err(Impossible::ManyWays),
         (false, ..) => Err(Impossible::GoesNowhere),
     }

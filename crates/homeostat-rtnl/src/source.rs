@@ -53,6 +53,13 @@ impl Rtnl {
         Rtnl { netns: Some(netns), ..Self::here() }
     }
 
+    /// The same owner in another namespace, which knows of no others.
+    pub(crate) fn beside(&self, netns: Arc<Netns>) -> Self {
+        let (protocol, address_marks) = (self.protocol, self.address_marks);
+        let owner = Arc::clone(&self.owner);
+        Rtnl { netns: Some(netns), protocol, address_marks, owner, ..Self::here() }
+    }
+
     /// Marks what is ours with another protocol. Two owners need two.
     #[must_use]
     pub fn with_protocol(mut self, protocol: Protocol) -> Self {

@@ -29,7 +29,7 @@ use crate::link::LinkName;
 use crate::link::kinds::LinkKind;
 use crate::link::model::Link;
 use crate::link::observe::{LinkTable, SeenLink};
-use crate::moment::{Moment, OnLink};
+use crate::moment::{Beyond, Moment, OnLink};
 use crate::neighbour::Mac;
 use crate::nexthop;
 
@@ -92,6 +92,8 @@ pub(crate) struct Effects {
     pub(crate) goes: bool,
     /// It goes down, for a moment at least.
     pub(crate) falls: bool,
+    /// It loses its carrier.
+    pub(crate) loses_carrier: bool,
     pub(crate) mac: NewMac,
     /// Its MTU afterwards, if that is another one, or new to a bridge.
     pub(crate) mtu: Option<u32>,
@@ -118,6 +120,8 @@ pub(crate) struct Cascades<'a> {
     pub(crate) moment: &'a Moment,
     /// The links that go, go down or get another master in the same plan.
     pub(crate) leaving: BTreeSet<LinkName>,
+    /// Whether it is another namespace: its pairs lead back to ours, or to a third one, which is not looked at.
+    pub(crate) is_beyond: bool,
 }
 
 impl Cascades<'_> {
@@ -130,6 +134,7 @@ impl Cascades<'_> {
                 takes.extend(self.gone(name, *link));
             }
             takes.extend(self.lost_on(*link, *loss));
+            takes.extend(self.lost_beyond(*link, *loss));
             if let Loss::Mtu(mtu) = loss {
                 changes.extend(self.lowered(name, *link, *mtu));
             }
@@ -146,12 +151,13 @@ impl Cascades<'_> {
 
     /// What becomes of which links.
     fn losses(&self, name: LinkName, effects: &Effects) -> BTreeSet<(LinkName, Loss)> {
-        let Effects { goes, falls, mac, mtu, joins, leaves } = *effects;
+        let Effects { goes, falls, loses_carrier, mac, mtu, joins, leaves } = *effects;
         let table = &self.moment.table;
         let seen = table.get(name);
         let mut next: Vec<(LinkName, Loss)> = Vec::new();
         next.extend(goes.then_some((name, Loss::Gone)));
         next.extend(falls.then_some((name, Loss::Down)));
+        next.extend(loses_carrier.then_some((name, Loss::Carrier)));
         next.extend((!matches!(mac, NewMac::Same)).then_some((name, Loss::Mac)));
         let is_new = |mtu: &u32| seen.is_none_or(|seen| seen.link.mtu != Some(*mtu));
         next.extend(mtu.filter(is_new).map(|mtu| (name, Loss::Mtu(mtu))));
@@ -281,6 +287,34 @@ impl Cascades<'_> {
         takes.extend(moment.foreign.on(link, loss.kinds()).cloned());
         if loss.removes_nexthops() {
             takes.extend(nexthop::lost_on(link, moment));
+        }
+        takes
+    }
+
+    /// What goes in another namespace with the other end of a pair. One that cannot be seen is named, and no more.
+    fn lost_beyond(&self, link: LinkName, loss: Loss) -> Vec<Taken> {
+        let effects = match loss {
+            Loss::Gone => Effects { goes: true, ..Effects::default() },
+            Loss::Down => Effects { loses_carrier: true, ..Effects::default() },
+            _ => return Vec::new(),
+        };
+        let seen = self.moment.table.get(link).filter(|_| !self.is_beyond);
+        let Some((nsid, index)) = seen.and_then(SeenLink::end_elsewhere) else { return Vec::new() };
+        let ours = |key| Taken { key, owner: Owner::Ours };
+        let Some(Beyond { name: space, moment }) = self.moment.beyond.get(&nsid) else {
+            let what = if loss == Loss::Gone { "other end" } else { "carrier of the other end" };
+            let key = format!("{what} of link {link}, in a namespace that cannot be looked at");
+            return vec![ours(key)];
+        };
+        let name = moment.links.name(index);
+        let (desired, leaving) = (&DesiredState::default(), BTreeSet::new());
+        let there = Cascades { desired, moment, leaving, is_beyond: true };
+        let (mut takes, _) = there.of(name, &effects);
+        if loss == Loss::Gone {
+            takes.insert(0, ours(format!("link {name}")));
+        }
+        for taken in &mut takes {
+            taken.key = format!("{} in namespace {space}", taken.key);
         }
         takes
     }

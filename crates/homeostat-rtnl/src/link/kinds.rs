@@ -168,7 +168,7 @@ kinds! {
     Ipvlan(Ipvlan) = "ipvlan";
     /// A tagged part of a link.
     Vlan(Vlan) = "vlan";
-    /// A link that leads nowhere.
+    /// A link that drops what is sent through it.
     Dummy = "dummy";
     /// Several links as one.
     Bond(Bond) = "bond";

@@ -49,6 +49,20 @@ impl OtherNamespaces {
         OtherNamespaces { namespaces: seen.collect() }
     }
 
+    /// The namespaces that ours calls by some of these numbers, by them.
+    pub(crate) fn numbered(
+        nsids: &BTreeSet<i32>,
+        namespaces: &NamedNamespaces,
+        connection: &mut Connection,
+    ) -> BTreeMap<i32, (String, Arc<Netns>)> {
+        let all = namespaces.iter().filter(|_| !nsids.is_empty());
+        let numbered = all.filter_map(|(name, netns)| {
+            let nsid = nsid(netns, connection).ok()??;
+            nsids.contains(&nsid).then(|| (nsid, (name.clone(), Arc::clone(netns))))
+        });
+        numbered.collect()
+    }
+
     pub(crate) fn get(&self, name: &str) -> Option<&OtherNamespace> {
         self.namespaces.get(name)
     }

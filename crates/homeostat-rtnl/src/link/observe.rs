@@ -135,6 +135,31 @@ pub(crate) fn report(
     }
 }
 
+/// The namespaces of the other ends of pairs that the pass may delete or set down, by what ours calls them.
+pub(crate) fn other_ends(moment: &Moment, view: &View<'_, Rtnl>) -> BTreeSet<i32> {
+    let may_go = |seen: &&SeenLink| match view.desired.link(seen.name) {
+        Some(link) => {
+            let falls = link.up == Some(false) && seen.is_up();
+            falls || !changes_in_place(link, &seen.link)
+        }
+        None if matches!(seen.owner, Owner::Ours | Owner::Unmarked) => true,
+        None => {
+            let up = view.desired.field(seen.name, Field::Up);
+            seen.is_up() && up == Some(&Setting::Flag(false))
+        }
+    };
+    let covered = |seen: &&SeenLink| match view.focus {
+        Focus::All => true,
+        Focus::Keys(keys) => {
+            let up = Key::LinkField(seen.name, Field::Up);
+            keys.contains(&Key::Link(seen.name)) || keys.contains(&up)
+        }
+    };
+    let ends = moment.table.values().filter(|seen| seen.end_elsewhere().is_some());
+    let going = ends.filter(covered).filter(may_go);
+    going.filter_map(|seen| seen.end_elsewhere().map(|(nsid, _)| nsid)).collect()
+}
+
 /// The link of this name.
 pub(crate) fn find(connection: &mut Connection, name: LinkName) -> Option<SeenLink> {
     look_up(connection, name).filter(|seen| seen.name == name)
@@ -216,7 +241,13 @@ impl MayLose {
     }
 
     fn with_field(&mut self, moment: &Moment, view: &View<'_, Rtnl>, name: LinkName, field: Field) {
-        let Some(seen) = moment.table.get(name) else { return };
+        let Some(seen) = moment.table.get(name) else {
+            // The other end of a pair that is made in this pass joins its master then.
+            let master = view.desired.field(name, field).filter(|_| field == Field::Master);
+            let master = master.and_then(Setting::link_name);
+            self.everything |= master.is_some_and(|master| moment.table.get(master).is_some());
+            return;
+        };
         let changes = match view.desired.field(name, field) {
             Some(setting) => *setting != seen.setting(field),
             // One that is given up may get its original back.
@@ -290,6 +321,12 @@ impl SeenLink {
     pub(crate) fn peer(&self) -> Option<IfIndex> {
         let is_veth = matches!(self.link.kind, LinkKind::Veth(_));
         self.lower.filter(|lower| is_veth && lower.nsid.is_none()).map(|lower| lower.index)
+    }
+
+    /// The other end of a pair, if it is in another namespace: what ours calls that, and the number of the link.
+    pub(crate) fn end_elsewhere(&self) -> Option<(i32, IfIndex)> {
+        let lower = self.lower.filter(|_| matches!(self.link.kind, LinkKind::Veth(_)))?;
+        Some((lower.nsid?, lower.index))
     }
 
     /// The link below in this namespace, without which it cannot be.

@@ -43,7 +43,8 @@ pub(crate) fn draft(
     changes: &ChangeList<Key, Object>,
 ) -> LinkPlan {
     let (links, fields) = (BTreeMap::new(), BTreeMap::new());
-    let cascades = Cascades { desired, moment, leaving: leaving(desired, moment, changes) };
+    let leaving = leaving(desired, moment, changes);
+    let cascades = Cascades { desired, moment, leaving, is_beyond: false };
     let plan = LinkPlan::default();
     let mut planner = LinkPlanner { desired, moment, cascades, links, fields, plan };
     for slot in changes.creates().iter().filter(|slot| desired.is_link(**slot)) {
@@ -67,6 +68,7 @@ pub(crate) fn effects_of_change(declared: &Link, before: &Link, cycle: Cycle) ->
     Effects {
         goes: false,
         falls: falls && before.up == Some(true),
+        loses_carrier: false,
         mac: mac.map_or(NewMac::Same, NewMac::Changed),
         mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
         joins,
@@ -81,8 +83,15 @@ pub(crate) fn effects_of_new(declared: &Link, moment: &Moment) -> Effects {
     Effects { mac, mtu, joins: declared.master, ..Effects::default() }
 }
 
-const GONE: Effects =
-    Effects { goes: true, falls: false, mac: NewMac::Same, mtu: None, joins: None, leaves: false };
+const GONE: Effects = Effects {
+    goes: true,
+    falls: false,
+    loses_carrier: false,
+    mac: NewMac::Same,
+    mtu: None,
+    joins: None,
+    leaves: false,
+};
 
 /// The links that go, go down or get another master.
 fn leaving(

@@ -133,7 +133,7 @@ fn sort_by_bytes<T: Copy, const N: usize>(
             usize::from(word.to_le_bytes()[byte as usize])
         };
         let mut ends = [0_usize; 256];
-        for route in routes.iter() {
+        for route in &*routes {
             ends[digit(route)] += 1;
         }
         let mut end = 0;

@@ -39,7 +39,7 @@ fn what_can_never_be_is_refused_before_anything_is_written() {
     let via = |text| Route::via(ip(text));
     let lo = "lo".parse().unwrap();
     for (key, desired, why) in [
-        (v4, Route::default(), Impossible::LeadsNowhere),
+        (v4, Route::default(), Impossible::NoNexthop),
         (
             v4,
             Route { dev: Some(lo), ..Route::of_kind(RouteKind::BLACKHOLE) },

@@ -153,3 +153,63 @@ fn a_macvlan_stands_on_a_link_in_another_namespace() {
     there.converge(&desired(&[]));
     assert!(two.in_blue("link show dev mv0").is_err());
 }
+
+/// The notes of the steps of a plan.
+fn notes(bench: &Bench, declared: &homeostat_rtnl::DesiredState) -> Vec<String> {
+    let mut notes = Vec::new();
+    bench.plan(declared).explain(homeostat_engine::Kind::Change, &mut |entry| {
+        if let homeostat_engine::Entry::Change(line, _) = entry {
+            notes.extend(line.note);
+        }
+    });
+    notes
+}
+
+#[test]
+fn what_is_foreign_on_the_other_end_in_another_namespace_is_kept() {
+    let two = Two::new();
+    let mut bench = Bench::of(two.source());
+    bench.converge(&desired(&[("link x0", "veth peer eth0@blue up on")]));
+    two.in_blue("link set eth0 up").unwrap();
+    two.in_blue("address add 172.16.0.1/24 dev eth0").unwrap();
+    for document in [desired(&[]), desired(&[("link x0", "veth peer eth0 up on")])] {
+        let [held] = explained(&bench.pass(&document)).try_into().unwrap();
+        assert!(held.starts_with("held link x0"), "{held}");
+        assert!(held.contains("address 172.16.0.1/24 dev eth0 in namespace blue"), "{held}");
+    }
+    assert!(two.in_blue("link show dev eth0").is_ok());
+    two.in_blue("address del 172.16.0.1/24 dev eth0").unwrap();
+    assert_eq!(notes(&bench, &desired(&[])), ["takes along `link eth0 in namespace blue` of ours"]);
+    bench.converge(&desired(&[]));
+    assert!(two.in_blue("link show dev eth0").is_err());
+}
+
+#[test]
+fn foreign_nexthops_on_the_other_end_keep_its_carrier() {
+    let two = Two::new();
+    let mut bench = Bench::of(two.source());
+    bench.converge(&desired(&[("link x0", "veth peer eth0@blue up on")]));
+    two.in_blue("link set eth0 up").unwrap();
+    two.in_blue("address add 172.16.0.1/24 dev eth0").unwrap();
+    crate::bench::until("the nexthop", || {
+        two.in_blue("nexthop replace id 900 via 172.16.0.9 dev eth0 proto bird").is_ok()
+    });
+    let [held] = explained(&bench.pass(&desired(&[("link x0", "veth peer eth0@blue up off")])))
+        .try_into()
+        .unwrap();
+    assert!(held.contains("nexthop 900 in namespace blue"), "{held}");
+    assert_eq!(two.in_blue("nexthop show").unwrap().len(), 1);
+}
+
+#[test]
+fn a_plan_says_that_it_cannot_see_the_other_end() {
+    let two = Two::new();
+    let mut bench = Bench::of(two.source());
+    bench.converge(&desired(&[("link x0", "veth peer eth0@blue up on")]));
+    let blind = Bench::new();
+    let [note] = notes(&blind, &desired(&[])).try_into().unwrap();
+    assert!(
+        note.contains("other end of link x0, in a namespace that cannot be looked at"),
+        "{note}"
+    );
+}

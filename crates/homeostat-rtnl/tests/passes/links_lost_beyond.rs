@@ -233,3 +233,31 @@ fn a_foreign_route_through_a_nexthop_of_ours_is_not_lost_with_the_link() {
         holds(&mut bench, &[nexthop, ("link vb up", "off")], taken);
     }
 }
+
+#[test]
+fn an_other_end_that_is_made_again_takes_no_neighbours_of_the_bridge_that_it_joins() {
+    let namespace = cable();
+    for command in [
+        "link add fbr type bridge",
+        "link add fc address 02:00:00:00:0f:03 type veth peer name fd",
+        "link set fc master fbr",
+        "link set fbr up",
+        "neighbour add 10.2.0.8 lladdr 02:00:00:00:00:01 dev fbr nud permanent protocol bird",
+    ] {
+        ip(&namespace, command);
+    }
+    let declared = desired(&[
+        ("link o0", "veth peer p0"),
+        ("link p0 mac", "02:00:00:00:00:40"),
+        ("link p0 master", "fbr"),
+    ]);
+    let mut bench = Bench::new();
+    let is_held =
+        |lines: &[String]| lines.iter().any(|line| line.starts_with("held link p0 master"));
+    assert!(is_held(&explained(&bench.pass(&declared))));
+    bench.hinted();
+    ip(&namespace, "link del o0");
+    let done = bench.heal(&declared);
+    assert!(done.contains(&"+ link o0".to_owned()) && is_held(&done), "{done:?}");
+    assert_eq!(listed(&namespace, "neighbour show dev fbr nud permanent").len(), 1);
+}

@@ -108,7 +108,8 @@ impl Document {
                 Some(Command { key: format!("link {name}"), line })
             }));
         }
-        for field in ["mac", "mtu", "alias", "master", "up"] {
+        // A bridge follows a smaller port, unless its MTU was changed: the declared one is set once more.
+        for field in ["mac", "mtu", "alias", "master", "mtu", "up"] {
             commands.extend(links().filter_map(|(name, link)| link.command(name, field)));
         }
         for (name, link) in links() {

@@ -131,3 +131,15 @@ fn a_route_follows_its_gateway_to_another_link() {
     let shown = world.ip("route show 10.100.0.0/16");
     assert!(shown.contains("dev fb"), "{shown}");
 }
+
+#[test]
+fn a_bridge_keeps_its_declared_mtu_when_a_smaller_port_joins() {
+    let world = foreign(&[]);
+    world.apply(
+        "[links]\no1 = { kind = \"bridge\", up = true, mtu = 1500 }\n\
+         o0 = { kind = \"veth\", peer = \"p0\", up = true }\n\
+         p0 = { up = true, mtu = 1400, master = \"o1\" }\n",
+    );
+    let shown = world.ip("link show o1");
+    assert!(shown.contains("mtu 1500"), "{shown}");
+}
