@@ -550,13 +550,16 @@ impl<S: Source> Controller<S> {
         result: PassResult<S>,
         took: Duration,
     ) -> SharedReport {
-        let PassResult { feedback, open, applied, unrecorded, report } = result;
+        let PassResult { feedback, mut open, applied, unrecorded, report } = result;
         let is_recorded = unrecorded.is_none();
         let now = self.now();
         let known: BTreeSet<S::Key> = self.scheduler.convergence.report().cloned().collect();
         self.scheduler.record(request, feedback.clone(), now);
         let moved = feedback.failed.values().any(|retry| *retry == Retry::Now);
         self.last_pass = LastPass { is_good: is_recorded, has_moved: applied > 0 || moved };
+        for (key, open) in open.iter_mut().filter(|(_, open)| open.kind == Kind::Failed) {
+            open.next_try = self.scheduler.backoff.next_try(key);
+        }
         self.open.update(&request.focus, open, &feedback.deferred);
         self.open_reasons.prune();
         self.publisher.forget_cured(&request.focus, &self.open.read());
@@ -569,8 +572,11 @@ impl<S: Source> Controller<S> {
         });
         let contended = contended.collect();
         let not_converging = self.scheduler.convergence.report().map(ToString::to_string).collect();
+        let is_good = feedback.failed.is_empty() && feedback.missed.is_empty();
         self.publisher.status.send_modify(|status| {
-            status.last_success = Some(now);
+            if is_good {
+                status.last_success = Some(now);
+            }
             (status.last_error, status.failures) = (unrecorded, 0);
             status.is_ready |= request.focus == Focus::All;
             status.has_passed |= request.focus == Focus::All;

@@ -258,6 +258,9 @@ pub(crate) struct OpenItem {
     /// Not known of a scope that is not there.
     pub(crate) since: Option<String>,
     pub(crate) help: Option<String>,
+    /// In how many milliseconds it is tried again, if it failed and does not wait for a change.
+    #[serde(default)]
+    pub(crate) next_try_in_ms: Option<u64>,
 }
 
 /// Whether the daemon's own document can be taken from its provider.

@@ -137,6 +137,12 @@ impl<K: Ord + Clone> Backoff<K> {
         retried.map(|failing| failing.streak).any(|streak| streak < tries)
     }
 
+    /// When the key is tried next, where that is a moment and not a change.
+    #[must_use]
+    pub fn next_try(&self, key: &K) -> Option<Time> {
+        self.failing.get(key)?.ticket.map(|(time, _)| time)
+    }
+
     /// How many failures of the key counted.
     #[must_use]
     pub fn streak(&self, key: &K) -> u32 {

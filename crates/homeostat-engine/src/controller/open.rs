@@ -28,6 +28,8 @@ pub struct OpenEntry {
     pub help: Option<String>,
     /// When a pass first found it open.
     pub since: Time,
+    /// When it is tried again, if it failed and does not wait for a change.
+    pub next_try: Option<Time>,
 }
 
 /// What the loop keeps of a key that is not as declared.
@@ -38,6 +40,7 @@ pub(super) struct OpenKey {
     pub(super) ends_by_itself: bool,
     /// Who changed it, where the target says so.
     pub(super) by: Option<Arc<str>>,
+    pub(super) next_try: Option<Time>,
     since: Time,
     reason: Arc<OpenReason>,
 }
@@ -69,13 +72,14 @@ impl OpenReasons {
         };
         let ends_by_itself = matches!(finding, Finding::Pending { on } if on.ends_by_itself());
         let (kind, since, reason) = (finding.kind(), now, self.share(reason));
-        Some(OpenKey { kind, ends_by_itself, by: None, since, reason })
+        Some(OpenKey { kind, ends_by_itself, by: None, next_try: None, since, reason })
     }
 
     /// A key that gets a step, which is not made.
     pub(super) fn drifted(&self, now: Time) -> OpenKey {
         let reason = Arc::clone(&self.none);
-        OpenKey { kind: Kind::Change, ends_by_itself: false, by: None, since: now, reason }
+        let (kind, since) = (Kind::Change, now);
+        OpenKey { kind, ends_by_itself: false, by: None, next_try: None, since, reason }
     }
 
     fn share(&mut self, reason: OpenReason) -> Arc<OpenReason> {
@@ -120,6 +124,7 @@ impl<K: Key> OpenKeys<K> {
             owner: open.reason.owner.clone(),
             help: open.reason.help.clone(),
             since: open.since,
+            next_try: open.next_try,
         });
         entries.collect()
     }

@@ -34,7 +34,7 @@ pub struct Status {
     pub pass: PassId,
     /// When the last pass began.
     pub last_attempt: Option<Time>,
-    /// When the last pass ended that could be made.
+    /// When the last pass ended in which nothing failed.
     pub last_success: Option<Time>,
     /// Why the last pass could not be made, if it could not.
     pub last_error: Option<Failure>,

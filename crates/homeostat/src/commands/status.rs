@@ -113,10 +113,15 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
 
 /// The first open keys, and how many others there are.
 fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
-    for OpenItem { source, scope, key, kind, reason, owner, since, help } in &overview.open_keys {
+    for item in &overview.open_keys {
+        let OpenItem { source, scope, key, kind, reason, owner, since, help, next_try_in_ms } =
+            item;
+        let next_try = next_try_in_ms.map(|left| format!("in {}", time(left)));
         let since = since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         writeln!(to, "{} ({source} in {}): {kind}{}", plain(key), plain(scope), plain(&since))?;
-        for (name, text) in [("reason", reason), ("owner", owner), ("help", help)] {
+        for (name, text) in
+            [("reason", reason), ("owner", owner), ("help", help), ("next try", &next_try)]
+        {
             row(name, text.as_deref(), to)?;
         }
     }
@@ -165,9 +170,13 @@ fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
         (Some(due), Some(why)) => format!(", next {} in {}", plain(why), time(due)),
         _ => String::new(),
     };
-    let last =
+    let good =
         one.last_success_ago_ms.map_or("none".to_owned(), |ago| format!("{} ago", time(ago)));
-    writeln!(to, "  last good pass {last}{next}")?;
+    // A pass in which keys failed is no good one.
+    let is_newer = |ago: &u64| one.last_success_ago_ms.is_none_or(|good| *ago < good);
+    let last = one.last_attempt_ago_ms.filter(is_newer);
+    let last = last.map(|ago| format!("last pass {} ago, ", time(ago))).unwrap_or_default();
+    writeln!(to, "  {last}last good pass {good}{next}")?;
     if let Some(failure) = &one.last_error {
         // A pass that was made, and could not be recorded, is no failure.
         let times = (one.failures > 0).then(|| format!("failed {} times in a row", one.failures));

@@ -149,11 +149,14 @@ impl Part<'_> {
             Part::Loop(control) => {
                 // It fails if the source does not know such a key: then no page can end with it.
                 let open = control.open_keys(after, limit).unwrap_or_default();
+                let until =
+                    |time| millis(control.at(time).saturating_duration_since(Instant::now()));
                 let items = open.into_iter().map(|open| OpenItem {
                     reason: Some(open.reason).filter(|reason| !reason.is_empty()),
                     owner: open.owner,
                     since: Some(Stamp::ago(control.at(open.since).elapsed()).to_string()),
                     help: open.help,
+                    next_try_in_ms: open.next_try.map(until),
                     ..item(open.key, open.kind)
                 });
                 items.collect()

@@ -98,6 +98,8 @@ fn open_keys_are_listed_in_pages_with_their_reasons_by_status_socket_and_http() 
     let text = world.run("status").exits(2).stdout;
     assert_eq!(text.matches("(rtnl in host): failed since 20").count(), 20, "{text}");
     assert_eq!(text.matches("  reason: ").count(), 20, "{text}");
+    assert_eq!(text.matches("  next try: in ").count(), 20, "{text}");
+    assert!(text.contains(" ago, last good pass none, next "), "no pass was good: {text}");
     assert!(text.contains("\n31 other keys are not as declared.\n"), "{text}");
 
     // The time of day is computed for each answer.
@@ -105,6 +107,7 @@ fn open_keys_are_listed_in_pages_with_their_reasons_by_status_socket_and_http() 
         let items = page["open"].as_array().unwrap().iter().cloned();
         let items = items.map(|mut item| {
             item["since"] = item["since"].is_string().into();
+            item["next_try_in_ms"] = item["next_try_in_ms"].is_u64().into();
             item
         });
         (items.collect::<Vec<_>>(), page["next"].clone())
@@ -128,12 +131,14 @@ fn open_keys_are_listed_in_pages_with_their_reasons_by_status_socket_and_http() 
     let expected = serde_json::json!({
         "source": "rtnl", "scope": "host", "key": "route 10.100.0.0/32", "kind": "failed",
         "reason": items[0]["reason"], "owner": null, "since": true, "help": items[0]["help"],
+        "next_try_in_ms": true,
     });
     assert_eq!(items[0], expected);
     assert!(items[0]["reason"].is_string(), "{}", items[0]);
     let expected = serde_json::json!({
         "source": "rtnl", "scope": "red", "key": "route 10.8.0.0/16", "kind": "pending",
         "reason": "waits on namespace red", "owner": null, "since": false, "help": null,
+        "next_try_in_ms": false,
     });
     assert_eq!(items[50], expected);
     assert_eq!(crate::http::read("/api/v1/open?limit=many").0, 400);
