@@ -26,6 +26,11 @@ impl Need {
 const NEEDS: &[Need] = &[
     Need::new("ip", "iproute2", "kernel tests judge links, addresses and namespaces with it"),
     Need::new("nft", "nftables", "compiles rulesets, and kernel tests judge tables with it"),
+    Need::new(
+        "pg_ctlcluster",
+        "postgresql",
+        "an example keeps roles and databases of a real server",
+    ),
     Need::new("strace", "strace", "end-to-end tests kill the program with it at system calls"),
 ];
 
@@ -44,7 +49,8 @@ const VM_NEEDS: &[Need] = &[
 const BENCH_NEEDS: &[Need] = &[Need::new("bird", "bird2", "benchmarks compare with it")];
 
 /// Packages that would start a service on this machine.
-const SERVICES: &[(&str, &str)] = &[("bird2", "bird.service")];
+const SERVICES: &[(&str, &str)] =
+    &[("bird2", "bird.service"), ("postgresql", "postgresql.service")];
 
 /// Example rulesets of the package of `nft`, which minimal systems do not install.
 const EXAMPLES: &str = "/usr/share/doc/nftables/examples";

@@ -58,6 +58,16 @@ impl Failure {
         Failure::new(text, retry)
     }
 
+    /// An error that may be over in a moment.
+    pub fn soon(error: &(dyn Error + 'static)) -> Self {
+        Failure::from_error(error, Retry::Soon)
+    }
+
+    /// An error that only another desired state could end.
+    pub fn never(error: &(dyn Error + 'static)) -> Self {
+        Failure::from_error(error, Retry::Never)
+    }
+
     /// Adds the way out.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<String>) -> Self {

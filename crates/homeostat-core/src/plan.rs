@@ -1,6 +1,6 @@
 //! Steps in order, with everything that will not be done and why.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
@@ -36,7 +36,8 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         0
     }
 
-    /// Names the keys whose failed steps block this one.
+    /// Names the keys whose steps come before this one, and block it if they fail. Where lanes run, its lane starts
+    /// when theirs have ended; else the phases must say so.
     fn needs(&self, desired: &D, need: &mut dyn FnMut(D::Key)) {
         let _ = (desired, need);
     }
@@ -164,6 +165,7 @@ impl<S: Source> Plan<S> {
         match S::FAILS {
             Fails::Lanes => {
                 steps.sort_by_cached_key(|step| (step.key(&desired), step.phase()));
+                sort_by_needs(&*desired, &mut steps);
             }
             _ => steps.sort_by_key(Step::phase),
         }
@@ -279,6 +281,41 @@ impl<S: Source> Plan<S> {
             tell(Entry::Finding { key: key.to_string(), finding: finding.clone() });
         }
     }
+}
+
+/// Puts the steps of each key behind those of the keys that they need. Keys that need each other stay behind all
+/// others.
+fn sort_by_needs<D: Desired>(desired: &D, steps: &mut [impl Step<D>]) {
+    let mut needs: BTreeMap<D::Key, BTreeSet<D::Key>> = BTreeMap::new();
+    for step in &*steps {
+        let key = step.key(desired);
+        step.needs(desired, &mut |need| {
+            if need != key {
+                needs.entry(key.clone()).or_default().insert(need);
+            }
+        });
+    }
+    if needs.is_empty() {
+        return;
+    }
+    let planned: BTreeSet<D::Key> = steps.iter().map(|step| step.key(desired)).collect();
+    for needs in needs.values_mut() {
+        needs.retain(|need| planned.contains(need));
+    }
+    needs.retain(|_, needs| !needs.is_empty());
+    let (mut ranks, mut rank) = (BTreeMap::new(), 0);
+    let mut ready: BTreeSet<D::Key> = planned;
+    ready.retain(|key| !needs.contains_key(key));
+    while !ready.is_empty() {
+        let next = needs.extract_if(.., |_, needs| {
+            needs.retain(|need| !ready.contains(need));
+            needs.is_empty()
+        });
+        let next = next.map(|(key, _)| key).collect();
+        ranks.extend(std::mem::replace(&mut ready, next).into_iter().map(|key| (key, rank)));
+        rank += 1;
+    }
+    steps.sort_by_cached_key(|step| ranks.get(&step.key(desired)).copied().unwrap_or(rank));
 }
 
 /// What the target takes along with a step, in words.

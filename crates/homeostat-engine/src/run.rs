@@ -2,7 +2,8 @@
 
 mod sink;
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::future::Future;
 use std::ops::{Deref, Range};
 use std::pin::Pin;
@@ -131,7 +132,8 @@ async fn run_batches<S: Source>(
     sink.into_results()
 }
 
-/// Runs the lanes side by side: as many as the operations of the loop allow, else as many as the config says.
+/// Runs the lanes side by side: as many as the operations of the loop allow, else as many as the config says. A lane
+/// starts when the lanes that it needs have ended well.
 async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
     plan: &mut Plan<S>,
     writer: &W,
@@ -141,14 +143,28 @@ async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
 ) -> (StepResults<S::Object>, Vec<DetachedLane<'a, S>>) {
     let has_operations = config.dispatch.operations().is_some();
     let limit = if has_operations || config.lanes == 0 { usize::MAX } else { config.lanes };
-    let mut waiting = split_lanes(plan, writer, config, doubted).into_iter();
-    let mut running: FuturesUnordered<_> = waiting.by_ref().take(limit).collect();
-    let mut ended = Vec::new();
+    let mut queue = LaneQueue::new(split_lanes(plan, config.strictness));
+    let mut ended: Vec<EndedLane<S>> = Vec::new();
+    if queue.has_needs() {
+        let open = plan.findings.iter().filter(|(_, finding)| finding.is_open());
+        for (key, _) in open {
+            ended.extend(leave(queue.block(key), config));
+        }
+    }
+    let mut running: FuturesUnordered<DetachedLane<'a, S>> = FuturesUnordered::new();
     let all = async {
-        while let Some(one) = running.next().await {
+        loop {
+            let room = limit.saturating_sub(running.len()).min(queue.ready.len());
+            let started = queue.ready.drain(..room);
+            running.extend(started.map(|lane| lane.start(writer, config, doubted)));
+            let Some(one) = running.next().await else { break };
+            match one.key() {
+                Some(key) if one.is_good() => queue.met(&key),
+                Some(key) => ended.extend(leave(queue.block(&key), config)),
+                None => {}
+            }
             // The next pass need not wait for the slowest lane of this one.
             ended.push(EndedLane { lane: None, ..one });
-            running.extend(waiting.next());
         }
     };
     if has_operations && wait == LaneWait::Patience {
@@ -161,26 +177,99 @@ async fn run_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
     for DetachedLane { key, .. } in &detached {
         plan.wait(key.clone(), WaitsOn::Answer);
     }
-    ended.sort_by_cached_key(|EndedLane { plan, .. }| {
-        plan.steps.first().map(|step| step.key(&plan.desired))
-    });
+    // They wait for lanes that were detached, or for each other.
+    for lane in queue.into_rest() {
+        let need = lane.needs.first().cloned().unwrap_or_else(|| lane.key.clone());
+        ended.push(lane.leave(&need, config));
+    }
+    ended.sort_by_cached_key(EndedLane::key);
     (join(plan, ended), detached)
 }
 
-/// Takes the steps out of the plan, as lanes that own them.
-fn split_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
-    plan: &mut Plan<S>,
-    writer: &W,
-    config: &Config<S::Key>,
-    doubted: &BTreeSet<S::Key>,
-) -> Vec<DetachedLane<'a, S>> {
-    let Some(Batch::Lanes(ranges)) = Schedule::<S>::new(config.strictness).next(plan) else {
-        return Vec::new();
-    };
-    // Taken out from the last to the first, so that the numbers of the others stay true.
-    let parts: Vec<Plan<S>> = ranges.into_iter().rev().map(|steps| plan.part(steps)).collect();
-    let lanes = parts.into_iter().rev().filter_map(|plan| {
-        let key = plan.steps.first()?.key(&plan.desired);
+/// The steps of one key that have not been started.
+struct WaitingLane<S: Source> {
+    key: S::Key,
+    plan: Plan<S>,
+    /// The keys whose lanes come first.
+    needs: BTreeSet<S::Key>,
+}
+
+/// The lanes that have not been started. Each is handed out once the lanes that it needs have ended well.
+struct LaneQueue<S: Source> {
+    /// May start now.
+    ready: VecDeque<WaitingLane<S>>,
+    waiting: BTreeMap<S::Key, WaitingLane<S>>,
+    /// Which waiting lanes need a key.
+    users: BTreeMap<S::Key, Vec<S::Key>>,
+}
+
+impl<S: Source> LaneQueue<S> {
+    fn new(lanes: Vec<WaitingLane<S>>) -> Self {
+        let (ready, waiting): (Vec<_>, Vec<_>) =
+            lanes.into_iter().partition(|lane| lane.needs.is_empty());
+        let mut users = BTreeMap::<_, Vec<_>>::new();
+        for lane in &waiting {
+            for need in &lane.needs {
+                users.entry(need.clone()).or_default().push(lane.key.clone());
+            }
+        }
+        let waiting = waiting.into_iter().map(|lane| (lane.key.clone(), lane)).collect();
+        LaneQueue { ready: ready.into(), waiting, users }
+    }
+
+    fn has_needs(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Lets those start that needed nothing but what is as declared by now.
+    fn met(&mut self, key: &S::Key) {
+        for user in self.users.remove(key).unwrap_or_default() {
+            if let Entry::Occupied(mut lane) = self.waiting.entry(user) {
+                lane.get_mut().needs.remove(key);
+                if lane.get().needs.is_empty() {
+                    self.ready.push_back(lane.remove());
+                }
+            }
+        }
+    }
+
+    /// Takes out those that need a key that is not as declared, and those that need them in turn, each with what it
+    /// needs.
+    fn block(&mut self, key: &S::Key) -> Vec<(WaitingLane<S>, S::Key)> {
+        let (mut blocked, mut bad) = (Vec::new(), vec![key.clone()]);
+        while let Some(need) = bad.pop() {
+            for user in self.users.remove(&need).unwrap_or_default() {
+                if let Some(lane) = self.waiting.remove(&user) {
+                    blocked.push((lane, need.clone()));
+                    bad.push(user);
+                }
+            }
+        }
+        blocked
+    }
+
+    fn into_rest(self) -> impl Iterator<Item = WaitingLane<S>> {
+        self.ready.into_iter().chain(self.waiting.into_values())
+    }
+}
+
+impl<S: Source> WaitingLane<S> {
+    /// Leaves its steps for another pass.
+    fn leave(self, need: &S::Key, config: &Config<S::Key>) -> EndedLane<S> {
+        let WaitingLane { plan, .. } = self;
+        let sink = Sink::new(&plan, &config.dispatch, config.progress.as_deref());
+        sink.leave(0..plan.steps.len(), WaitsOn::Key(need.to_string()));
+        let results = sink.into_results();
+        EndedLane { plan, results, lane: None }
+    }
+
+    fn start<'a, W: WriterHandle<'a, S>>(
+        self,
+        writer: &W,
+        config: &Config<S::Key>,
+        doubted: &BTreeSet<S::Key>,
+    ) -> DetachedLane<'a, S> {
+        let WaitingLane { key, plan, .. } = self;
         let doubted = doubted.get(&key).cloned().into_iter().collect();
         let (writer, dispatch) = (writer.clone(), config.dispatch.clone());
         let progress = config.progress.clone();
@@ -191,9 +280,55 @@ fn split_lanes<'a, S: Source, W: WriterHandle<'a, S>>(
             let results = sink.into_results();
             EndedLane { plan, results, lane }
         });
-        Some(DetachedLane { key, prior: PriorRecords::<S>::new(), lane })
+        DetachedLane { key, prior: PriorRecords::<S>::new(), lane }
+    }
+}
+
+/// Leaves lanes for another pass, each with the key that it needs.
+fn leave<S: Source>(
+    blocked: Vec<(WaitingLane<S>, S::Key)>,
+    config: &Config<S::Key>,
+) -> impl Iterator<Item = EndedLane<S>> {
+    blocked.into_iter().map(|(lane, need)| lane.leave(&need, config))
+}
+
+impl<S: Source> EndedLane<S> {
+    fn key(&self) -> Option<S::Key> {
+        self.plan.steps.first().map(|step| step.key(&self.plan.desired))
+    }
+
+    fn is_good(&self) -> bool {
+        (0..self.plan.steps.len()).all(|step| self.results.tally.is_good(step))
+    }
+}
+
+/// Takes the steps out of the plan, as lanes that own them.
+fn split_lanes<S: Source>(plan: &mut Plan<S>, strictness: Strictness) -> Vec<WaitingLane<S>> {
+    let Some(Batch::Lanes(ranges)) = Schedule::<S>::new(strictness).next(plan) else {
+        return Vec::new();
+    };
+    // Taken out from the last to the first, so that the numbers of the others stay true.
+    let parts: Vec<Plan<S>> = ranges.into_iter().rev().map(|steps| plan.part(steps)).collect();
+    let lanes = parts.into_iter().rev().filter_map(|plan| {
+        let key = plan.steps.first()?.key(&plan.desired);
+        let mut needs = BTreeSet::new();
+        for step in &plan.steps {
+            step.needs(&plan.desired, &mut |need| _ = needs.insert(need));
+        }
+        needs.remove(&key);
+        Some(WaitingLane { key, plan, needs })
     });
-    lanes.collect()
+    let mut lanes: Vec<_> = lanes.collect();
+    if lanes.iter().any(|lane| !lane.needs.is_empty()) {
+        // What gets no step, and has nothing in the way, is as it should be.
+        let open = plan.findings.iter().filter(|(_, finding)| finding.is_open());
+        let open = open.map(|(key, _)| key.clone());
+        let unmet: BTreeSet<_> = lanes.iter().map(|lane| lane.key.clone()).chain(open).collect();
+        for lane in &mut lanes {
+            lane.needs.retain(|need| unmet.contains(need));
+        }
+    }
+    lanes
 }
 
 /// Puts steps and outcomes of ended lanes together, behind the steps that the plan has.

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use homeostat_engine::outcome::Later;
 use homeostat_engine::{
     Bound, Control as _, Failure, Loop, LoopDeps, OnStop, Pace, Pages, PassSeries, Patience,
     Planner as _, Retry, Source,
@@ -54,7 +55,8 @@ pub async fn reconcile<S: Source>(bound: Bound<S>, deps: LoopDeps, until: Until)
         handle.stop(OnStop::Leave).await;
         trouble
     };
-    let (trouble, ()) = tokio::join!(working, looped.run());
+    // Boxed: with the futures of a client in it, its type would be too deep for the compiler.
+    let (trouble, ()) = tokio::join!(working, Box::pin(looped.run()) as Later<'_, ()>);
     let mut passes = PassSeries::default();
     recording.take().into_iter().for_each(|pass| passes.push(pass));
     let unfinished = passes.is_empty().then(|| Failure::new("no pass ended in time", Retry::Soon));

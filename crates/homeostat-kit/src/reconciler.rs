@@ -7,6 +7,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use homeostat_engine::outcome::Later;
 use homeostat_engine::{
     Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, FileLock, Ledger as _,
     LedgerKey, Loop, LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry,
@@ -247,7 +248,8 @@ impl<A: Api> Reconciler<A> {
             }
             handle.stop(self.on_stop).await;
         };
-        tokio::join!(feeding, looped.run());
+        // Boxed: with the futures of a client in it, its type would be too deep for the compiler.
+        tokio::join!(feeding, Box::pin(looped.run()) as Later<'_, ()>);
         Ok(())
     }
 

@@ -7,7 +7,8 @@
 //! 1. `list` returns everything, or fails. A page that could not be read is a failure of the whole
 //!    list; an object that could not be read is `Seen::Unknown`. There is no "empty for now".
 //! 2. Objects are normalized: what `create` and `update` were given is what `list` returns.
-//! 3. `create` never writes over an object that is there, and sets the mark in the same call.
+//! 3. `create` never writes over an object that is there, and sets the mark in the same call, or says that it cannot
+//!    ([`Marking::AfterCreate`]).
 //! 4. `update` and `delete` touch an object only if it still is ours.
 //!
 //! # A whole source
@@ -87,6 +88,7 @@ mod follow_up;
 mod reader;
 mod refusal;
 mod source;
+mod two_step;
 mod versioned;
 mod watch;
 mod writer;
@@ -99,6 +101,7 @@ use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 pub use reader::{ApiReader, Listing, Shards, whole};
 pub use refusal::Refusal;
 pub use source::{Adapted, BindRefused, DeletePolicy, DesiredObjects, Witness, Write, place};
+pub use two_step::{Marking, TwoStep, marked};
 pub use versioned::Versioned;
 pub use watch::{Notice, Notices, Numbered, Silent, Watch};
 pub use writer::{ApiWriter, Bucket, Limit};
@@ -117,6 +120,8 @@ pub trait Api: Send + Sync + 'static {
     const COVERAGE: Coverage = Coverage::None;
     /// What [`Api::list`] and [`Api::list_shard`] can return.
     const LISTING: Listing = Listing::Whole;
+    /// When an object gets its mark, where objects are marked.
+    const MARKING: Marking = Marking::InCreate;
 
     /// Identity as the API sees it.
     type Key: Key;
@@ -183,6 +188,14 @@ pub trait Api: Send + Sync + 'static {
         key: &Self::Key,
         before: &Self::Object,
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
+
+    /// The keys that an object needs to exist: it is created after them, and deleted before them. What is not declared
+    /// here may be somebody else's; only a key that is not as declared, and known to be so, is waited for. The
+    /// dependent is tried again when something happens to what it needs, not by a timer.
+    fn needs(key: &Self::Key, object: &Self::Object) -> Vec<Self::Key> {
+        let _ = (key, object);
+        Vec::new()
+    }
 
     /// Compares declared attributes only. The default compares the whole object; an attribute that
     /// a desired state may leave open needs more.

@@ -140,6 +140,21 @@ async fn a_refusal_for_now_is_no_failure_and_comes_back_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_target_that_puts_off_again_and_again_is_asked_less_and_less_often() {
+    let door = Arc::<Door>::default();
+    let not_now = || Refusal::NotNow { after: Duration::ZERO, on: "the painter".to_owned() };
+    door.answers.lock().unwrap().extend(std::iter::repeat_with(not_now).take(12));
+    converge(&door).await;
+    let times = door.times("create");
+    let pauses: Vec<_> = times.windows(2).map(|pair| pair[1].saturating_sub(pair[0])).collect();
+    assert_eq!(pauses.len(), 12);
+    assert!(
+        pauses[0] < Duration::from_secs(1) && pauses[11] >= Duration::from_secs(4),
+        "{pauses:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_task_is_asked_for_after_growing_pauses_and_never_sent_again() {
     let door = Arc::<Door>::default();
     door.answers.lock().unwrap().push(Refusal::Task { id: "t1".to_owned() });

@@ -24,6 +24,7 @@ macro_rules! demand {
     };
 }
 
+mod crashing;
 mod failing;
 mod fixture;
 mod harness;
@@ -37,6 +38,17 @@ use fixture::Suite;
 pub use harness::{Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 pub use verdict::{Broken, LAWS, Verdict};
 
+/// Kills a process at every point of the way to the first desired state, to the second and to nothing, and lets the
+/// next one go on: everything must be made, nothing may be left behind, and nothing foreign may be touched. Returns how
+/// many points there were.
+///
+/// A point is every write of the ledger, before and after it, and every moment at which the source waits. Run it
+/// besides [`check`].
+pub async fn check_crashes<H: Harness>(harness: &mut H) -> Result<usize, Broken> {
+    harness::check(harness)?;
+    crashing::every_crash_is_made_good(&mut Suite { harness, verdict: Verdict::default() }).await
+}
+
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
 ///
 /// Laws on which others rely are checked first: reading, then ownership, writing, failing, hints.
@@ -48,6 +60,7 @@ pub async fn check<H: Harness>(harness: &mut H) -> Result<Verdict, Broken> {
     reading::plans_are_pure(&mut suite).await?;
     owning::intents_are_durable(&mut suite).await?;
     writing::steps_touch_what_they_name(&mut suite).await?;
+    writing::writes_have_preconditions(&mut suite).await?;
     owning::only_owned_objects_go(&mut suite).await?;
     writing::a_second_pass_writes_nothing(&mut suite).await?;
     failing::failures_stay_where_they_belong(&mut suite).await?;

@@ -79,18 +79,57 @@ async fn each_flaw_is_found_and_its_law_is_named() {
         (Flaw::Fickle, 3),
         (Flaw::Sprawls, 4),
         (Flaw::Mute, 4),
+        (Flaw::AnswersTwice, 4),
         (Flaw::Usurps, 4),
+        (Flaw::Greedy, 4),
+        (Flaw::Heedless, 4),
         (Flaw::Steals, 5),
         (Flaw::Restless, 6),
         (Flaw::Credulous, 7),
         (Flaw::Unmarked, 8),
         (Flaw::GivesUp, 9),
+        (Flaw::Storms, 9),
         (Flaw::Deaf, 10),
     ];
     for (flaw, law) in flaws {
         check_named::<Independent>(flaw, law).await;
     }
     check_named::<Quiet>(Flaw::Chatty, 10).await;
+    check_named::<Ordered>(Flaw::Unordered, 9).await;
+}
+
+#[tokio::test]
+async fn sources_that_mark_in_the_creating_call_or_record_the_intent_survive_every_crash() {
+    let marked = Bench::<Lanes>::new(Ownership::Marked);
+    let recorded = Bench::<Independent>::new(Ownership::Checkpoint);
+    let values = Bench::<Independent>::of_values();
+    assert!(laws::check_crashes(&mut { marked }).await.unwrap() >= 2);
+    assert!(laws::check_crashes(&mut { recorded }).await.unwrap() >= 4);
+    assert!(laws::check_crashes(&mut { values }).await.unwrap() >= 4);
+}
+
+#[tokio::test]
+async fn a_mark_that_is_set_in_a_second_call_is_found_by_a_crash_between_the_two() {
+    let mut bench = Bench::<Independent>::flawed(Flaw::MarksLater);
+    laws::check(&mut bench).await.unwrap();
+    let broken = laws::check_crashes(&mut bench).await.unwrap_err();
+    assert_eq!(broken.number(), Some(8));
+    let text = broken.to_string();
+    assert!(text.contains("set the mark in the creating call"), "{text}");
+}
+
+#[tokio::test]
+async fn a_breach_says_what_to_do() {
+    let advice = [
+        (Flaw::Greedy, "create only what is absent"),
+        (Flaw::Heedless, "depend on the mark or the version"),
+        (Flaw::AnswersTwice, "answer for each step once"),
+        (Flaw::Storms, "only a write whose precondition did not hold"),
+    ];
+    for (flaw, expected) in advice {
+        let broken = laws::check(&mut Bench::<Independent>::flawed(flaw)).await.unwrap_err();
+        assert!(broken.to_string().contains(expected), "{broken}");
+    }
 }
 
 async fn check_named<M: Behaviour>(flaw: Flaw, law: u8) {

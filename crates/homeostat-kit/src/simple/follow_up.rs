@@ -13,7 +13,8 @@ use homeostat_engine::Failure;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-/// The first pause before accepted work is asked for; each later one is twice as long.
+/// The first pause before accepted work is asked for, or a write is tried again that was put off; each later one is
+/// twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
@@ -53,6 +54,10 @@ struct State<K> {
     failed: BTreeMap<K, Failure>,
     /// Keys that were written since they were last looked at.
     written: BTreeSet<K>,
+    /// How often in a row the target put a key off.
+    put_off: BTreeMap<K, u32>,
+    /// Keys that the target refuses until there is an object under another key.
+    waiting: BTreeMap<K, BTreeSet<K>>,
 }
 
 impl<K: Ord + Clone> FollowUps<K> {
@@ -60,9 +65,20 @@ impl<K: Ord + Clone> FollowUps<K> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a follow-up; a task is asked for soon, whatever `after` says.
+    /// Notes a follow-up. A task is asked for soon, whatever `after` says; a write that is put off again and again is
+    /// tried less and less often.
     pub(super) fn note(&self, key: K, follow_up: FollowUp, after: Duration) {
-        let after = if matches!(follow_up, FollowUp::Task(_)) { FIRST_PAUSE } else { after };
+        let after = match follow_up {
+            FollowUp::Task(_) => FIRST_PAUSE,
+            FollowUp::Recheck => after,
+            FollowUp::Retry => {
+                let mut state = self.state();
+                let count = state.put_off.entry(key.clone()).or_default();
+                let pause = pause(*count);
+                *count = count.saturating_add(1);
+                after.max(pause)
+            }
+        };
         let noted = Noted { follow_up, due: Instant::now() + after, asked: 0, is_hinted: false };
         self.state().noted.insert(key, noted);
         self.changed.notify_one();
@@ -85,8 +101,7 @@ impl<K: Ord + Clone> FollowUps<K> {
     /// The task of a key goes on: it is asked for again after a pause that grows.
     pub(super) fn goes_on(&self, key: &K) {
         if let Some(noted) = self.state().noted.get_mut(key) {
-            let pause = FIRST_PAUSE.saturating_mul(1 << noted.asked.min(16)).min(LONGEST_PAUSE);
-            (noted.due, noted.is_hinted) = (Instant::now() + pause, false);
+            (noted.due, noted.is_hinted) = (Instant::now() + pause(noted.asked), false);
             noted.asked += 1;
         }
         self.changed.notify_one();
@@ -102,6 +117,30 @@ impl<K: Ord + Clone> FollowUps<K> {
     /// Why the last task of a key failed. It is returned once: the next write of the key answers with it.
     pub(super) fn take_failure(&self, key: &K) -> Option<Failure> {
         self.state().failed.remove(key)
+    }
+
+    /// A key was written: it is not put off any more, and what waits for it may work now.
+    pub(super) fn written(&self, key: &K) {
+        self.state().put_off.remove(key);
+        for waiting in self.take_waiting(key) {
+            self.note_due(waiting);
+        }
+    }
+
+    /// The target refuses a key until there is an object under `need`.
+    pub(super) fn waits_on(&self, key: K, need: K) {
+        self.state().waiting.entry(need).or_default().insert(key);
+    }
+
+    /// The keys that the target refuses until there is an object under this one: it may be there now.
+    pub(super) fn take_waiting(&self, need: &K) -> BTreeSet<K> {
+        self.state().waiting.remove(need).unwrap_or_default()
+    }
+
+    fn note_due(&self, key: K) {
+        let (follow_up, due) = (FollowUp::Retry, Instant::now());
+        self.state().noted.insert(key, Noted { follow_up, due, asked: 0, is_hinted: false });
+        self.changed.notify_one();
     }
 
     /// Keys were written, or still have to be looked at: what is remembered of them is out of date.
@@ -142,6 +181,11 @@ impl<K: Ord + Clone> FollowUps<K> {
         }
         (due, next)
     }
+}
+
+/// The pause before the next try, after so many.
+fn pause(tries: u32) -> Duration {
+    FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE)
 }
 
 /// An idle timer never ends.

@@ -192,9 +192,19 @@ impl<A: Api> Reader<Adapted<A>> for ApiReader<A> {
         tokio::select! {
             biased;
             keys = follow_ups.due() => Ok(Hint::keys(keys)),
-            hint = watch.next() => hint,
+            hint = watch.next() => hint.map(|hint| with_waiting(hint, &follow_ups)),
         }
     }
+}
+
+/// The same, about what waits for its keys too.
+fn with_waiting<K: Ord + Clone>(hint: Hint<K>, follow_ups: &FollowUps<K>) -> Hint<K> {
+    let Hint::Keys(mut keys) = hint else { return hint };
+    let waiting: Vec<K> = keys.keys().flat_map(|key| follow_ups.take_waiting(key)).collect();
+    for key in waiting {
+        keys.add(key, None);
+    }
+    Hint::Keys(keys)
 }
 
 /// Keys that are declared, then keys that the ledger knows.

@@ -5,13 +5,15 @@
 //! | done | `Ok` with what it holds, if it says so | looks again if it did not say so |
 //! | accepted, it takes a while | [`Refusal::Recheck`] | leaves the key alone until then, then looks |
 //! | accepted, as task 17 | [`Refusal::Task`] | asks for the task, sends nothing meanwhile |
-//! | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then; no failure |
+//! | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then, later each time; no failure |
+//! | not before another object is there | [`Refusal::WaitsOn`] | tries again when that one is written or changes |
 //! | another writer changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
 //! | it is another owner's | [`Refusal::Conflict`] | reports it, tries at each resync |
 //! | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
 //! | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
 //! | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
 
+use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -39,11 +41,15 @@ pub enum Refusal {
     /// Refused for now: the target is busy, the object is locked, or there were too many calls.
     /// Nothing was written, and it is no failure.
     NotNow {
-        /// When to come back.
+        /// When to come back, at the earliest: a target that puts it off again and again is asked less and less
+        /// often.
         after: Duration,
         /// What it waits on.
         on: String,
     },
+    /// Refused until there is an object under this key, given as text. Where that is known before the call,
+    /// [`Api::needs`](super::Api::needs) says it better. Nothing was written, and it is no failure.
+    WaitsOn(String),
     /// The answer was lost: whether it was written is not known before the next look.
     Unknown(String),
     /// Refused. Nothing was written.
@@ -51,6 +57,12 @@ pub enum Refusal {
 }
 
 impl Refusal {
+    /// The object is another owner's; nothing was written.
+    #[must_use]
+    pub fn foreign(owner: &str) -> Self {
+        Refusal::Conflict(Owner::Foreign(owner.to_owned().into()))
+    }
+
     /// What the refusal means for a step that was to leave an object behind.
     pub(super) fn outcome<O>(self) -> Outcome<O> {
         match self {
@@ -64,8 +76,25 @@ impl Refusal {
             Refusal::Recheck { after } => Outcome::Waiting { task: format!("done in {after:?}") },
             Refusal::Task { id } => Outcome::Waiting { task: id },
             Refusal::NotNow { on, .. } => Outcome::Pending { on: WaitsOn::Later(on) },
+            Refusal::WaitsOn(key) => Outcome::Pending { on: WaitsOn::Key(key) },
             Refusal::Unknown(why) => Outcome::Unknown { why },
             Refusal::Failed(failure) => Outcome::Failed(failure),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Conflict(owner) => write!(f, "it belongs to {owner}"),
+            Refusal::Gone => f.write_str("it is not there"),
+            Refusal::Moved => f.write_str("somebody changed it"),
+            Refusal::Recheck { after } => write!(f, "accepted, to be seen in {after:?}"),
+            Refusal::Task { id } => write!(f, "accepted as task {id}"),
+            Refusal::NotNow { on, .. } => write!(f, "not now: {on}"),
+            Refusal::WaitsOn(key) => write!(f, "not before `{key}` is there"),
+            Refusal::Unknown(why) => f.write_str(why),
+            Refusal::Failed(failure) => failure.fmt(f),
         }
     }
 }

@@ -12,6 +12,7 @@ use homeostat_engine::{
 use super::Api;
 use super::follow_up::FollowUps;
 use super::reader::{ApiReader, Listing};
+use super::two_step::Marking;
 use super::writer::{ApiWriter, Limit, Limiter};
 use crate::strategy::Strategy;
 
@@ -57,7 +58,12 @@ impl<A: Api> Adapted<A> {
 
     /// Adapts an API that others use too.
     pub fn shared(api: Arc<A>) -> Self {
-        let (limiter, witness, on_delete) = (None, Witness::None, None);
+        let witness = match A::MARKING {
+            Marking::InCreate => Witness::None,
+            // Between creating and marking only the intent in the ledger says whose it is.
+            Marking::AfterCreate => Witness::Ledger,
+        };
+        let (limiter, on_delete) = (None, None);
         Adapted { api, follow_ups: Arc::default(), limiter, witness, on_delete }
     }
 
@@ -85,12 +91,19 @@ impl<A: Api> Adapted<A> {
         self
     }
 
-    /// Whether a change would delete what its policy protects.
-    fn protects(&self, change: &Change<A::Key, A::Object>) -> bool {
-        match (change, &self.on_delete) {
-            (Change::Delete { key, .. }, Some(policy)) => policy(key) == DeletePolicy::Protect,
-            _ => false,
+    /// Why a change must not be made: it would delete what its policy protects, or what a declared object needs.
+    fn holds(
+        &self,
+        desired: &DesiredObjects<A>,
+        change: &Change<A::Key, A::Object>,
+    ) -> Option<String> {
+        let Change::Delete { key, .. } = change else { return None };
+        if let Some(user) = desired.dependants.get(key).and_then(|users| users.first()) {
+            return Some(format!("`{user}`, which is declared, needs it: declare this one too"));
         }
+        let policy = self.on_delete.as_ref().map_or(DeletePolicy::Delete, |policy| policy(key));
+        let why = "its delete policy protects it: declare it again, or delete it by hand";
+        (policy == DeletePolicy::Protect).then(|| why.to_owned())
     }
 
     /// Binds a request to this source for an owner.
@@ -103,6 +116,9 @@ impl<A: Api> Adapted<A> {
         let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
         if let Some(key) = keys.find(|key| !strategy.admits(key)) {
             return Err(BindRefused::OutsidePrefix { key: key.to_string() });
+        }
+        if let Some(key) = desired.needs_itself() {
+            return Err(BindRefused::NeedsItself { key: key.to_string() });
         }
         let is_recorded =
             matches!(strategy, Strategy::Checkpoint) || self.witness == Witness::Ledger;
@@ -156,21 +172,50 @@ impl<A: Api> Source for Adapted<A> {
         changes: ChangeList<A::Key, A::Object>,
     ) -> Draft<Self> {
         let mut draft = Draft::default();
+        let changes: Vec<_> = changes.into_iter().collect();
+        let users = users_of::<A>(desired, &changes);
         for change in changes {
-            if self.protects(&change) {
-                let why = "its delete policy protects it: declare it again, or delete it by hand";
-                let finding = Finding::Held {
-                    action: Action::Delete,
-                    by: HeldBy::DeletePolicy,
-                    why: why.to_owned(),
-                };
-                draft.findings.push((change.key(desired), finding));
-            } else {
-                draft.steps.push(Write { change, witness: self.witness });
+            let key = change.key(desired);
+            if let Some(why) = self.holds(desired, &change) {
+                draft.findings.push((
+                    key,
+                    Finding::Held { action: Action::Delete, by: HeldBy::DeletePolicy, why },
+                ));
+                continue;
             }
+            let needs = match &change {
+                Change::Create { slot } | Change::Update { slot, .. } => {
+                    A::needs(&key, &desired.object(*slot))
+                }
+                Change::Delete { .. } | Change::Release { .. } => {
+                    users.get(&key).cloned().unwrap_or_default()
+                }
+            };
+            draft.steps.push(Write { change, needs, witness: self.witness });
         }
         draft
     }
+}
+
+/// Which keys need a key so far and will not any more, as they are deleted or changed: they come first.
+fn users_of<A: Api>(
+    desired: &DesiredObjects<A>,
+    changes: &[Change<A::Key, A::Object>],
+) -> BTreeMap<A::Key, Vec<A::Key>> {
+    let mut users = BTreeMap::<_, Vec<_>>::new();
+    for change in changes {
+        let before = match change {
+            Change::Create { .. } => continue,
+            Change::Update { before, .. }
+            | Change::Delete { before, .. }
+            | Change::Release { before, .. } => before,
+        };
+        let key = change.key(desired);
+        for need in A::needs(&key, before) {
+            users.entry(need).or_default().push(key.clone());
+        }
+    }
+    users
 }
 
 /// Why an API, a strategy and a desired state do not fit together.
@@ -192,6 +237,12 @@ pub enum BindRefused {
         /// The source.
         name: &'static str,
     },
+    /// None of them could be created first.
+    #[error("`{key}` needs itself, by way of what it needs")]
+    NeedsItself {
+        /// One of the declared keys that need each other.
+        key: String,
+    },
 }
 
 /// One owner at one place of an API: `owner` in `scope`.
@@ -207,6 +258,8 @@ pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
 pub struct DesiredObjects<A: Api> {
     table: Table<A::Key, A::Object>,
     adopt: BTreeSet<A::Key>,
+    /// Which declared keys need a key.
+    dependants: BTreeMap<A::Key, BTreeSet<A::Key>>,
 }
 
 impl<A: Api> DesiredObjects<A> {
@@ -214,7 +267,42 @@ impl<A: Api> DesiredObjects<A> {
     pub fn new(
         desired_states: impl IntoIterator<Item = (A::Key, A::Object)>,
     ) -> Result<Self, DuplicateKey> {
-        Ok(DesiredObjects { table: Table::new(desired_states)?, adopt: BTreeSet::new() })
+        Ok(Self::of(Table::new(desired_states)?))
+    }
+
+    fn of(table: Table<A::Key, A::Object>) -> Self {
+        let mut dependants = BTreeMap::<_, BTreeSet<_>>::new();
+        for (key, object) in table.iter() {
+            for need in A::needs(key, object).into_iter().filter(|need| need != key) {
+                dependants.entry(need).or_default().insert(key.clone());
+            }
+        }
+        DesiredObjects { table, adopt: BTreeSet::new(), dependants }
+    }
+
+    /// A declared key that can never be created, because it needs itself by way of others.
+    fn needs_itself(&self) -> Option<&A::Key> {
+        let mut unmet = BTreeMap::<&A::Key, usize>::new();
+        let declared = |key: &A::Key| self.table.slot(key, None).is_some();
+        for (_, users) in self.dependants.iter().filter(|(need, _)| declared(need)) {
+            for user in users {
+                *unmet.entry(user).or_default() += 1;
+            }
+        }
+        let mut free: Vec<&A::Key> = self.table.iter().map(|(key, _)| key).collect();
+        free.retain(|key| !unmet.contains_key(key));
+        while let Some(key) = free.pop() {
+            for user in self.dependants.get(key).into_iter().flatten() {
+                if let Some(count) = unmet.get_mut(user) {
+                    *count -= 1;
+                    if *count == 0 {
+                        unmet.remove(user);
+                        free.push(user);
+                    }
+                }
+            }
+        }
+        unmet.into_keys().next()
     }
 
     /// Gives permanent leave to take these keys from any owner.
@@ -227,7 +315,7 @@ impl<A: Api> DesiredObjects<A> {
 
 impl<A: Api> From<BTreeMap<A::Key, A::Object>> for DesiredObjects<A> {
     fn from(objects: BTreeMap<A::Key, A::Object>) -> Self {
-        DesiredObjects { table: objects.into(), adopt: BTreeSet::new() }
+        Self::of(objects.into())
     }
 }
 
@@ -264,6 +352,10 @@ impl<A: Api> Desired for DesiredObjects<A> {
             && self.may_adopt(slot) == other.may_adopt(there)
     }
 
+    fn dependants(&self, key: &A::Key, tell: &mut dyn FnMut(A::Key)) {
+        self.dependants.get(key).into_iter().flatten().cloned().for_each(tell);
+    }
+
     fn may_adopt(&self, slot: Slot) -> bool {
         !self.adopt.is_empty() && self.adopt.contains(&self.table.key(slot))
     }
@@ -273,7 +365,9 @@ impl<A: Api> Desired for DesiredObjects<A> {
 #[derive(Clone, Debug)]
 pub struct Write<K, O> {
     pub(super) change: Change<K, O>,
-    pub(super) witness: Witness,
+    /// The keys whose writes come first.
+    needs: Vec<K>,
+    witness: Witness,
 }
 
 impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
@@ -283,6 +377,10 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
 
     fn action(&self) -> Action {
         self.change.action()
+    }
+
+    fn needs(&self, _: &D, need: &mut dyn FnMut(D::Key)) {
+        self.needs.iter().cloned().for_each(need);
     }
 
     fn is_recorded(&self) -> bool {

@@ -1,7 +1,8 @@
 //! Hints from an API, also by notices that are numbered, so that a gap is noticed.
 
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Failure, Hint};
+use homeostat_engine::{Failure, Hint, Retry};
+use tokio::sync::mpsc::UnboundedReceiver;
 
 /// An open subscription.
 pub trait Watch<K>: Send {
@@ -16,6 +17,20 @@ pub struct Silent;
 impl<K: 'static> Watch<K> for Silent {
     fn next(&mut self) -> Later<'_, Result<Hint<K>, Failure>> {
         Box::pin(std::future::pending())
+    }
+}
+
+/// Keys that another task receives and passes on; nothing where it does not know which. The subscription ends with the
+/// task's end of the channel.
+impl<K: Ord + Send + 'static> Watch<K> for UnboundedReceiver<Option<K>> {
+    fn next(&mut self) -> Later<'_, Result<Hint<K>, Failure>> {
+        Box::pin(async {
+            match self.recv().await {
+                Some(Some(key)) => Ok(Hint::keys([key])),
+                Some(None) => Ok(Hint::Lost),
+                None => Err(Failure::new("the subscription has ended", Retry::Soon)),
+            }
+        })
     }
 }
 
@@ -74,8 +89,6 @@ impl<K: Ord + Send + 'static, N: Notices<K>> Watch<K> for Numbered<N> {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-
-    use homeostat_engine::Retry;
 
     use super::*;
 

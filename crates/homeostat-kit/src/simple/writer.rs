@@ -61,9 +61,18 @@ impl<A: Api> ApiWriter<A> {
 
     fn outcome(&self, key: A::Key, written: Written<A>) -> Outcome<A::Object> {
         match written {
-            // Which object it is, is learned by a look: the record is about that very one.
-            Ok(Some(now)) if A::identity(&now).is_some() => Outcome::Applied { now: None },
-            Ok(now) => Outcome::Applied { now },
+            Ok(now) => {
+                self.follow_ups.written(&key);
+                // Which object it is, is learned by a look: the record is about that very one.
+                let now = now.filter(|now| A::identity(now).is_none());
+                Outcome::Applied { now }
+            }
+            Err(Refusal::WaitsOn(need)) => {
+                if let Ok(need) = need.parse() {
+                    self.follow_ups.waits_on(key, need);
+                }
+                Refusal::WaitsOn(need).outcome()
+            }
             Err(refusal) => {
                 let follow_up = match &refusal {
                     Refusal::Task { id } => Some((FollowUp::Task(id.clone()), Duration::ZERO)),

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_engine::Ownership;
+use homeostat_engine::{Action, Ownership};
 use homeostat_netlink::{Event, Family, Group, Listener, Options};
 use homeostat_rtnl::{DesiredState, Key, Rtnl};
 use homeostat_testkit::laws::{
@@ -94,6 +94,16 @@ impl<T: Objects> Harness for Network<T> {
 
     fn desired(&self, which: Which) -> DesiredState {
         desired(T::desired(which))
+    }
+
+    /// The kernel replaces whatever is on a key, deletes nexthops and neighbours by their keys alone, and keeps several
+    /// rules that differ only in what they do.
+    fn has_precondition(&self, key: &Key, action: Action) -> bool {
+        match action {
+            Action::Create => !matches!(key, Key::Rule(_)),
+            Action::Delete => !matches!(key, Key::Neighbour(_) | Key::Nexthop(_)),
+            Action::Update | Action::Replace => matches!(key, Key::Link(_)),
+        }
     }
 
     fn snapshot(&self) -> BTreeMap<String, String> {

@@ -1,6 +1,9 @@
 //! Law 9: how steps fail.
 
-use homeostat_engine::{Explain as _, Fails, Kind, Outcome, Source, Step as _};
+use homeostat_engine::{
+    Action, Desired, Entry, Explain as _, Fails, Finding, Kind, Outcome, Retry, Source, Step,
+    WaitsOn,
+};
 
 use super::fixture::{Fixture, Suite, entries, keys};
 use super::harness::{Ability, DesiredState, Fault, Harness, Key};
@@ -38,9 +41,30 @@ async fn one_step_fails<H: Harness>(
     let failed = entries(&report, &[Kind::Failed]);
     let is_named = failed.iter().any(|entry| entry.key() == bad.to_string());
     demand!(fixture, is_named, "`{bad}` was refused, and nobody says");
+    let is_storm = failed.iter().any(|entry| match entry {
+        Entry::Finding { key, finding: Finding::Failed { failure, .. } } => {
+            *key == bad.to_string() && failure.retry == Retry::Now
+        }
+        _ => false,
+    });
+    demand!(
+        fixture,
+        !is_storm,
+        "`{bad}` was refused, and is to be tried again at once, for ever; only a write whose \
+         precondition did not hold is worth another try at once"
+    );
     for (at, step) in report.plan().steps.iter().enumerate() {
         let key = step.key(&desired);
-        let is_fine = is_allowed_outcome(H::Source::FAILS, report.tally().other(at));
+        let outcome = report.tally().other(at);
+        let is_ordered = matches!(H::Source::FAILS, Fails::Ordered | Fails::Lanes);
+        let is_blocked = is_ordered && needs(step, &desired, bad);
+        demand!(
+            fixture,
+            !is_blocked || outcome.is_some(),
+            "`{key}` needs `{bad}`, which was refused, and was written all the same; put its step \
+             into a later phase"
+        );
+        let is_fine = is_allowed_outcome(H::Source::FAILS, outcome);
         demand!(fixture, key == *bad || is_fine, "`{bad}` was refused, and took `{key}` along");
     }
     let rolled_back = H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot() == before;
@@ -53,10 +77,18 @@ async fn one_step_fails<H: Harness>(
 fn is_allowed_outcome<O>(fails: Fails, outcome: Option<&Outcome<O>>) -> bool {
     match (fails, outcome) {
         (Fails::Atomic, outcome) => outcome.is_some_and(|outcome| !outcome.is_good()),
-        (_, None | Some(Outcome::Settled { .. })) => true,
+        (_, None | Some(Outcome::Settled { .. }))
+        | (Fails::Lanes, Some(Outcome::Pending { on: WaitsOn::Key(_) })) => true,
         (Fails::Ordered, Some(Outcome::Pending { on })) => !on.to_string().is_empty(),
         _ => false,
     }
+}
+
+/// Whether a step that creates or changes something names the key among its needs.
+fn needs<D: Desired>(step: &impl Step<D>, desired: &D, bad: &D::Key) -> bool {
+    let mut found = false;
+    step.needs(desired, &mut |need| found |= need == *bad);
+    found && step.action() != Action::Delete
 }
 
 async fn the_first_failure_stops_all<H: Harness>(

@@ -37,7 +37,9 @@ pub(super) struct Fixture<'s, H: Harness> {
     pub(super) writer: <H::Source as Source>::Writer,
     pub(super) ledger_page: LedgerPage<H::Source>,
     pub(super) ledger_writes: Count,
-    ledger: Arc<Tapped<MemoryLedger>>,
+    /// What the target held before us.
+    pub(super) originals: Snapshot,
+    pub(super) ledger: Arc<Tapped<MemoryLedger>>,
     observer: Observer<H::Source>,
     verdict: &'s mut Verdict,
     law: u8,
@@ -69,6 +71,7 @@ impl<H: Harness> Suite<'_, H> {
             ledger_page: LedgerPage::open(ledger.clone(), place::<H>())
                 .map_err(|error| broken(&error))?,
             ledger_writes: ledger.count(),
+            originals: harness.snapshot(),
             ownership: harness.ownership(),
             config: Config { guards, ..Config::default() },
             ledger,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Agreement, Desired, Ownership, Slot, Source};
+use homeostat_engine::{Action, Agreement, Desired, Ownership, Slot, Source};
 
 use super::verdict::Broken;
 
@@ -75,6 +75,14 @@ pub trait Harness: Send {
     /// Whether two objects of one key can differ. If the key is the whole object, the second desired state cannot have
     /// another one.
     fn objects_differ(&self) -> bool {
+        true
+    }
+
+    /// Whether the target can make a write of this kind depend on what is there when it arrives. Where it cannot, as
+    /// with a kernel that replaces whatever is on a key, a foreign object that comes between the look and the write is
+    /// lost, and the verdict lists it.
+    fn has_precondition(&self, key: &Key<Self>, action: Action) -> bool {
+        let _ = (key, action);
         true
     }
 

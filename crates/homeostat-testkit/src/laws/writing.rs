@@ -6,12 +6,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Batch, Failure, Outcome, Outcomes, Ownership, Plan, Schedule, Step as _, Strictness, Tally,
-    Work, Writer as _,
+    Action, Batch, Failure, Outcome, Outcomes, Ownership, Plan, Schedule, Step as _, Strictness,
+    Tally, Work, Writer as _,
 };
 
 use super::fixture::{self, Fixture, Object, Snapshot, Suite, keys};
-use super::harness::{DesiredState, Disturbance, Harness};
+use super::harness::{DesiredState, Disturbance, Harness, Key};
 use super::verdict::Broken;
 
 /// Law 4.
@@ -23,6 +23,88 @@ pub(super) async fn steps_touch_what_they_name<H: Harness>(
     let [first, second] = fixture.first_and(DesiredState::Second);
     fixture.pass(&first).await?;
     apply_and_judge(&mut fixture, &second, &Snapshot::new()).await
+}
+
+/// Law 4: between the look and the write anybody may come, so each write has a precondition in the target.
+pub(super) async fn writes_have_preconditions<H: Harness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<(), Broken> {
+    suite.harness.reset();
+    let ownership = suite.harness.ownership();
+    let is_by_name = matches!(ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
+    // Without marks the target cannot tell one object of a name from the next.
+    let is_marked = matches!(ownership, Ownership::Marked);
+    let mut is_checked = true;
+    for key in keys(&suite.harness.desired(DesiredState::First)) {
+        if !is_by_name {
+            is_checked &= appears_before_the_create(suite.open(4)?, &key).await?;
+        }
+        if is_marked {
+            is_checked &= is_replaced_before_the_write(suite.open(4)?, &key).await?;
+        }
+    }
+    if !is_checked {
+        suite.open(4)?.skip("a write that the target cannot make conditional");
+    }
+    Ok(())
+}
+
+/// Returns false if the target has no precondition for it.
+async fn appears_before_the_create<H: Harness>(
+    mut fixture: Fixture<'_, H>,
+    key: &Key<H>,
+) -> Result<bool, Broken> {
+    if !fixture.harness.has_precondition(key, Action::Create) {
+        return Ok(false);
+    }
+    let desired = fixture.desired(DesiredState::First);
+    let plan = fixture.plan(&desired).await?;
+    let Some(foreign) = fixture.disturb(Disturbance::Occupy(key)) else { return Ok(true) };
+    apply(&fixture, &plan).await;
+    let is_untouched = holds(&fixture, &foreign);
+    demand!(
+        fixture,
+        is_untouched,
+        "`{key}` appeared between the look and the create, and was written over; create only what \
+         is absent, by a precondition of the call itself"
+    );
+    Ok(true)
+}
+
+/// Returns false if the target has no precondition for it.
+async fn is_replaced_before_the_write<H: Harness>(
+    mut fixture: Fixture<'_, H>,
+    key: &Key<H>,
+) -> Result<bool, Broken> {
+    let [first, second] = fixture.first_and(DesiredState::Second);
+    fixture.pass(&first).await?;
+    let plan = fixture.plan(&second).await?;
+    let Some(step) = plan.steps.iter().find(|step| step.key(&second) == *key) else {
+        return Ok(true);
+    };
+    let word = step.action().word();
+    if !fixture.harness.has_precondition(key, step.action()) {
+        return Ok(false);
+    }
+    if fixture.disturb(Disturbance::Remove(key)).is_none() {
+        return Ok(true);
+    }
+    let Some(foreign) = fixture.disturb(Disturbance::Occupy(key)) else { return Ok(true) };
+    apply(&fixture, &plan).await;
+    let is_untouched = holds(&fixture, &foreign);
+    demand!(
+        fixture,
+        is_untouched,
+        "`{key}` was replaced by a foreign object between the look and the {word}, which touched it; \
+         make the call depend on the mark or the version that was seen"
+    );
+    Ok(true)
+}
+
+/// Whether these objects are as they were.
+fn holds<H: Harness>(fixture: &Fixture<'_, H>, objects: &Snapshot) -> bool {
+    let now = fixture.harness.snapshot();
+    objects.iter().all(|(key, text)| now.get(key) == Some(text))
 }
 
 async fn among_strangers<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
@@ -54,7 +136,12 @@ async fn apply_and_judge<H: Harness>(
 ) -> Result<(), Broken> {
     let before = fixture.harness.snapshot();
     let plan = fixture.plan(desired).await?;
-    let open = apply(fixture, &plan).await;
+    let Answered { open, twice } = apply(fixture, &plan).await;
+    let twice = twice.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
+    if let Some(key) = twice {
+        let how = format!("the step for `{key}` got two answers; answer for each step once");
+        return Err(fixture.broken(&how));
+    }
     let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = unanswered {
         return Err(fixture.broken(&format!("the step for `{key}` got no answer")));
@@ -86,9 +173,18 @@ fn judge<H: Harness>(
     }
 }
 
-/// Runs a plan; returns the steps without an outcome.
-async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Vec<usize> {
-    let answers = Answers::<Object<H>>(Mutex::new(Tally::new(plan.steps.len())));
+/// The steps of a plan that were not answered for once.
+struct Answered {
+    open: Vec<usize>,
+    twice: Vec<usize>,
+}
+
+/// Runs a plan.
+async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Answered {
+    let answers = Answers::<Object<H>> {
+        tally: Mutex::new(Tally::new(plan.steps.len())),
+        twice: Mutex::default(),
+    };
     let mut schedule = Schedule::<H::Source>::new(Strictness::Lenient);
     while let Some(turn) = schedule.next(plan) {
         let runs = match turn {
@@ -108,21 +204,32 @@ async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> 
         let bad = answers.others().filter(|(_, outcome)| !outcome.is_good());
         bad.for_each(|(step, _)| schedule.went_bad(plan, step));
     }
+    let twice = std::mem::take(&mut *lock(&answers.twice));
     let answers = answers.tally();
-    (0..plan.steps.len()).filter(|step| answers.is_open(*step)).collect()
+    let open = (0..plan.steps.len()).filter(|step| answers.is_open(*step)).collect();
+    Answered { open, twice }
 }
 
-struct Answers<O>(Mutex<Tally<O>>);
+struct Answers<O> {
+    tally: Mutex<Tally<O>>,
+    twice: Mutex<Vec<usize>>,
+}
 
 impl<O> Answers<O> {
     fn tally(&self) -> MutexGuard<'_, Tally<O>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.tally)
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl<O: Clone + Send> Outcomes<O> for Answers<O> {
     fn put(&self, steps: Range<usize>, outcome: Outcome<O>) {
-        self.tally().put(steps, &outcome);
+        let mut tally = self.tally();
+        lock(&self.twice).extend(steps.clone().filter(|step| !tally.is_open(*step)));
+        tally.put(steps, &outcome);
     }
 
     fn intent(&self, _step: usize) -> Later<'_, Result<(), Failure>> {

@@ -4,6 +4,7 @@
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::MutexGuard;
+use std::task::Poll;
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Line,
@@ -140,6 +141,11 @@ impl<M: Behaviour> Source for Memory<M> {
         match self.access.flaw {
             Some(Flaw::Fickle) => self.shuffle(&mut steps),
             Some(Flaw::Restless) => steps.extend(rewrites(desired)),
+            Some(Flaw::Unordered) => {
+                for step in &mut steps {
+                    step.depth = DEEPEST - step.depth;
+                }
+            }
             _ => {}
         }
         Draft { steps, ..Draft::default() }
@@ -321,6 +327,9 @@ pub struct MemoryWriter(Access);
 
 impl Access {
     fn answer(&self, at: usize, outcome: Outcome<String>, out: &dyn Outcomes<String>) {
+        if self.is_flawed(Flaw::AnswersTwice) {
+            out.put(at..at + 1, outcome.clone());
+        }
         if !(self.is_flawed(Flaw::Mute) && at == 0) {
             out.put(at..at + 1, outcome);
         }
@@ -340,9 +349,25 @@ impl Access {
             } else {
                 self.write(&mut self.target.world(), work.desired, step)
             };
+            let is_created = matches!(step.change, Change::Create { .. }) && outcome.is_good();
+            if is_created && self.is_flawed(Flaw::MarksLater) {
+                self.mark_later(&step.key(work.desired)).await;
+            }
             given_up |= self.is_flawed(Flaw::GivesUp) && !outcome.is_good();
             self.answer(at, outcome, out);
         }
+    }
+
+    /// The mark of an object that was just created is set in a second call.
+    async fn mark_later(&self, key: &str) {
+        self.target.mark(key, Mark::Foreign);
+        let mut has_waited = false;
+        poll_fn(|context| {
+            context.waker().wake_by_ref();
+            if std::mem::replace(&mut has_waited, true) { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+        self.target.mark(key, Mark::Ours);
     }
 
     /// All steps or none.
@@ -377,7 +402,8 @@ impl Access {
         world.log.push(format!("write {key}"));
         let refused = world.faults.refused.contains(&key);
         if refused || world.faults.refuse_write == Some(world.writes) {
-            let retry = world.faults.refused_until.unwrap_or(Retry::Soon);
+            let usual = if self.is_flawed(Flaw::Storms) { Retry::Now } else { Retry::Soon };
+            let retry = world.faults.refused_until.unwrap_or(usual);
             let error = world.faults.refused_with.as_deref().unwrap_or("the target refused");
             return Outcome::Failed(Failure::new(error, retry));
         }
@@ -401,9 +427,12 @@ impl Access {
         let held = world.objects.iter().find(|held| held.key == key)?;
         let lies = self.is_flawed(Flaw::Usurps) || self.is_flawed(Flaw::Steals);
         let blocked = match &step.change {
-            Change::Create { .. } => true,
+            Change::Create { .. } => !self.is_flawed(Flaw::Greedy),
             Change::Update { adopts: Some(_), .. } => false,
-            _ => self.marks == Marks::Held && held.mark == Mark::Foreign && !lies,
+            _ => {
+                let is_checked = !lies && !self.is_flawed(Flaw::Heedless);
+                self.marks == Marks::Held && held.mark == Mark::Foreign && is_checked
+            }
         };
         blocked.then(|| Owner::foreign("a stranger"))
     }
@@ -474,8 +503,14 @@ pub enum Flaw {
     Sprawls,
     /// Law 4: a step gets no outcome.
     Mute,
+    /// Law 4: a step gets two outcomes.
+    AnswersTwice,
     /// Law 4: a foreign object on a desired key is reported as ours.
     Usurps,
+    /// Law 4: a create writes over what appeared since the look.
+    Greedy,
+    /// Law 4: an update or a delete touches what replaced our object since the look.
+    Heedless,
     /// Law 5: a foreign object on another key is reported as ours.
     Steals,
     /// Law 6: every plan has a step.
@@ -484,8 +519,14 @@ pub enum Flaw {
     Credulous,
     /// Law 8: created objects have no mark, and are not recorded.
     Unmarked,
+    /// Law 8, after a crash: the mark is set in a second call, and nothing is recorded before the first.
+    MarksLater,
     /// Law 9: after a refused step all others fail.
     GivesUp,
+    /// Law 9: children are created before their parents.
+    Unordered,
+    /// Law 9: what is refused is to be tried again at once.
+    Storms,
     /// Law 10: hints are promised, and none arrive.
     Deaf,
     /// Law 10: no hints are promised, and some arrive.

@@ -67,6 +67,11 @@ impl Target {
         world.notify(key);
     }
 
+    pub(super) fn mark(&self, key: &str, mark: Mark) {
+        let mut world = self.world();
+        world.objects.iter_mut().filter(|held| held.key == key).for_each(|held| held.mark = mark);
+    }
+
     /// Changes an object, as another program would.
     pub fn alter(&self, key: &str, value: &str) {
         let mut world = self.world();

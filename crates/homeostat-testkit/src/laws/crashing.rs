@@ -1,0 +1,123 @@
+//! Crashes at any point of a pass, and what the next process makes of them.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use homeostat_engine::{Explain as _, Focus, Ownership};
+
+use super::fixture::{Fixture, Snapshot, Suite};
+use super::harness::{DesiredState, Disturbance, Harness};
+use super::verdict::Broken;
+use crate::ledger::Cut;
+
+/// More points than any small desired state has.
+const MOST: u64 = 300;
+
+/// How many passes may follow a crash: an answer may still be under way to the dead process.
+const PASSES: usize = 3;
+
+/// Where a process dies.
+#[derive(Clone, Copy, Debug)]
+enum Point {
+    Ledger(Cut),
+    /// When the source waits for the n-th time.
+    Wait(u64),
+}
+
+type Points = fn(u64) -> Point;
+
+/// Laws 5 and 8 over a crash.
+pub(super) async fn every_crash_is_made_good<H: Harness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<usize, Broken> {
+    let kinds: [Points; 3] =
+        [|nth| Point::Ledger(Cut::Before(nth)), |nth| Point::Ledger(Cut::After(nth)), Point::Wait];
+    let mut points = 0;
+    for kind in kinds {
+        for nth in 1..=MOST {
+            let fixture = suite.open(8)?;
+            if !live(fixture, kind(nth)).await? {
+                break;
+            }
+            points += 1;
+        }
+    }
+    Ok(points)
+}
+
+/// One life, in which each pass dies at the same point. Returns whether any of them did.
+async fn live<H: Harness>(mut fixture: Fixture<'_, H>, point: Point) -> Result<bool, Broken> {
+    let mut has_died = false;
+    let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
+    let strangers = shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten();
+    let strangers = strangers.unwrap_or_default();
+    for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
+        has_died |= die(&mut fixture, which, point).await;
+        fixture.restart()?;
+        recover(&mut fixture, which, point).await?;
+        let now = fixture.harness.snapshot();
+        let touched = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
+        demand!(fixture, touched.is_none(), "after a crash ({point:?}), {touched:?} was touched");
+    }
+    let left: Snapshot = fixture.harness.snapshot();
+    let left = left.keys().find(|key| !strangers.contains_key(*key) && !is_original(&fixture, key));
+    demand!(
+        fixture,
+        left.is_none(),
+        "after a crash ({point:?}), {left:?} was left behind for good; set the mark in the creating \
+         call, or have the ledger record the intent before it"
+    );
+    Ok(has_died)
+}
+
+/// Whether a key was there before us: values that always exist stay.
+fn is_original<H: Harness>(fixture: &Fixture<'_, H>, key: &str) -> bool {
+    fixture.originals.contains_key(key)
+}
+
+async fn die<H: Harness>(fixture: &mut Fixture<'_, H>, which: DesiredState, point: Point) -> bool {
+    let desired = fixture.desired(which);
+    let ledger = std::sync::Arc::clone(&fixture.ledger);
+    let waits = match point {
+        Point::Ledger(cut) => {
+            ledger.die_at(cut);
+            u64::MAX
+        }
+        Point::Wait(nth) => nth,
+    };
+    let mut left = waits;
+    let has_ended = {
+        let mut pass = pin!(fixture.try_pass(&desired, Focus::All));
+        poll_fn(|context| match pass.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(true),
+            Poll::Pending => {
+                left -= 1;
+                if left == 0 { Poll::Ready(false) } else { Poll::Pending }
+            }
+        })
+        .await
+    };
+    ledger.revive() || !has_ended
+}
+
+async fn recover<H: Harness>(
+    fixture: &mut Fixture<'_, H>,
+    which: DesiredState,
+    point: Point,
+) -> Result<(), Broken> {
+    let desired = fixture.desired(which);
+    for _ in 1..PASSES {
+        if fixture.pass(&desired).await?.is_converged() {
+            return Ok(());
+        }
+    }
+    let converged = fixture.converge(&desired).await;
+    converged.map(drop).map_err(|broken| {
+        let how = format!(
+            "after a crash ({point:?}), the next process does not converge; set the mark in the \
+             creating call, or have the ledger record the intent before it: {broken}"
+        );
+        fixture.broken(&how)
+    })
+}
