@@ -96,6 +96,8 @@ pub enum HeldBy {
     ObserveOnly,
     /// Its owner protects the key from deletion.
     DeletePolicy,
+    /// Another declared object needs it.
+    Needed,
 }
 
 /// The lists of plans and reports.

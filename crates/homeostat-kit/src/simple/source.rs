@@ -96,14 +96,15 @@ impl<A: Api> Adapted<A> {
         &self,
         desired: &DesiredObjects<A>,
         change: &Change<A::Key, A::Object>,
-    ) -> Option<String> {
+    ) -> Option<(HeldBy, String)> {
         let Change::Delete { key, .. } = change else { return None };
         if let Some(user) = desired.dependants.get(key).and_then(|users| users.first()) {
-            return Some(format!("`{user}`, which is declared, needs it: declare this one too"));
+            let why = format!("`{user}`, which is declared, needs it: declare this one too");
+            return Some((HeldBy::Needed, why));
         }
         let policy = self.on_delete.as_ref().map_or(DeletePolicy::Delete, |policy| policy(key));
         let why = "its delete policy protects it: declare it again, or delete it by hand";
-        (policy == DeletePolicy::Protect).then(|| why.to_owned())
+        (policy == DeletePolicy::Protect).then(|| (HeldBy::DeletePolicy, why.to_owned()))
     }
 
     /// Binds a request to this source for an owner.
@@ -176,11 +177,8 @@ impl<A: Api> Source for Adapted<A> {
         let users = users_of::<A>(desired, &changes);
         for change in changes {
             let key = change.key(desired);
-            if let Some(why) = self.holds(desired, &change) {
-                draft.findings.push((
-                    key,
-                    Finding::Held { action: Action::Delete, by: HeldBy::DeletePolicy, why },
-                ));
+            if let Some((by, why)) = self.holds(desired, &change) {
+                draft.findings.push((key, Finding::Held { action: Action::Delete, by, why }));
                 continue;
             }
             let needs = match &change {
