@@ -113,7 +113,9 @@
 
 #![warn(missing_docs)]
 
+pub mod finished_files;
 pub mod normalize;
 pub mod provider;
 pub mod simple;
 pub mod strategy;
+mod sys;
