@@ -6,6 +6,7 @@ mod fixture;
 mod heal;
 mod journal;
 mod lanes;
+mod large;
 mod library;
 mod list;
 mod namespaces;
@@ -34,6 +35,7 @@ pub fn all() -> Vec<Group> {
         wakeups::groups(),
         journal::groups(),
         list::groups(),
+        large::groups(),
         report::groups(),
     ];
     groups.into_iter().flatten().collect()

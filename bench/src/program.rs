@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
+use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
@@ -36,6 +37,18 @@ pub fn run_quietly(name: &str, args: &[&str]) -> Result<()> {
     let status = status.with_context(|| format!("cannot start `{name}`"))?;
     ensure!(status.success(), "`{name} {}` ended with {status}", args.join(" "));
     Ok(())
+}
+
+/// Runs a program to its end and returns the most resident memory that it was seen with, in bytes.
+pub fn peak(name: &str, args: &[&str]) -> Result<usize> {
+    let (mut running, mut peak) = (Running::start(name, args)?, 0);
+    while running.is_alive()? {
+        // One that has just ended has no memory.
+        peak = running.memory(PEAK).unwrap_or(peak);
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    ensure!(peak > 0, "`{name} {}` ended too soon", args.join(" "));
+    Ok(peak)
 }
 
 /// Runs a program to its end and returns its standard output. What it writes to standard error is in the error if

@@ -51,6 +51,11 @@ fn foreign_changes_cause_no_hints() {
 }
 
 #[test]
+fn large_documents_are_read_in_every_format() {
+    check("document: ", 2);
+}
+
+#[test]
 fn many_namespaces_converge_and_one_is_healed() {
     check("namespaces: ", 3);
 }

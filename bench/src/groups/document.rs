@@ -14,6 +14,8 @@ const DOCUMENT: &str = "[[routes]]\nfrom-file = \"all.routes\"\n";
 pub(super) struct Document {
     program: String,
     directory: TempDir,
+    /// What its file is called, which says its format.
+    name: &'static str,
 }
 
 impl Document {
@@ -25,21 +27,31 @@ impl Document {
     }
 
     pub(super) fn new(text: &str) -> Result<Self> {
-        let document = Document { program: program()?, directory: tempfile::tempdir()? };
-        std::fs::write(document.path("host.toml"), text)?;
+        Self::called("host.toml", text)
+    }
+
+    /// One in a file of this name.
+    pub(super) fn called(name: &'static str, text: &str) -> Result<Self> {
+        let document = Document { program: program()?, directory: tempfile::tempdir()?, name };
+        std::fs::write(document.path(name), text)?;
         Ok(document)
+    }
+
+    /// Runs a command with the document to its end, and returns the most memory that it had.
+    pub(super) fn peak(&self, command: &str) -> Result<usize> {
+        program::peak(&self.program, &[command, text(&self.path(self.name))?])
     }
 
     /// Runs a command with the document to its end.
     pub(super) fn run(&self, command: &[&str]) -> Result<()> {
-        let (document, state) = (self.path("host.toml"), self.path("state"));
+        let (document, state) = (self.path(self.name), self.path("state"));
         let more = [text(&document)?, "--state-dir", text(&state)?];
         program::run_quietly(&self.program, &[command, &more].concat())
     }
 
     /// Starts a daemon with the document, and waits until it has converged.
     pub(super) fn keep(&self) -> Result<Running> {
-        let (document, state) = (self.path("host.toml"), self.path("state"));
+        let (document, state) = (self.path(self.name), self.path("state"));
         let (document, state) = (text(&document)?, text(&state)?);
         let running = Running::start(&self.program, &["run", document, "--state-dir", state])?;
         self.converged(running)
@@ -48,7 +60,7 @@ impl Document {
     /// The same in a mount namespace of its own, in which no other program sees the namespaces that it makes.
     pub(super) fn keep_with_own_names(&self) -> Result<Running> {
         const SCRIPT: &str = "mount -t tmpfs run /run && mkdir /run/netns && exec \"$0\" \"$@\"";
-        let (document, state) = (self.path("host.toml"), self.path("state"));
+        let (document, state) = (self.path(self.name), self.path("state"));
         let daemon = ["run", text(&document)?, "--state-dir", text(&state)?];
         let script = ["--mount", "sh", "-ec", SCRIPT, &self.program];
         let running = Running::start("unshare", &[&script[..], &daemon].concat())?;

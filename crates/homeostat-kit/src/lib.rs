@@ -120,6 +120,7 @@
 #![warn(missing_docs)]
 
 mod error;
+pub mod finished_files;
 pub mod normalize;
 pub mod once;
 pub mod provider;
@@ -127,6 +128,7 @@ mod reconciler;
 pub mod report;
 pub mod simple;
 pub mod strategy;
+mod sys;
 
 pub use error::Error;
 pub use reconciler::{Applied, Objects, Reconciler, reconcile};

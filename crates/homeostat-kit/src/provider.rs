@@ -13,6 +13,8 @@ use std::time::Duration;
 use homeostat_engine::outcome::Later;
 use tokio::sync::watch;
 
+use crate::finished_files::{QUIET, Unfinished};
+
 /// What a provider says when it is asked. `E` says why it cannot answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<D, E = String> {
@@ -86,17 +88,20 @@ impl<D: Send + Sync + 'static> Provider for Static<D> {
     }
 }
 
-/// Reads a file whenever it is asked. An unreadable or broken file is unknown, with the reason.
+/// Reads a file whenever it is asked. A file that is unreadable, broken, empty or [being written](Unfinished) is unknown,
+/// with the reason: none of them says what is declared.
 #[derive(Debug)]
 pub struct File<F> {
     path: PathBuf,
     parse: F,
+    /// Whether it was being written when it was last read.
+    is_unfinished: bool,
 }
 
 impl<F> File<F> {
     /// Reads `path` and understands it by `parse`.
     pub fn new(path: impl Into<PathBuf>, parse: F) -> Self {
-        File { path: path.into(), parse }
+        File { path: path.into(), parse, is_unfinished: false }
     }
 }
 
@@ -112,12 +117,34 @@ where
     fn answer(&mut self) -> Later<'_, Answer<D>> {
         Box::pin(async {
             let read = fs::read_to_string(&self.path).map_err(|error| error.to_string());
-            let parsed =
-                read.and_then(|text| (self.parse)(&text).map_err(|error| error.to_string()));
+            // After it was read: who has not touched it for so long has not done so meanwhile either.
+            let unfinished = Unfinished::find([&*self.path]);
+            self.is_unfinished = unfinished.is_some();
+            if let Some(unfinished) = unfinished {
+                return Answer::Unknown { why: unfinished.failure().to_string() };
+            }
+            let parsed = read.and_then(|text| {
+                // What a full disk leaves of a save.
+                if text.trim().is_empty() {
+                    return Err("it is empty".to_owned());
+                }
+                (self.parse)(&text).map_err(|error| error.to_string())
+            });
             match parsed {
                 Ok(desired) => Answer::DesiredState(Arc::new(desired)),
                 Err(why) => Answer::Unknown { why: format!("`{}`: {why}", self.path.display()) },
             }
+        })
+    }
+
+    /// Who wants to know of every change asks [once a period](Every).
+    fn changed(&mut self) -> Later<'_, ()> {
+        let is_unfinished = self.is_unfinished;
+        Box::pin(async move {
+            if is_unfinished {
+                return tokio::time::sleep(QUIET).await;
+            }
+            std::future::pending::<()>().await;
         })
     }
 }

@@ -1,10 +1,17 @@
 //! Unknown is not empty: what each provider answers, and what stands afterwards.
+#![expect(
+    clippy::unwrap_used,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
 
 use std::fs;
+use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
+use std::time::UNIX_EPOCH;
 
+use homeostat_kit::finished_files::Unfinished;
 use homeostat_kit::provider::{
     Answer, CurrentDesired, File, Latest, Provider, Static, Verdict, channel,
 };
@@ -51,10 +58,46 @@ async fn a_file_is_read_again_each_time() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("desired state");
     let mut latest = Latest::new(File::new(&path, parse));
-    fs::write(&path, "a b").unwrap();
+    save(&path, "a b");
     assert_eq!(latest.ask().await, fresh(&["a", "b"]));
-    fs::write(&path, "c").unwrap();
+    save(&path, "c");
     assert_eq!(latest.ask().await, fresh(&["c"]));
+}
+
+/// Writes a file as if that had been long ago, and waits until no process that another test starts has it open.
+fn save(path: &Path, text: &str) {
+    fs::write(path, text).unwrap();
+    fs::File::options().append(true).open(path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    assert!((0..1_000_000).any(|_| Unfinished::find_open([path]).is_none()));
+}
+
+#[tokio::test]
+async fn a_file_that_is_being_written_or_empty_is_unknown() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("desired state");
+    let mut latest = Latest::new(File::new(&path, parse));
+    save(&path, "a b");
+    assert_eq!(latest.ask().await, fresh(&["a", "b"]));
+    let stale = |asked| match asked {
+        CurrentDesired::Stale { desired, why } => {
+            assert_eq!(*desired, words(&["a", "b"]));
+            why
+        }
+        other => panic!("{other:?}"),
+    };
+    for empty in ["", " \n"] {
+        save(&path, empty);
+        assert!(stale(latest.ask().await).ends_with("it is empty"));
+    }
+    // Half of it is a valid text.
+    let writer = fs::File::create(&path).unwrap();
+    fs::write(&path, "a").unwrap();
+    writer.set_modified(UNIX_EPOCH).unwrap();
+    let why = stale(latest.ask().await);
+    assert!(why.contains("is being written: a process has it open"), "{why}");
+    drop(writer);
+    save(&path, "a c");
+    assert_eq!(latest.ask().await, fresh(&["a", "c"]));
 }
 
 #[tokio::test]
@@ -65,9 +108,9 @@ async fn a_broken_or_missing_file_is_unknown_and_the_last_good_desired_state_sta
     let CurrentDesired::Unknown { why } = latest.ask().await else { panic!("there is no file") };
     assert!(why.contains("desired state`: No such file"), "{why}");
 
-    fs::write(&path, "a").unwrap();
+    save(&path, "a");
     assert_eq!(latest.ask().await, fresh(&["a"]));
-    fs::write(&path, "what?").unwrap();
+    save(&path, "what?");
     let CurrentDesired::Stale { desired, why } = latest.ask().await else { panic!("it is broken") };
     assert_eq!(*desired, words(&["a"]));
     assert!(why.ends_with("desired state`: a question is no desired state"), "{why}");

@@ -10,7 +10,6 @@ mod context;
 mod converge;
 mod daemon;
 mod failure;
-mod finished_files;
 mod journal;
 mod machine;
 mod mark;

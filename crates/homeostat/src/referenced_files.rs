@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use homeostat_document::Document;
+use homeostat_kit::finished_files::{QUIET, Unfinished};
 use homeostat_registry::NamedFiles;
 
-use crate::finished_files::{QUIET, Unfinished};
 use crate::registry;
 
 /// What the files that a document names looked like at some moment.
@@ -58,7 +58,7 @@ impl ReferencedFiles {
     /// half of what is meant.
     pub(crate) fn check_unchanged(&self, document: &Document) -> Result<()> {
         if let Some(open) = Unfinished::find_open(self.paths()) {
-            return Err(open.into());
+            return Err(open.failure().into());
         }
         let now = Self::of(document);
         if *self == now {
@@ -67,7 +67,7 @@ impl ReferencedFiles {
         let is_changed = |path: &&PathBuf| self.looks.get(*path) != now.looks.get(*path);
         let changed = now.looks.keys().chain(self.looks.keys()).find(is_changed);
         let path = changed.map_or_else(PathBuf::new, Clone::clone);
-        Err(Unfinished { path, due_in: Some(QUIET) }.into())
+        Err(Unfinished { path, due_in: Some(QUIET) }.failure().into())
     }
 
     /// The directories that they are in; of links, those of what they lead to, too; and where one that is

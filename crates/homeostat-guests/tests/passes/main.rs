@@ -24,6 +24,7 @@ mod noticed;
 mod options;
 mod owning;
 mod refusals;
+mod refused_writes;
 mod released;
 mod round_trip;
 mod run_state;

@@ -1,4 +1,4 @@
-//! The time of day, for people and logs. Nothing is decided by it but whether files were left alone.
+//! The time of day, for people and logs. Nothing is decided by it.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -41,11 +41,6 @@ impl Stamp {
     pub(crate) fn as_seconds(self) -> f64 {
         self.0.as_secs_f64()
     }
-}
-
-/// How long ago this was; nothing for a time in the future.
-pub(crate) fn age(time: SystemTime) -> Option<Duration> {
-    time.elapsed().ok()
 }
 
 impl std::str::FromStr for Stamp {

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use anyhow::Result;
 use homeostat_document::{Diagnostics, Document, Format};
 use homeostat_engine::outcome::Later;
+use homeostat_kit::finished_files::{QUIET, Unfinished};
 use homeostat_kit::provider::{Answer, Provider};
 use homeostat_registry::Lists;
 
 use crate::failure::{DocumentErrors, helped};
-use crate::finished_files::{QUIET, Unfinished};
 use crate::referenced_files::ReferencedFiles;
 use crate::registry;
 use crate::watch::Watch;
@@ -69,7 +69,7 @@ impl Files {
                 }
                 Some(unfinished) => {
                     self.unfinished = Some(unfinished.path.clone());
-                    return Err(unfinished.into());
+                    return Err(unfinished.failure().into());
                 }
             }
         }
@@ -133,7 +133,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
     let read = understand(registry::READER.load(paths));
     match Unfinished::find_open(texts(paths).iter().map(PathBuf::as_path)) {
         None => read,
-        Some(unfinished) => Err(unfinished.into()),
+        Some(unfinished) => Err(unfinished.failure().into()),
     }
 }
 

@@ -10,6 +10,8 @@ use serde_json::Value;
 use crate::keeping::until;
 use crate::world::World;
 
+const COUNT: usize = 15;
+
 /// So many namespaces, each with a link, two addresses and three routes. No timer starts a pass.
 fn document(count: usize) -> String {
     let mut text = "[settings]\nrtnl.resync = \"1h\"\nnamespaces.resync = \"1h\"\n".to_owned();
@@ -49,18 +51,16 @@ impl World {
 
 #[test]
 fn a_namespace_costs_a_daemon_few_descriptors_and_one_full_pass() {
-    let descriptors = |count: usize| {
-        let world = World::new().with_own_names();
-        let daemon = world.keep(&document(count));
-        world.converges();
-        for one in world.loops().iter().filter(|one| one["scope"] != "host") {
-            assert_eq!(one["counts"]["full"], 1, "{one}");
-        }
-        fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count()
-    };
-    let (few, many) = (descriptors(3), descriptors(15));
-    // Each of these loops has a thread of its own, which takes some as well.
-    assert!(many - few <= 12 * 12, "{few} descriptors with 3 namespaces, {many} with 15");
+    let world = World::new().with_own_names();
+    let daemon = world.keep(&document(COUNT));
+    world.converges();
+    for one in world.loops().iter().filter(|one| one["scope"] != "host") {
+        assert_eq!(one["counts"]["full"], 1, "{one}");
+    }
+    let descriptors = || fs::read_dir(format!("/proc/{}/fd", daemon.pid())).unwrap().count();
+    // Sockets, locks and the namespace itself; and each of these loops has a thread of its own, which takes some as
+    // well. A look at what has come takes more for a moment.
+    until("the end of all else", || descriptors() <= 40 + 13 * COUNT);
 }
 
 #[test]

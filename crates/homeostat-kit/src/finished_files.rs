@@ -1,5 +1,6 @@
 //! Whether files are finished: nobody has them open for writing, and they were left alone for some time. A file that is
-//! being written is never a desired state, whoever asks for it to be read.
+//! being written is never a desired state, whoever asks for it to be read. The daemon's documents are judged by this,
+//! too.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,24 +8,25 @@ use std::time::Duration;
 
 use homeostat_engine::{Failure, Retry};
 
-use crate::daemon::clock::age;
 use crate::sys::is_open_for_writing;
 
 /// How long files must have been left alone before a daemon reads them: scripts write them in many steps.
-pub(crate) const QUIET: Duration = Duration::from_secs(1);
+pub const QUIET: Duration = Duration::from_secs(1);
 
 /// A file that is being written.
 #[derive(Debug)]
-pub(crate) struct Unfinished {
-    pub(crate) path: PathBuf,
+pub struct Unfinished {
+    /// The file.
+    pub path: PathBuf,
     /// When it may be finished; nothing while it is open.
-    pub(crate) due_in: Option<Duration>,
+    pub due_in: Option<Duration>,
 }
 
 impl Unfinished {
     /// Of some files the one that is finished last, if any is not finished. One that cannot be opened is reported by who
     /// reads it.
-    pub(crate) fn find<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
+    #[must_use]
+    pub fn find<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
         let unfinished = files.into_iter().filter_map(|path| {
             let file = open(path)?;
             let is_open = is_open_for_writing(&file);
@@ -35,17 +37,23 @@ impl Unfinished {
     }
 
     /// The first that somebody has open, however long ago the others were written.
-    pub(crate) fn find_open<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
+    #[must_use]
+    pub fn find_open<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
         let mut files = files.into_iter();
         let open = files.find(|path| open(path).is_some_and(|file| is_open_for_writing(&file)))?;
         Some(Unfinished { path: open.to_owned(), due_in: None })
     }
-}
 
-impl From<Unfinished> for anyhow::Error {
-    fn from(Unfinished { path, due_in }: Unfinished) -> Self {
-        let path = homeostat_document::shown(&path);
-        let (message, help) = match due_in {
+    /// Why it is not read, and when it will be.
+    #[must_use]
+    pub fn failure(&self) -> Failure {
+        // A name may hold what a terminal would obey.
+        let path = self.path.display().to_string();
+        let path: String = path
+            .chars()
+            .map(|c| if c.is_control() { c.escape_unicode().to_string() } else { c.to_string() })
+            .collect();
+        let (message, help) = match self.due_in {
             None => (
                 format!("`{path}` is being written: a process has it open"),
                 "it is read when it is closed; what writes to another file and renames it is never in the way",
@@ -55,7 +63,7 @@ impl From<Unfinished> for anyhow::Error {
                 "it is read when it has been left alone for a second",
             ),
         };
-        Failure::new(message, Retry::OnChange).with_help(help).into()
+        Failure::new(message, Retry::OnChange).with_help(help)
     }
 }
 
@@ -69,7 +77,7 @@ fn open(path: &Path) -> Option<File> {
 /// comes from a clock that was set, and says nothing.
 fn until_quiet(file: &File) -> Option<Duration> {
     let written = file.metadata().and_then(|file| file.modified()).ok()?;
-    QUIET.checked_sub(age(written)?).filter(|left| !left.is_zero())
+    QUIET.checked_sub(written.elapsed().ok()?).filter(|left| !left.is_zero())
 }
 
 #[cfg(test)]
