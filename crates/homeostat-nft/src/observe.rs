@@ -5,18 +5,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use homeostat_core::{
     Desired as _, Failure, Focus, Hint, Original, Owner, Records, See, Seen, View,
 };
 use homeostat_netlink::{Connection, Errno, Family};
+use tokio::time::Instant;
 
 use crate::diff;
 use crate::dump::{self, Generation, Head, InParts};
 use crate::error::Error;
 use crate::hints::{LinkNotifications, Notifications};
 use crate::key::Key;
-use crate::model::{Hook, Table};
+use crate::model::{Hook, Set, Table};
 use crate::object::{DeclaredBefore, Object};
 use crate::plan::{Op, created_hooks};
 use crate::shadow::State;
@@ -51,6 +53,34 @@ pub struct Reader {
     notifications: Notifications,
     /// How many refused transactions of the source it has reacted to.
     refused: u64,
+    rest: Rest,
+}
+
+/// The time after a reading of everything in which looks at everything are answered by the shadow as far as it can.
+///
+/// A ruleset of a few thousand rules is read at each resync. A large one would keep the kernel busy: a set of 100,000
+/// intervals is listed in more than half a second (Linux 6.18).
+#[derive(Debug)]
+struct Rest {
+    until: Instant,
+}
+
+impl Rest {
+    /// How many times as long as a reading the rest after it is.
+    const TIMES: u32 = 200;
+    const LONGEST: Duration = Duration::from_mins(5);
+
+    fn new(now: Instant) -> Self {
+        Rest { until: now }
+    }
+
+    fn after(took: Duration, now: Instant) -> Self {
+        Rest { until: now + took.saturating_mul(Self::TIMES).min(Self::LONGEST) }
+    }
+
+    fn is_over(&self, now: Instant) -> bool {
+        self.until <= now
+    }
 }
 
 /// How often a ruleset that changes meanwhile is read before the look fails.
@@ -103,7 +133,12 @@ impl Reader {
     pub(crate) fn open(source: Nft, notifications: Notifications) -> Result<Self, Error> {
         let connection = source.connect(Family::Netfilter)?;
         let refused = source.refused.load(Ordering::Relaxed);
-        Ok(Reader { source, connection, notifications, refused })
+        Ok(Reader { source, connection, notifications, refused, rest: Rest::new(Instant::now()) })
+    }
+
+    /// A look at everything reads everything again only after this time. For tests.
+    pub fn read_again_after(&mut self, rest: Duration) {
+        self.rest = Rest::new(Instant::now() + rest);
     }
 
     /// Calls this before each request of a look, and before each part of an answer. For tests, in which others commit
@@ -137,8 +172,12 @@ impl Reader {
             return Ok(answer);
         }
         let is_alike = |one: &Found, other: &Found| leads_to_the_same_plan(view, one, other);
+        let began = Instant::now();
         let reading = consistent(|| self.read_once(view), is_alike)
             .inspect_err(|_| self.notifications.commits.shadow.discard())?;
+        if *view.focus == Focus::All {
+            self.rest = Rest::after(began.elapsed(), Instant::now());
+        }
         Ok((Moment::new(reading.generation, true), reading.found))
     }
 
@@ -233,10 +272,18 @@ impl Reader {
         &mut self,
         view: &View<'_, Nft>,
     ) -> Result<Option<(Moment, Found)>, Error> {
-        let Focus::Keys(keys) = view.focus else { return Ok(None) };
         if self.source.wording == Wording::Listed || !self.notifications.is_open() {
             return Ok(None);
         }
+        let all;
+        let keys = match view.focus {
+            Focus::Keys(keys) => keys,
+            Focus::All if self.rest.is_over(Instant::now()) => return Ok(None),
+            Focus::All => {
+                all = self.keys_of_interest(view)?;
+                &all
+            }
+        };
         let refused = self.source.refused.load(Ordering::Relaxed);
         if refused != std::mem::replace(&mut self.refused, refused) {
             return Ok(None);
@@ -275,6 +322,14 @@ impl Reader {
         Ok(None)
     }
 
+    /// The tables that a look at everything looks at.
+    fn keys_of_interest(&mut self, view: &View<'_, Nft>) -> Result<BTreeSet<Key>, Error> {
+        let heads = dump::heads(&mut self.connection)?.into_iter();
+        let found = heads.filter(|head| self.is_of_interest(view, head)).map(|head| head.key);
+        let expected = view.desired.keys().into_iter().chain(view.records.keys().cloned());
+        Ok(found.chain(expected).collect())
+    }
+
     /// What the shadow knows of these tables, and those of which it knows too little.
     fn look_up(&self, view: &View<'_, Nft>, keys: &BTreeSet<Key>) -> (Found, BTreeSet<Key>) {
         let (mut found, mut unknown) = (Found::new(), BTreeSet::new());
@@ -285,7 +340,7 @@ impl Reader {
             match self.notifications.commits.shadow.lookup(key) {
                 Some(State::Absent) => creating.extend(desired),
                 Some(State::Present(copy)) if !self.is_of_interest(view, &copy.head) => {}
-                Some(State::Present(copy)) if !copy.table.may_change_silently() => {
+                Some(State::Present(copy)) if knows(view, &copy.table) => {
                     let object = self.object(view, &copy.head, Arc::clone(&copy.table));
                     let ops = desired.as_ref().map(|desired| (desired, object.ops(desired)));
                     // Counters that a change would take over are not announced.
@@ -365,6 +420,13 @@ pub(crate) fn is_taken_over(records: &Records<Key, Object>, key: &Key) -> bool {
     })
 }
 
+/// Whether the notifications of the kernel are enough to know a table. What expires is not announced, so that a look at
+/// everything must find it.
+fn knows(view: &View<'_, Nft>, table: &Table) -> bool {
+    let is_moving = *view.focus == Focus::All && table.sets.values().any(Set::is_moving);
+    !is_moving && !table.may_change_silently()
+}
+
 fn desired_table(view: &View<'_, Nft>, key: &Key) -> Option<Arc<Table>> {
     let slot = view.desired.slot(key, None)?;
     view.desired.compiled().table(slot).cloned()
@@ -439,6 +501,21 @@ mod tests {
             Err(other) => panic!("{other}"),
         };
         assert_eq!(result, expected, "{readings:?}");
+    }
+
+    #[test]
+    fn everything_is_read_again_after_two_hundred_times_the_time_that_it_took() {
+        let (second, now) = (Duration::from_secs(1), Instant::now());
+        assert!(Rest::new(now).is_over(now));
+        for (took, rest) in
+            [(second / 1000, second / 5), (second, 200 * second), (9 * second, 300 * second)]
+        {
+            let after = Rest::after(took, now);
+            assert!(
+                !after.is_over(now + rest - second / 1000) && after.is_over(now + rest),
+                "{took:?}"
+            );
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Following the notifications of commits gives the same tables as another look at all of them would.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_engine::{Focus, Reader as _, Records, Seen, Source as _, View};
 use homeostat_nft::{DesiredState, Nft, Reader};
@@ -37,8 +38,9 @@ impl Hearing {
         self.reader.before_each_call(run);
     }
 
-    /// A look at everything, or at the tables of the desired state, whatever it shows.
+    /// A look at everything, which is read, or at the tables of the desired state, whatever it shows.
     pub(crate) fn look_anyhow(&mut self, at_all: bool) {
+        self.reader.read_again_after(Duration::ZERO);
         let keys = Focus::Keys(self.desired.keys().into_iter().collect());
         let focus = if at_all { Focus::All } else { keys };
         let records = Records::new();
@@ -47,8 +49,9 @@ impl Hearing {
         let _ = done(self.reader.observe(&view, &mut |_| {}));
     }
 
-    /// What a look at everything shows.
+    /// What a look at everything shows, which is read.
     pub(crate) fn seen(&mut self) -> String {
+        self.reader.read_again_after(Duration::ZERO);
         look(&mut self.reader, &self.desired, &Focus::All).tables.join("\n")
     }
 
@@ -178,6 +181,42 @@ fn what_notifications_leave_uncertain_is_read() {
     // More than is worth being followed.
     let many = (0..1001).map(|at| format!("add rule ip a y tcp dport {at} accept"));
     check(&[&many.collect::<Vec<_>>().join("\n")], true);
+}
+
+/// Whether a look at everything had to read, soon after one that did.
+fn check_soon_after(text: &str, commit: &str, expected: bool) {
+    let world = World::new();
+    by_hand(text);
+    let mut hearing = Hearing::of(&world, &world.desired(text));
+    hearing.reader.read_again_after(Duration::from_hours(1));
+    by_hand(commit);
+    let followed = look(&mut hearing.reader, &hearing.desired, &Focus::All);
+    assert_eq!(followed.was_read, expected, "{commit}");
+    hearing.reader.read_again_after(Duration::ZERO);
+    let read = look(&mut hearing.reader, &hearing.desired, &Focus::All);
+    assert!(read.was_read && read.tables == followed.tables, "{followed:?}\n{read:?}");
+}
+
+#[test]
+fn a_look_at_everything_soon_after_another_reads_only_what_is_not_announced() {
+    check_soon_after(TEXT, "add table ip stranger", false);
+    check_soon_after(TEXT, "add rule ip a y drop; delete table ip b", false);
+    check_soon_after(TEXT, "flush ruleset", false);
+    check_soon_after(TEXT, "rename chain ip a x z", true);
+    // What expires is not announced.
+    let text = "table ip a { set s { type ipv4_addr; timeout 1h; elements = { 10.0.0.1 }; }; }";
+    check_soon_after(text, "add table ip stranger", true);
+}
+
+/// A table that has our mark and is not declared.
+#[test]
+fn a_look_at_everything_soon_after_another_finds_tables_that_are_ours() {
+    let mut world = World::new();
+    world.converge("table ip a { }\ntable ip b { }");
+    let mut hearing = Hearing::of(&world, &world.desired("table ip a { }"));
+    hearing.reader.read_again_after(Duration::from_hours(1));
+    let seen = look(&mut hearing.reader, &hearing.desired, &Focus::All);
+    assert_eq!(seen.tables.len(), 2, "{seen:?}");
 }
 
 #[test]
