@@ -7,15 +7,18 @@
 //!
 //! [`Journal`] decides which record may follow (`journal/steps.rs`) and writes in groups: records that are appended
 //! while a write waits for the disk go into the next one, so that many callers share one wait. Where they are kept is
-//! a [`Store`]: a file of the state directory ([`Journal::open`], `journal/sqlite.rs`), or another one
+//! a [`Store`]: a file of the state directory (`Journal::open`, with the feature `sqlite`), or another one
 //! ([`Journal::new`]).
 
 mod record;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod steps;
 
 use std::io;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "sqlite")]
+use std::path::Path;
+use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt as _;
@@ -24,7 +27,9 @@ use homeostat_core::text::bounded;
 pub use record::{
     BadStepId, CommandKey, End, Entry, Fact, Intent, Millis, Record, Repeat, StepId, Subject,
 };
+#[cfg(feature = "sqlite")]
 use sqlite::SqliteStore;
+#[cfg(feature = "sqlite")]
 pub use sqlite::{Following, follow};
 use steps::Steps;
 pub use steps::{Illegal, Known, OpenStep};
@@ -137,6 +142,7 @@ impl std::fmt::Debug for Journal {
 
 impl Journal {
     /// Opens or makes the journal of a state directory.
+    #[cfg(feature = "sqlite")]
     pub fn open(directory: &Path, clock: Clock) -> Result<Self, JournalError> {
         let (store, entries) = SqliteStore::open(directory)?;
         Journal::new(store, &entries, clock).map_err(|illegal| JournalError::Damaged {

@@ -72,7 +72,7 @@
 //! holds go in; a report and the new ownership come out. There is no global state. [`plan()`] is the half
 //! of it that has no way to write.
 //!
-//! The ledger ([`Ledger`]) remembers what the target cannot: [`SqliteLedger`] on disk, or
+//! The ledger ([`Ledger`]) remembers what the target cannot: `SqliteLedger` on disk (feature `sqlite`, on by default), or
 //! [`MemoryLedger`] for callers without a state directory. [`lock`] has the ways to be the only
 //! writer of a scope. [`Bound`] erases a source, so that a registry can hold many kinds. [`controller`] has the
 //! rules of the loop.
@@ -86,6 +86,7 @@ pub use homeostat_core::*;
 pub mod bound;
 pub mod config;
 pub mod controller;
+#[cfg(feature = "sqlite")]
 mod database;
 mod entries;
 pub mod error;
@@ -102,6 +103,7 @@ pub mod operations;
 pub mod pass;
 mod run;
 pub mod session;
+#[cfg(feature = "sqlite")]
 pub mod sqlite;
 mod verify;
 
@@ -129,4 +131,5 @@ pub use observer::Observer;
 pub use operations::{DispatchGuard, LaneGuard, Operations};
 pub use pass::{apply, pass, plan};
 pub use session::{Hints, Session};
+#[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLedger, SqlitePages};

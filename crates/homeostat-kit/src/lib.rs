@@ -108,12 +108,17 @@
 //! | versions as conditions on writes, ids that are never used again | [`simple::Versioned`] |
 //! | tasks, "come back later", failures that are none | [`simple::Refusal`] |
 //! | an API that cannot list, or not all at once | [`simple::Listing`] |
+//! | objects that need others | [`simple::Api::needs`] |
+//! | a mark that the creating call cannot take | [`simple::TwoStep`] |
 //! | no more than so many calls | [`simple::Limit`] |
 //! | fields that the target rewrites | [`normalize`] |
 //! | desired states from a file or a channel | [`provider`] |
-//! | proof that your source keeps the laws | `homeostat_testkit::laws` |
+//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws` |
 //!
-//! The package `homeostat-shapes` uses all of it, against a real HTTP service, and shows two things on top: a template
+//! Without the default feature `sqlite` there is no state directory, and no database is built.
+//!
+//! The package `homeostat-postgres` keeps roles and databases of a real server in one file. The package
+//! `homeostat-shapes` uses all of it, against a real HTTP service, and shows two things on top: a template
 //! that is checked before it is a desired state, and finalizers for declarations in a store. `docs/reconciliation.md`
 //! says why each of it is needed.
 

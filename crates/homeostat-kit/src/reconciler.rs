@@ -2,17 +2,17 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
-use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, FileLock, Ledger as _,
-    LedgerKey, Loop, LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry,
-    SqliteLedger, SqlitePages, Strictness,
+    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, Ledger as _, LedgerKey,
+    Loop, LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry, Strictness,
 };
+#[cfg(feature = "sqlite")]
+use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -50,7 +50,7 @@ pub async fn reconcile<A: Api>(
 
 /// Keeps one API as declared for one owner.
 ///
-/// Without [`Reconciler::state`] ownership is remembered in memory, or handed in and out as a value
+/// Without `state` (feature `sqlite`, on by default) ownership is remembered in memory, or handed in and out as a value
 /// ([`Reconciler::since`], [`Reconciler::applied`]), and the caller vouches that no other process writes for the same
 /// owner.
 pub struct Reconciler<A: Api> {
@@ -67,7 +67,8 @@ pub struct Reconciler<A: Api> {
 /// Where ownership is remembered.
 enum State {
     Memory(Arc<MemoryLedger>),
-    Directory(PathBuf),
+    #[cfg(feature = "sqlite")]
+    Directory(std::path::PathBuf),
 }
 
 impl<A: Api> Reconciler<A> {
@@ -120,8 +121,9 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// Remembers ownership in a directory, and locks it while something may be written.
+    #[cfg(feature = "sqlite")]
     #[must_use]
-    pub fn state(mut self, directory: impl Into<PathBuf>) -> Self {
+    pub fn state(mut self, directory: impl Into<std::path::PathBuf>) -> Self {
         self.state = State::Directory(directory.into());
         self
     }
@@ -141,6 +143,7 @@ impl<A: Api> Reconciler<A> {
     pub fn applied(&self) -> Result<Applied, Error> {
         let page = match &self.state {
             State::Memory(ledger) => ledger.page(&self.ledger_key)?,
+            #[cfg(feature = "sqlite")]
             State::Directory(directory) => SqlitePages::open(directory)?.page(&self.ledger_key)?,
         };
         let (identity, records) = (self.ledger_key.identity.clone(), page.records);
@@ -196,6 +199,7 @@ impl<A: Api> Reconciler<A> {
         let bound = self.bind(desired)?;
         match &self.state {
             State::Memory(ledger) => once::plan(&bound, &**ledger).await,
+            #[cfg(feature = "sqlite")]
             State::Directory(directory) => once::plan(&bound, &SqlitePages::open(directory)?).await,
         }
     }
@@ -301,6 +305,13 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// What a loop needs to write.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(
+            clippy::unnecessary_wraps,
+            reason = "only a directory can be locked by another process"
+        )
+    )]
     fn deps(&self) -> Result<LoopDeps, Error> {
         let events = self.events.clone();
         Ok(match &self.state {
@@ -308,6 +319,7 @@ impl<A: Api> Reconciler<A> {
                 let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::clone(ledger));
                 LoopDeps { lock: Arc::new(lock), ledger, events }
             }
+            #[cfg(feature = "sqlite")]
             State::Directory(directory) => {
                 let lock = FileLock::take(directory, &self.ledger_key.owner, A::NAME)?;
                 let ledger = Arc::new(SqliteLedger::open(directory)?);

@@ -11,7 +11,6 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
 
 use homeostat_engine::{EventKind, Finding, Ownership};
 use homeostat_kit::provider::Static;
@@ -284,11 +283,6 @@ impl Harness for Bench {
             }
         }
         Ability::Done
-    }
-
-    /// Whether a notice arrives in time is decided by a timer, which is long: the coverage promises none.
-    fn patience(&self) -> homeostat_engine::outcome::Later<'_, ()> {
-        Box::pin(tokio::time::sleep(Duration::from_millis(10)))
     }
 }
 
