@@ -94,7 +94,7 @@ pub(crate) fn the_way_back_to_the_hosts_namespace_is_refused_with_help() {
     let error = host.run(|| ()).unwrap_err();
     assert!(matches!(error, Error::Enter { .. }), "{error:?}");
     let help = error.help().unwrap();
-    assert!(help.contains("CAP_SYS_ADMIN") && help.contains("--sandbox"), "{help}");
+    assert!(help.contains("CAP_SYS_ADMIN") && help.contains("in a sandbox"), "{help}");
     assert!(Netns::current().unwrap().same_as(sandbox.netns()).unwrap());
 }
 
