@@ -25,7 +25,7 @@ if [ "${1:-}" = nft ]; then
     sets="netfilter:NFPROTO_:u8 netfilter/nfnetlink:NFNLGRP_:u32 netfilter/nfnetlink:NFNL_BATCH_:u16
         netfilter/nf_tables:NFT_MSG_:u16 netfilter/nf_tables:NFT_TABLE_F_:u32
         netfilter/nf_tables:NFT_CHAIN_:u32 netfilter/nf_tables:NFT_SET_:u32"
-    for part in TABLE CHAIN HOOK LIST RULE SET DATA VERDICT EXPR IMMEDIATE LOOKUP DYNSET EXTHDR OSF \
+    for part in TABLE CHAIN HOOK LIST RULE SET DATA VERDICT EXPR IMMEDIATE CMP LOOKUP DYNSET EXTHDR OSF \
         COUNTER QUOTA LAST OBJ OBJREF FLOW FLOWTABLE GEN; do
         sets="$sets netfilter/nf_tables:NFTA_${part}_:u16"
     done
