@@ -464,7 +464,11 @@ fn a_state_directory_that_cannot_be_written_is_a_clear_error() {
         for path in [directory.path(), &inside] {
             let Err(error) = SqliteLedger::open(path) else { panic!("{} opened", path.display()) };
             assert!(matches!(error, Error::OpenLedger { .. }), "{error}");
-            assert!(error.help().unwrap().contains("the state directory must be"), "{:?}", error.help());
+            assert!(
+                error.help().unwrap().contains("the state directory must be"),
+                "{:?}",
+                error.help()
+            );
         }
         assert_eq!(SqlitePages::open(&inside).unwrap().page(&place()).unwrap(), Page::default());
     });
