@@ -1,7 +1,6 @@
 //! The words of the command line: help, mistakes in it, what comes later.
 
 use serde_json::Value;
-use snapbox::str;
 
 use crate::world::World;
 
