@@ -52,7 +52,7 @@ use crate::referenced_files::ReferencedFiles;
 use crate::wire::Handed;
 use answers::Answers;
 use clock::Stamp;
-use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialWish};
+use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialRequest};
 use http::Listen;
 use loops_snapshot::LoopsSnapshot;
 use namespace_watch::NamespaceWatch;
@@ -108,8 +108,6 @@ pub(crate) struct Daemon {
     /// The number of the confirmed document in force, while the provider's cannot be taken.
     fallback: Option<u64>,
     trials: Trials,
-    /// Whether the provider's document changed during a trial.
-    has_edit: bool,
     ledger: Arc<dyn Ledger>,
     events: Events,
     recent: Recent,
@@ -174,7 +172,6 @@ impl Daemon {
             unconfirmed: None,
             fallback: fallback.map(|fallback| fallback.entry.number),
             trials: Trials::default(),
-            has_edit: false,
             ledger,
             events: Events::default(),
             recent,
@@ -370,7 +367,7 @@ impl Daemon {
     /// Takes the document that was edited during a trial, once that has ended.
     async fn reload_edit(&mut self) {
         if self.trials.open.is_none()
-            && std::mem::take(&mut self.has_edit)
+            && std::mem::take(&mut self.trials.has_edit)
             && let Err(error) = self.reload(Recipients::Changed).await
         {
             log::log_error(&error, "document refused");
@@ -380,9 +377,9 @@ impl Daemon {
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
     /// one stays in force. Status and events say so until the provider has a good one.
     async fn reload(&mut self, recipients: Recipients) -> Result<()> {
-        if let Some(trial) = &mut self.trials.open {
+        if self.trials.open.is_some() {
             // It would end the trial.
-            (trial.has_edit, self.has_edit) = (true, true);
+            self.trials.has_edit = true;
             self.publish();
             return match recipients {
                 Recipients::Changed => Ok(()),
@@ -445,7 +442,7 @@ impl Daemon {
     }
 
     /// Takes a document in place of the provider's, until that one changes or is asked for again.
-    async fn take_handed(&mut self, handed: &Handed, trial: Option<TrialWish>) -> Result<()> {
+    async fn take_handed(&mut self, handed: &Handed, trial: Option<TrialRequest>) -> Result<()> {
         command::check_meant_for(&self.context, handed)?;
         let document = load(&handed.paths)?;
         if trial.is_none() && self.trials.open.is_some() {
@@ -458,7 +455,7 @@ impl Daemon {
     }
 
     /// Tries a confirmed document again.
-    async fn try_older(&mut self, number: u64, trial: TrialWish) -> Result<()> {
+    async fn try_older(&mut self, number: u64, trial: TrialRequest) -> Result<()> {
         let confirmed = self.confirmed();
         let entry = confirmed.entry(number)?;
         let document = confirmed.load(&entry)?;
@@ -468,11 +465,11 @@ impl Daemon {
     async fn take_other(
         &mut self,
         document: Document,
-        trial: Option<TrialWish>,
+        trial: Option<TrialRequest>,
         from: Vec<PathBuf>,
     ) -> Result<()> {
         let begun = match trial {
-            Some(wish) => Some(self.begin_trial(&document, wish, from).await?),
+            Some(request) => Some(self.begin_trial(&document, request, from).await?),
             None => None,
         };
         let before = Arc::clone(&self.document);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use super::command::{DaemonCommand, DaemonHandle, StartedPass, TrialWish, start_passes};
+use super::command::{DaemonCommand, DaemonHandle, StartedPass, TrialRequest, start_passes};
 use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use crate::converge::{Converging, converge};
@@ -81,7 +81,7 @@ impl Answers {
             Request::Resync(ask) => self.passes(None, ask).await,
             Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
             Request::Apply { handed, ask, confirm_within_ms } => {
-                let trial = confirm_within_ms.map(|within| TrialWish {
+                let trial = confirm_within_ms.map(|within| TrialRequest {
                     within: Duration::from_millis(within),
                     by: by.clone(),
                 });
@@ -100,7 +100,7 @@ impl Answers {
             }
             Request::Rollback { ask, to: Some(OlderDocument { number, confirm_within_ms }) } => {
                 let within = Duration::from_millis(confirm_within_ms);
-                let trial = TrialWish { within, by: by.clone() };
+                let trial = TrialRequest { within, by: by.clone() };
                 self.passes(Some(DaemonCommand::TryOlder { number, trial }), ask).await
             }
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
@@ -142,9 +142,10 @@ impl Answers {
     /// The open trial, and how the last one ended.
     fn trials(&self) -> Result<Vec<u8>> {
         let trials = self.snapshot.borrow().trials.clone();
+        let open = trials.status();
         let last = trials.last.map(|(id, end)| json!({ "id": id, "ended": end }));
         answer(&json!({
-            "format_version": FORMAT_VERSION, "trial": trials.open.map(|open| open.status()), "last": last,
+            "format_version": FORMAT_VERSION, "trial": open, "last": last,
         }))
     }
 

@@ -60,17 +60,17 @@ pub(super) enum DaemonCommand {
     /// Read the document again.
     Reload,
     /// Take another one in its place.
-    TakeDocument { handed: Handed, trial: Option<TrialWish> },
+    TakeDocument { handed: Handed, trial: Option<TrialRequest> },
     /// End the open trial, or give it more time.
     Confirm { by: Person, same_session: bool, extend: Option<Duration> },
     /// Return to the document before the open trial.
     RollBack { by: Person },
     /// Try an older confirmed document.
-    TryOlder { number: u64, trial: TrialWish },
+    TryOlder { number: u64, trial: TrialRequest },
 }
 
-/// A trial that somebody wants.
-pub(super) struct TrialWish {
+/// A trial that a client asks for.
+pub(super) struct TrialRequest {
     pub(super) within: Duration,
     pub(super) by: Person,
 }

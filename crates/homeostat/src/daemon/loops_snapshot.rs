@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
-use super::trial::{Trial, Trials};
+use super::trial::Trials;
 use crate::machine::Waiting;
 use crate::registry::is_remote;
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, millis};
@@ -49,7 +49,7 @@ impl LoopsSnapshot {
             ready: self.is_ready(),
             handed: self.is_handed,
             fallback: self.fallback,
-            trial: self.trials.open.as_ref().map(Trial::status),
+            trial: self.trials.status(),
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,

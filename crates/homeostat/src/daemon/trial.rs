@@ -1,22 +1,23 @@
 //! A trial: a document that is in force until it is confirmed, and undone if nobody confirms it in time.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Result, anyhow};
+use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
 use serde_json::json;
 use tracing::Level;
 
-use super::Daemon;
-use super::command::TrialWish;
+use super::clock::{BootTime, Stamp, boot_id};
+use super::command::TrialRequest;
 use super::recent::Recent;
+use super::{Daemon, Recipients, log, refused};
 use crate::confirmed::{ConfirmedDocuments, Origin, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
+use crate::referenced_files::ReferencedFiles;
 use crate::wire::{TrialEnd, TrialStatus, millis};
-
-use super::clock::{BootTime, Stamp};
 
 /// A trial that is open.
 #[derive(Clone, Debug)]
@@ -27,8 +28,6 @@ pub(super) struct Trial {
     pub(super) deadline: BootTime,
     /// Whether the daemon's own document is tried.
     pub(super) is_edit: bool,
-    /// Whether the daemon's own files changed meanwhile: they wait for the end of the trial.
-    pub(super) has_edit: bool,
 }
 
 /// The trial that is open, and how the last one ended.
@@ -36,11 +35,27 @@ pub(super) struct Trial {
 pub(super) struct Trials {
     pub(super) open: Option<Trial>,
     pub(super) last: Option<(u64, TrialEnd)>,
+    /// Whether the daemon's own files changed during a trial: they wait for its end.
+    pub(super) has_edit: bool,
     confirmed: u64,
     rolled_back: u64,
 }
 
 impl Trials {
+    /// The open trial, for people.
+    pub(super) fn status(&self) -> Option<TrialStatus> {
+        let trial = self.open.as_ref()?;
+        Some(TrialStatus {
+            id: trial.record.id,
+            by: trial.by.to_string(),
+            from: trial.from.clone(),
+            began_at: trial.record.began_at.clone(),
+            left_ms: millis(trial.deadline.left()),
+            returns_to: trial.record.before,
+            edit_waits: self.has_edit,
+        })
+    }
+
     /// How many ended in which way since the start.
     pub(super) fn counts(&self) -> [(&'static str, u64); 2] {
         [("confirmed", self.confirmed), ("rolled-back", self.rolled_back)]
@@ -52,20 +67,6 @@ impl Trials {
             TrialEnd::RolledBack { .. } => self.rolled_back += 1,
         }
         self.last = Some((id, end));
-    }
-}
-
-impl Trial {
-    pub(super) fn status(&self) -> TrialStatus {
-        TrialStatus {
-            id: self.record.id,
-            by: self.by.to_string(),
-            from: self.from.clone(),
-            began_at: self.record.began_at.clone(),
-            left_ms: millis(self.deadline.left()),
-            returns_to: self.record.before,
-            edit_waits: self.has_edit,
-        }
     }
 }
 
@@ -113,12 +114,11 @@ impl Daemon {
     pub(super) async fn begin_trial(
         &mut self,
         document: &Document,
-        wish: TrialWish,
+        request: TrialRequest,
         from: Vec<PathBuf>,
     ) -> Result<Trial> {
-        check_within(wish.within)?;
-        if let Some(open) = &self.trials.open {
-            let TrialStatus { id, by, left_ms, .. } = open.status();
+        check_within(request.within)?;
+        if let Some(TrialStatus { id, by, left_ms, .. }) = self.trials.status() {
             return Err(helped(
                 format!("trial {id} of {by} is open for another {} s", left_ms / 1000),
                 "confirm it or roll it back first: `homeostat confirm`, `homeostat rollback`",
@@ -140,20 +140,20 @@ impl Daemon {
         let record = TrialRecord {
             id: confirmed.next_trial(before),
             before,
-            boot: super::clock::boot_id(),
+            boot: boot_id(),
             began_at: Stamp::now().to_string(),
         };
         let origin = Origin {
             from: from.clone(),
             scope: self.context.top_scope()?.name,
-            applied_by: wish.by.clone(),
+            applied_by: request.by.clone(),
             confirmed_by: None,
         };
-        let files = crate::referenced_files::ReferencedFiles::of(document);
+        let files = ReferencedFiles::of(document);
         confirmed.begin_trial(document, &files, origin, &record)?;
-        let deadline = BootTime::after(wish.within);
+        let deadline = BootTime::after(request.within);
         let is_edit = from == self.options.from;
-        Ok(Trial { record, by: wish.by, from, deadline, is_edit, has_edit: false })
+        Ok(Trial { record, by: request.by, from, deadline, is_edit })
     }
 
     /// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
@@ -169,9 +169,9 @@ impl Daemon {
         if !is_asked_for && self.confirmed().is_unconfirmed(document) {
             return Err(tried_before());
         }
-        let wish = TrialWish { within: within.get(), by: Person::current() };
+        let request = TrialRequest { within: within.get(), by: Person::current() };
         let from = self.options.from.clone();
-        self.begin_trial(document, wish, from).await.map(Some)
+        self.begin_trial(document, request, from).await.map(Some)
     }
 
     /// Ends the trial: what it made stays.
@@ -205,10 +205,10 @@ impl Daemon {
         let confirmed = self.confirmed();
         let entry = confirmed.entry(trial.record.before)?;
         let document = confirmed.load(&entry)?;
-        self.take(std::sync::Arc::new(document), super::Recipients::AllForClient).await?;
+        self.take(Arc::new(document), Recipients::AllForClient).await?;
         confirmed.end_trial()?;
         if trial.is_edit {
-            super::refused(&mut self.health, &tried_before(), &self.recent);
+            refused(&mut self.health, &tried_before(), &self.recent);
         }
         (self.own, self.unconfirmed) = (None, None);
         self.end_trial(TrialEnd::RolledBack { why: why.to_owned(), to: entry.number });
@@ -219,13 +219,13 @@ impl Daemon {
     pub(super) fn close_former_trial(&mut self) {
         let confirmed = self.confirmed();
         let Some(TrialRecord { id, before, boot, .. }) = confirmed.open_trial() else { return };
-        let why = if boot == super::clock::boot_id() {
+        let why = if boot == boot_id() {
             "the daemon that held it ended"
         } else {
             "the machine was booted"
         };
         if let Err(error) = confirmed.end_trial() {
-            super::log::log_error(&error, "a former trial cannot be closed");
+            log::log_error(&error, "a former trial cannot be closed");
         }
         let end = TrialEnd::RolledBack { why: why.to_owned(), to: before };
         record_end(&self.recent, id, &end);
@@ -247,13 +247,9 @@ impl Daemon {
     /// The time of the trial is over.
     pub(super) async fn trial_is_over(&mut self) {
         if let Err(error) = self.roll_back("nobody confirmed it in time").await {
-            super::log::log_error(&error, "the trial cannot be rolled back yet");
-            let again = anyhow!("{}", failure::text(&error));
-            self.recent.record(
-                Level::ERROR,
-                "trial-not-rolled-back",
-                json!({ "error": failure::text(&again) }),
-            );
+            log::log_error(&error, "the trial cannot be rolled back yet");
+            let fields = json!({ "error": failure::text(&error) });
+            self.recent.record(Level::ERROR, "trial-not-rolled-back", fields);
             if let Some(trial) = &mut self.trials.open {
                 trial.deadline = BootTime::after(Duration::from_secs(1));
             }
