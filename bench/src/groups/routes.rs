@@ -122,7 +122,7 @@ impl Source for Table {
     ) -> Draft<Self> {
         let step = |change| match change {
             Change::Create { slot } | Change::Update { slot, .. } => Some(Put(slot)),
-            Change::Delete { .. } | Change::Release { .. } => None,
+            Change::Delete { .. } | Change::Release { .. } | Change::GiveBack { .. } => None,
         };
         Draft { steps: changes.into_iter().filter_map(step).collect(), ..Draft::default() }
     }

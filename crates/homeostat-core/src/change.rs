@@ -10,6 +10,7 @@ use crate::change_list::ChangeList;
 use crate::desired::{Desired, Slot};
 use crate::explain::{Action, Line};
 use crate::finding::Finding;
+use crate::ownership::Snapshot;
 use crate::seen::Owner;
 
 /// One difference.
@@ -46,6 +47,27 @@ pub enum Change<K, O> {
         /// what is there: another step may be about to change it.
         restore: Option<O>,
     },
+    /// Ours, taken over from another owner, and no longer declared: it goes back to that owner if it still is what we
+    /// wrote, which the source judges.
+    GiveBack {
+        /// The key.
+        key: K,
+        /// What is there.
+        before: O,
+        /// How it was taken over.
+        taken: Box<TakenOver<O>>,
+    },
+}
+
+/// How an object was taken over from another owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TakenOver<O> {
+    /// What we wrote last.
+    pub wrote: O,
+    /// What its former owner had there.
+    pub original: O,
+    /// The same in full.
+    pub snapshot: Snapshot,
 }
 
 /// Why a conflict is one.
@@ -121,7 +143,9 @@ impl<K: Clone + fmt::Display, O> Change<K, O> {
     pub fn key<D: Desired<Key = K, Object = O>>(&self, desired: &D) -> K {
         match self {
             Change::Create { slot } | Change::Update { slot, .. } => desired.key(*slot),
-            Change::Delete { key, .. } | Change::Release { key, .. } => key.clone(),
+            Change::Delete { key, .. }
+            | Change::Release { key, .. }
+            | Change::GiveBack { key, .. } => key.clone(),
         }
     }
 
@@ -130,7 +154,9 @@ impl<K: Clone + fmt::Display, O> Change<K, O> {
         match self {
             Change::Create { .. } => Action::Create,
             Change::Update { .. } => Action::Update,
-            Change::Delete { .. } | Change::Release { .. } => Action::Delete,
+            Change::Delete { .. } | Change::Release { .. } | Change::GiveBack { .. } => {
+                Action::Delete
+            }
         }
     }
 
@@ -144,6 +170,10 @@ impl<K: Clone + fmt::Display, O> Change<K, O> {
                 (Some(before), wanted(*slot), note)
             }
             Change::Delete { before, .. } => (Some(before), None, None),
+            Change::GiveBack { before, taken, .. } => {
+                let note = "given back to its former owner".to_owned();
+                (Some(before), Some(desired.shown(&taken.original)), Some(note))
+            }
             Change::Release { before, restore: None, .. } => {
                 (Some(before), None, Some("released, the value stays".to_owned()))
             }
@@ -179,10 +209,17 @@ pub(crate) enum Rank<'a, K> {
 }
 
 impl<K: Ord, O> Change<K, O> {
+    /// Whether an object of ours goes, because it is not declared any more.
+    pub(crate) fn is_removal(&self) -> bool {
+        matches!(self.rank(), Rank::Undeclared(_))
+    }
+
     pub(crate) fn rank(&self) -> Rank<'_, K> {
         match self {
             Change::Create { slot } | Change::Update { slot, .. } => Rank::Declared(*slot),
-            Change::Delete { key, .. } | Change::Release { key, .. } => Rank::Undeclared(key),
+            Change::Delete { key, .. }
+            | Change::Release { key, .. }
+            | Change::GiveBack { key, .. } => Rank::Undeclared(key),
         }
     }
 }

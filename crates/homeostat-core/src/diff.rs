@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use crate::bits::Bits;
-use crate::change::{Change, Changes, Reason};
+use crate::change::{Change, Changes, Reason, TakenOver};
 use crate::desired::{Agreement, Desired, Slot};
 use crate::finding::{Finding, Kind};
 use crate::ownership::{Original, Ownership, Record, Records, Stage};
@@ -258,9 +258,35 @@ impl<'a, D: Desired> Diff<'a, D> {
                 let restore = self.restorable(&key, &before);
                 self.found.list.push(Change::Release { key, before, restore });
             }
-            (Access::Ours, _) => self.found.list.push(Change::Delete { key, before }),
+            (Access::Ours, _) => match self.taken_over(&key, &before) {
+                // Without a mark there is nothing to take off.
+                Some(taken) if owner == Owner::Unmarked && taken.original == before => {
+                    self.recorded.remove(&key);
+                }
+                Some(taken) => {
+                    let taken = Box::new(taken);
+                    self.found.list.push(Change::GiveBack { key, before, taken });
+                }
+                None => self.found.list.push(Change::Delete { key, before }),
+            },
+            // Its former owner has it back.
+            (Access::LostMark, _) if self.taken_over(&key, &before).is_some() => {
+                self.recorded.remove(&key);
+            }
             (Access::LostMark, _) => self.conflict(key, owner, Reason::LostMark),
             (Access::Free | Access::Foreign, _) => {}
+        }
+    }
+
+    fn taken_over(&self, key: &D::Key, seen: &D::Object) -> Option<TakenOver<D::Object>> {
+        let record = self.record(key, seen)?;
+        match (&record.original, &record.snapshot) {
+            (Original::Was(original), Some(snapshot)) => Some(TakenOver {
+                wrote: record.wrote.clone(),
+                original: original.clone(),
+                snapshot: snapshot.clone(),
+            }),
+            _ => None,
         }
     }
 
@@ -326,7 +352,9 @@ impl<'a, D: Desired> Diff<'a, D> {
             let found = &mut self.found;
             found.list.retain(is_free_slot, |change| match change {
                 Change::Create { slot } | Change::Update { slot, .. } => is_free_slot(slot),
-                Change::Delete { key, .. } | Change::Release { key, .. } => is_free(key),
+                Change::Delete { key, .. }
+                | Change::Release { key, .. }
+                | Change::GiveBack { key, .. } => is_free(key),
             });
             found.claims.retain(is_free_slot);
             found.findings.retain(|(key, one)| one.kind() == Kind::Unknown || is_free(key));
@@ -347,7 +375,9 @@ impl<'a, D: Desired> Diff<'a, D> {
     /// Keys that are not declared and of which more than one is to go, or is in the way.
     fn undeclared_twins(&self) -> Vec<D::Key> {
         let removed = self.found.list.others().iter().filter_map(|change| match change {
-            Change::Delete { key, .. } | Change::Release { key, .. } => Some(key),
+            Change::Delete { key, .. }
+            | Change::Release { key, .. }
+            | Change::GiveBack { key, .. } => Some(key),
             Change::Create { .. } | Change::Update { .. } => None,
         });
         let conflicts = self.found.findings.iter().filter(|(_, one)| one.kind() == Kind::Conflict);

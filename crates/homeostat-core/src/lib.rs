@@ -53,7 +53,7 @@ pub mod source;
 pub mod text;
 pub mod waits_on;
 
-pub use change::{Change, Changes, Reason};
+pub use change::{Change, Changes, Reason, TakenOver};
 pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
@@ -65,7 +65,7 @@ pub use operation::{LaneConsumer, TaskResult};
 pub use outcome::{Begun, Dispatch, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 pub use ownership::{
     Exclusive, Holdings, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records,
-    Stage,
+    Snapshot, Stage,
 };
 pub use plan::{Draft, Plan, Step, Taken};
 pub use report::{Report, Tally};

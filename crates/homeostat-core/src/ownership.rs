@@ -101,7 +101,16 @@ pub struct Record<O> {
     /// Which object of this key it is about, where the target distinguishes them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
+    /// The object in full before it was taken over from another owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<Snapshot>,
 }
+
+/// An object of another owner in full, in the words of its source: with its owner's mark, and with what the source does
+/// not manage. The source can make the object again from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Snapshot(pub String);
 
 /// What was there before our first write.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,6 +133,11 @@ pub enum Stage {
 }
 
 impl<O> Record<O> {
+    /// A record with nothing more to say.
+    pub fn new(wrote: O, original: Original<O>, stage: Stage) -> Self {
+        Record { wrote, original, settled: None, stage, identity: None, snapshot: None }
+    }
+
     /// Whether the record may be about the object with this identity.
     pub fn is_about(&self, identity: Option<&str>) -> bool {
         self.identity.is_none() || self.identity.as_deref() == identity
@@ -194,7 +208,7 @@ mod tests {
     }
 
     fn made(wrote: i32, stage: Stage) -> Record<i32> {
-        Record { wrote, original: Original::Absent, settled: None, stage, identity: None }
+        Record::new(wrote, Original::Absent, stage)
     }
 
     #[test]

@@ -153,11 +153,9 @@ impl<S: Source> Plan<S> {
         mut found: Changes<S::Key, S::Object>,
     ) -> Self {
         let changes = std::mem::take(&mut found.list);
-        let is_removal =
-            |change: &&_| matches!(change, Change::Delete { .. } | Change::Release { .. });
-        let removals = changes.others().iter().filter(is_removal).count();
+        let removals = changes.others().iter().filter(|change| change.is_removal()).count();
         let released = changes.others().iter().filter_map(|change| match change {
-            Change::Release { key, .. } => Some(key.clone()),
+            Change::Release { key, .. } | Change::GiveBack { key, .. } => Some(key.clone()),
             _ => None,
         });
         let released = released.collect();
@@ -235,6 +233,16 @@ impl<S: Source> Plan<S> {
         if audience.wants(self.cause(step)) {
             self.explain_step(step, &mut |line, cause| audience.hear(entry(line, cause)));
         }
+    }
+
+    /// The keys of what steps claim or take over.
+    #[must_use]
+    pub fn claimed(&self) -> BTreeSet<S::Key> {
+        if self.found.originals.is_empty() {
+            return BTreeSet::new();
+        }
+        let keys = self.steps.iter().map(|step| step.key(&self.desired));
+        keys.filter(|key| self.found.originals.contains_key(key)).collect()
     }
 
     /// Holds back the steps for which `why` has an answer, and returns the findings about them.

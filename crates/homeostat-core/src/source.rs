@@ -1,5 +1,6 @@
 //! The contract: what a subsystem must offer to be kept converged.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::hash::Hash;
@@ -14,7 +15,7 @@ use crate::change_list::ChangeList;
 use crate::desired::Desired;
 use crate::operation::DOUBT;
 use crate::outcome::{Begun, Failure, Later, Outcomes, Recovery, TaskEnd};
-use crate::ownership::Records;
+use crate::ownership::{Records, Snapshot};
 use crate::plan::{Draft, Step};
 use crate::seen::{Focus, Hint, See};
 
@@ -131,6 +132,16 @@ pub trait Reader<S: Source>: Send {
         view: &View<'_, S>,
         see: &mut See<'_, S::Key, S::Object>,
     ) -> impl Future<Output = Result<S::Moment, Failure>> + Send;
+
+    /// Snapshots of objects of other owners, taken before a step takes them over. Keys of which no snapshot can be taken
+    /// are left out: what was taken over without one is deleted, not given back, when it leaves the desired state.
+    fn snapshots(
+        &mut self,
+        keys: &BTreeSet<S::Key>,
+    ) -> impl Future<Output = Result<BTreeMap<S::Key, Snapshot>, Failure>> + Send {
+        let _ = keys;
+        std::future::ready(Ok(BTreeMap::new()))
+    }
 
     /// The next hint. Cancel-safe. An error means that the subscription is dead and that the reader
     /// must be opened again. The default never answers: this subsystem offers no hints.

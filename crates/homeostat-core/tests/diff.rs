@@ -208,6 +208,30 @@ fn a_stripped_mark_comes_back_with_leave_to_adopt() {
 }
 
 #[test]
+fn what_was_taken_over_goes_back_when_it_is_no_longer_declared() {
+    let records = "a=1,2,done,taken";
+    let case = Case { seen: "a=1@ours", records, ..QUIET };
+    check(case, &["give back a 2", "owned 1"]);
+    // The source judges whether it still is what we wrote.
+    let case = Case { seen: "a=3@ours", records, ..QUIET };
+    check(case, &["give back a 2", "owned 1"]);
+    // Without a snapshot it could not be made again as it was.
+    let case = Case { seen: "a=1@ours", records: "a=1,2,done", ..QUIET };
+    check(case, &["delete a 1", "owned 1"]);
+}
+
+#[test]
+fn what_its_former_owner_has_back_is_no_longer_ours() {
+    let records = "a=1,2,done,taken";
+    check(Case { seen: "a=2@bird", records, ..QUIET }, &["prune a"]);
+    check(Case { seen: "a=3@bird", records, ..QUIET }, &["prune a"]);
+    check(Case { seen: "a=2@unmarked", records, ..QUIET }, &["prune a", "owned 1"]);
+    // As long as it is declared, a lost mark is worth a word.
+    let case = Case { desired: "a=1", seen: "a=2@bird", records, ..QUIET };
+    check(case, &["conflict a lostmark bird"]);
+}
+
+#[test]
 fn a_value_of_nobody_that_agrees_is_claimed_with_its_original() {
     check(Case { desired: "a=1", seen: "a=1@nobody", ..QUIET }, &["claim a", "a was 1"]);
 }

@@ -265,11 +265,8 @@ fn any_record() -> impl Strategy<Value = Record<Thing>> {
     let stage = select(vec![Stage::Intent, Stage::Done]);
     (any_thing(), original, proptest::option::of(any_thing()), stage).prop_map(
         |(wrote, original, settled, stage)| Record {
-            wrote,
-            original,
             settled,
-            stage,
-            identity: None,
+            ..Record::new(wrote, original, stage)
         },
     )
 }

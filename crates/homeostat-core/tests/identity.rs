@@ -41,7 +41,7 @@ impl Desired for DesiredState {
 
 fn record(stage: Stage, identity: Option<&str>) -> Records<String, u32> {
     let identity = identity.map(str::to_owned);
-    let record = Record { wrote: 0, original: Original::Absent, settled: None, stage, identity };
+    let record = Record { identity, ..Record::new(0, Original::Absent, stage) };
     Records::from([("blue".to_owned(), record)])
 }
 

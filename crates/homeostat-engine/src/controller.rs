@@ -424,7 +424,8 @@ impl<S: Source> Controller<S> {
                 Focus::Keys(_) => plan.steps.iter().map(|step| step.key(&plan.desired)).collect(),
             };
             let (run, detached) =
-                PassRun::start(&input, writer, ledger_page, plan, LaneWait::Patience).await?;
+                PassRun::start(&input, observer, writer, ledger_page, plan, LaneWait::Patience)
+                    .await?;
             let report = run.conclude(&input, observer, ledger_page).await?;
             let mut result = PassResult::applied(report, deferred, &mut self.open_reasons, now);
             result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use homeostat_core::{
     Action, Desired, Fails, Focus, HeldBy, Holdings, LastApplied, Original, Outcome, Ownership,
-    Plan, Record, Slot, Source, Stage, Step, Tally,
+    Plan, Record, Slot, Snapshot, Source, Stage, Step, Tally,
 };
 
 use crate::error::Error;
@@ -16,12 +16,17 @@ use crate::verify::Shown;
 pub(crate) type PriorRecords<S> =
     BTreeMap<<S as Source>::Key, Option<Record<<S as Source>::Object>>>;
 
+/// What is taken over from other owners, in full.
+pub(crate) type Snapshots<S> = BTreeMap<<S as Source>::Key, Snapshot>;
+
 /// The ownership that a caller holds for one source in one scope.
 pub struct LedgerPage<S: Source> {
     ledger: Arc<dyn Ledger>,
     ledger_key: LedgerKey,
     holdings: Holdings<S::Key, S::Object>,
     edits: Vec<Edit>,
+    /// What the pass that is under way takes over.
+    snapshots: Snapshots<S>,
     advanced: Option<Advanced<S>>,
 }
 
@@ -55,7 +60,14 @@ impl<S: Source> LedgerPage<S> {
         let page = ledger.page(&ledger_key)?;
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
-        Ok(LedgerPage { ledger, ledger_key, holdings, edits, advanced: None })
+        Ok(LedgerPage {
+            ledger,
+            ledger_key,
+            holdings,
+            edits,
+            snapshots: BTreeMap::new(),
+            advanced: None,
+        })
     }
 
     /// What is held.
@@ -99,7 +111,9 @@ impl<S: Source> LedgerPage<S> {
         &mut self,
         plan: &mut Plan<S>,
         ownership: &Ownership,
+        snapshots: Snapshots<S>,
     ) -> Result<PriorRecords<S>, Error> {
+        self.snapshots = snapshots;
         for key in &plan.found.pruned {
             self.drop(key);
         }
@@ -198,7 +212,12 @@ impl<S: Source> LedgerPage<S> {
             (None, Some(before)) => Original::Was(before.clone()),
             (None, None) => Original::Absent,
         };
-        Record { wrote: plan.desired.object(slot), original, settled: None, stage, identity }
+        let snapshot = match known {
+            Some(known) => known.snapshot.clone(),
+            None => self.snapshots.get(&key).cloned(),
+        };
+        let wrote = plan.desired.object(slot);
+        Record { wrote, original, settled: None, stage, identity, snapshot }
     }
 
     /// Takes the outcomes over into the records; not yet durable.
@@ -366,7 +385,12 @@ fn effects<S: Source>(
         }
         let effect = effects.entry(key).or_insert(Effect::Nothing);
         match tally.other(at) {
-            _ if step.action() == Action::Delete && tally.is_good(at) => *effect = Effect::Removed,
+            // What is removed after it was written is a part: the object was replaced.
+            _ if step.action() == Action::Delete && tally.is_good(at) => {
+                if !matches!(effect, Effect::Written { .. }) {
+                    *effect = Effect::Removed;
+                }
+            }
             _ if tally.is_applied(at) => *effect = Effect::Written { settled: None },
             Some(Outcome::Settled { held }) => {
                 *effect = Effect::Written { settled: Some(held.clone()) };

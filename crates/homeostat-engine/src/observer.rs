@@ -1,7 +1,9 @@
 //! A reader that knows whether it has seen everything once.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use homeostat_core::{
-    Changes, Diff, Failure, Focus, Hint, Holdings, Reader, Retry, Rights, Source, View,
+    Changes, Diff, Failure, Focus, Hint, Holdings, Reader, Retry, Rights, Snapshot, Source, View,
 };
 
 use crate::config::PassInput;
@@ -39,6 +41,17 @@ impl<S: Source> Observer<S> {
     /// The next hint; see [`Reader::hint`].
     pub async fn hint(&mut self) -> Result<Hint<S::Key>, Failure> {
         self.reader.hint().await
+    }
+
+    /// What other owners have on these keys, in full; see [`Reader::snapshots`].
+    pub(crate) async fn snapshots(
+        &mut self,
+        keys: &BTreeSet<S::Key>,
+    ) -> Result<BTreeMap<S::Key, Snapshot>, Failure> {
+        if keys.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        self.reader.snapshots(keys).await
     }
 
     /// Looks at the target, and returns what was learned and how it differs from the desired state.

@@ -1,9 +1,10 @@
 //! The single pass, as plain functions: values in, values out.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Finding, Holdings, Outcome, Plan, Report, Source};
+use homeostat_core::{Finding, HeldBy, Holdings, Outcome, Plan, Report, Source, Step as _};
 
 use crate::config::{Config, PassInput};
 use crate::error::Error;
@@ -43,7 +44,8 @@ pub async fn apply<S: Source>(
     ledger_page: &mut LedgerPage<S>,
     plan: Plan<S>,
 ) -> Result<Report<S>, Error> {
-    let (run, _) = PassRun::start(input, &writer, ledger_page, plan, LaneWait::All).await?;
+    let (run, _) =
+        PassRun::start(input, observer, &writer, ledger_page, plan, LaneWait::All).await?;
     run.conclude(input, observer, ledger_page).await
 }
 
@@ -71,12 +73,21 @@ impl<S: Source> PassRun<S> {
     /// Announces the steps where the target cannot hold a mark, and runs them. Returns the lanes that were detached.
     pub(crate) async fn start<'a, W: WriterHandle<'a, S>>(
         input: &PassInput<'_, S>,
+        observer: &mut Observer<S>,
         writer: &W,
         ledger_page: &mut LedgerPage<S>,
         mut plan: Plan<S>,
         wait: LaneWait,
     ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
-        let mut prior = ledger_page.begin(&mut plan, input.ownership)?;
+        let claimed = plan.claimed();
+        let snapshots = observer.snapshots(&claimed).await.unwrap_or_else(|failure| {
+            let why = format!("what is there could not be recorded: {}", failure.error);
+            plan.hold(HeldBy::Ledger, |plan, step| {
+                claimed.contains(&step.key(&plan.desired)).then(|| why.clone())
+            });
+            BTreeMap::new()
+        });
+        let mut prior = ledger_page.begin(&mut plan, input.ownership, snapshots)?;
         let (results, mut detached) = run(&mut plan, writer, input.config, wait).await;
         input.config.dispatch.end_pass(&input.focus);
         for lane in &mut detached {

@@ -190,7 +190,9 @@ fn not_kept<D: Desired>(desired: &D, change: &Change<D::Key, D::Object>) -> Fail
             text(&desired.object(*slot))
         ),
         Change::Delete { .. } => "the removal was accepted, but the object is still there".into(),
-        Change::Release { .. } => "the write was accepted, but the original is not back".into(),
+        Change::Release { .. } | Change::GiveBack { .. } => {
+            "the write was accepted, but the original is not back".into()
+        }
     };
     Failure::new(error, Retry::Soon)
 }

@@ -39,7 +39,7 @@ pub(crate) fn draft(
                     draft.steps.extend(difference.steps(source, desired));
                 }
             }
-            Change::Delete { key, before } => {
+            Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
                 draft.steps.push(release(key, before, None, moment.guests.get(&key)));
             }
             Change::Release { key, before, restore } => {

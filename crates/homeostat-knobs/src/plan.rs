@@ -63,7 +63,7 @@ impl Drafting<'_> {
                 self.draft.steps.push(Step::Release { key, before, restore, takes });
             }
             // A knob cannot be deleted, only released.
-            Change::Delete { key, before } => {
+            Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
                 let (restore, takes) = (None, Vec::new());
                 self.draft.steps.push(Step::Release { key, before, restore, takes });
             }

@@ -35,7 +35,7 @@ fn step(desired: &DesiredState, moment: &Moment, change: Change<Key, Namespace>)
             Some(Step::Delete { key, before, takes })
         }
         // Any namespace agrees with the desired state, and none is a value that always exists.
-        Change::Update { .. } | Change::Release { .. } => None,
+        Change::Update { .. } | Change::Release { .. } | Change::GiveBack { .. } => None,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::model::Script;
 use crate::object::Object;
 use crate::program::{NftProcess, not_started, run_on_thread};
 use crate::source::Nft;
-use crate::step::Step;
+use crate::step::{GiveBack, Step};
 
 /// Commits transactions.
 pub struct Writer {
@@ -183,6 +183,13 @@ impl homeostat_core::Writer<Nft> for Writer {
         for (at, step) in steps.iter().enumerate() {
             let outcome = match (failed.remove(&at), step.script(), &committed) {
                 (Some(failure), ..) => Outcome::Failed(failure),
+                // It stays as it was seen, and only the ledger forgets it.
+                (None, None, Ok(_)) if matches!(step.gives_back, Some(GiveBack::AsItIs)) => {
+                    match step.seen.clone().map(Object::seen) {
+                        Some(held) => Outcome::Settled { held },
+                        None => Outcome::Applied { now: None },
+                    }
+                }
                 (None, Some(script), Ok(_)) => load_whole(&self.source, step, script).await,
                 // What the kernel's echo has not confirmed is looked at again.
                 (None, None, Ok(confirmed)) => {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::Output;
 
-use homeostat_core::{Failure, Records, Retry};
+use homeostat_core::{Failure, Records, Retry, Snapshot};
 use homeostat_netlink::Family;
 
 use crate::dump::{self, Head};
@@ -70,7 +70,7 @@ impl Nft {
         // A kernel without tables has nothing to show.
         for head in heads.unwrap_or_default() {
             if self.is_ours(&head, records) {
-                shown.ruleset.push_str(&without_data(&self.listing(&head.key)?));
+                shown.ruleset.push_str(&without_data(&self.listing(&["-s"], &head.key)?));
             } else {
                 shown.foreign.push(head.key);
             }
@@ -108,8 +108,13 @@ impl Nft {
         }
     }
 
-    fn listing(&self, key: &Key) -> Result<String, Failure> {
-        let ran = self.list(&["-s"], key);
+    /// A table in full, with counters and elements, for the day on which it is given back.
+    pub(crate) fn snapshot(&self, key: &Key) -> Result<Snapshot, Failure> {
+        self.listing(&[], key).map(Snapshot)
+    }
+
+    fn listing(&self, options: &[&str], key: &Key) -> Result<String, Failure> {
+        let ran = self.list(options, key);
         let ran = ran.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
         let ran =
             ran.map_err(|error| not_started(&error).with_help("install the package `nftables`"))?;

@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use homeostat_core::{
-    Desired as _, Failure, Focus, Hint, Original, Owner, Records, See, Seen, View,
+    Desired as _, Failure, Focus, Hint, Original, Owner, Records, See, Seen, Snapshot, View,
 };
 use homeostat_netlink::{Connection, Errno, Family};
 use tokio::time::Instant;
@@ -459,6 +459,17 @@ impl homeostat_core::Reader<Nft> for Reader {
             see(Seen::Present { key: head.key, object, owner });
         }
         Ok(moment)
+    }
+
+    async fn snapshots(
+        &mut self,
+        keys: &BTreeSet<Key>,
+    ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
+        let mut snapshots = BTreeMap::new();
+        for key in keys {
+            snapshots.insert(key.clone(), self.source.snapshot(key)?);
+        }
+        Ok(snapshots)
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {

@@ -9,11 +9,11 @@ use crate::desired::{Compiled, DesiredState};
 use crate::diff;
 use crate::elements::UnitAt;
 use crate::key::Key;
-use crate::model::{Handle, Hook, Part, Rule, Table};
+use crate::model::{Handle, Hook, Part, Rule, Script, Table};
 use crate::object::Object;
 use crate::observe::Moment;
 use crate::source::Nft;
-use crate::step::Step;
+use crate::step::{GiveBack, Step};
 
 /// A step for each table, in the order of the text: tables are created in that order, and so are their hooks. A table
 /// that names a link that is not there waits for it.
@@ -97,6 +97,17 @@ fn step(compiled: &Compiled, key: Key, change: Change<Key, Object>) -> Option<St
             let (slot, desired, seen) = (Some(slot), Some(table), Some(seen?));
             let step = Step::new(key, Action::Update);
             Step { slot, ops, desired, seen, declared_before, adopts, ..step }
+        }
+        Change::GiveBack { before, taken, .. } => {
+            let is_unchanged = taken.wrote == before;
+            let script = Script { program: "nft".into(), text: taken.snapshot.0 };
+            let (ops, gives_back) = if is_unchanged {
+                (vec![Op::DeleteTable], GiveBack::Whole(Arc::new(script)))
+            } else {
+                (vec![], GiveBack::AsItIs)
+            };
+            let (seen, gives_back) = (before.table, Some(gives_back));
+            Step { ops, seen, gives_back, ..Step::new(key, Action::Delete) }
         }
         Change::Delete { before, .. } => {
             let (ops, seen) = (vec![Op::DeleteTable], before.table);

@@ -30,16 +30,28 @@ pub struct Step {
     /// What the ledger says was declared in the table that was seen.
     pub(crate) declared_before: DeclaredBefore,
     pub(crate) adopts: Option<Owner>,
+    /// How it goes back to its former owner, if it was taken over.
+    pub(crate) gives_back: Option<GiveBack>,
     /// What a reader of the plan should know of how the text was understood.
     pub(crate) notes: Vec<String>,
+}
+
+/// How a table that was taken over goes back to its former owner.
+#[derive(Clone, Debug)]
+pub(crate) enum GiveBack {
+    /// It is loaded as it was.
+    Whole(Arc<Script>),
+    /// Somebody has changed it since: it stays as it is.
+    AsItIs,
 }
 
 impl Step {
     /// One that does nothing yet.
     pub(crate) fn new(key: Key, action: Action) -> Self {
         let declared_before = DeclaredBefore::default();
-        let (slot, ops, desired, seen, adopts, notes) = (None, vec![], None, None, None, vec![]);
-        Step { key, slot, action, ops, desired, seen, declared_before, adopts, notes }
+        let (slot, ops, desired, seen, notes) = (None, vec![], None, None, vec![]);
+        let (adopts, gives_back) = (None, None);
+        Step { key, slot, action, ops, desired, seen, declared_before, adopts, gives_back, notes }
     }
 
     /// The same table, deleted and created as declared; none if that is what it does, or if there is no table.
@@ -51,7 +63,10 @@ impl Step {
 
     /// The text that is loaded in place of its ops.
     pub(crate) fn script(&self) -> Option<&Script> {
-        self.desired.as_ref().and_then(|desired| desired.script.as_deref())
+        match &self.gives_back {
+            Some(GiveBack::Whole(script)) => Some(script),
+            _ => self.desired.as_ref().and_then(|desired| desired.script.as_deref()),
+        }
     }
 
     /// The part of the table that an op is about, and the rule, if it is about one.
@@ -75,6 +90,20 @@ impl Step {
         if let Some(owner) = &self.adopts {
             let note = format!("taken over from {owner}; its comment cannot carry our mark");
             each(Line { note: Some(note), ..self.line(Action::Update, "") });
+        }
+        match &self.gives_back {
+            Some(GiveBack::Whole(script)) => {
+                let note = "given back to its former owner, with the counters and elements of \
+                    the moment when it was taken over";
+                let (note, after) = (Some(note.to_owned()), Some(json!(script.text)));
+                return each(Line { note, after, ..self.line(Action::Delete, "") });
+            }
+            Some(GiveBack::AsItIs) => {
+                let note = "left to its former owner as it is, since somebody has changed it";
+                let note = Some(note.to_owned());
+                return each(Line { note, ..self.line(Action::Delete, "") });
+            }
+            None => {}
         }
         if let Some(script) = self.script().filter(|_| !self.ops.is_empty()) {
             let why = "loaded whole by `nft -f`, because it cannot be carried as bytes";

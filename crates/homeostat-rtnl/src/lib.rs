@@ -52,6 +52,7 @@ mod shadow;
 mod shared_map;
 #[cfg(feature = "document")]
 mod show;
+mod snapshot;
 mod source;
 mod step;
 mod subscription;

@@ -56,6 +56,7 @@ impl Object {
     pub(crate) fn agrees(&self, seen: &Object) -> bool {
         match (self, seen) {
             (Object::Address(desired), Object::Address(seen)) => address_agrees(desired, seen),
+            (Object::Route(desired), Object::Route(seen)) => route::route_agrees(desired, seen),
             (Object::Nexthop(desired), Object::Nexthop(seen)) => nexthop::agrees(desired, seen),
             (Object::Link(desired), Object::Link(seen)) => link_agrees(desired, seen),
             (desired, seen) => desired == seen,

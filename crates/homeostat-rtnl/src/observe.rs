@@ -1,10 +1,10 @@
 //! The reader of the source: dumps what there is, kind by kind, and reports each object as it comes.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, View};
+use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, Snapshot, View};
 use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETLINK};
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
@@ -21,6 +21,7 @@ use crate::number::{Protocol, Table};
 use crate::object::Object;
 use crate::route::observe::EVERYWHERE;
 use crate::shadow::Shadow;
+use crate::snapshot;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
 
@@ -111,6 +112,14 @@ impl homeostat_core::Reader<Rtnl> for Reader {
         see: &mut See<'_, Key, Object>,
     ) -> Result<Moment, Failure> {
         self.look(view, see)
+    }
+
+    async fn snapshots(
+        &mut self,
+        keys: &BTreeSet<Key>,
+    ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
+        let mut connection = self.source.connect()?;
+        snapshot::take(&mut connection, keys).map_err(|error| failure(&error))
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {

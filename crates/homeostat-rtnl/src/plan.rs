@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Draft, Failure, Owner, Retry, Slot, WaitsOn,
+    Change, ChangeList, Desired as _, Draft, Failure, Owner, Retry, Slot, TakenOver, WaitsOn,
 };
 
 use crate::address::cascade::{Cascade, Leaving, Nets, Subnets};
@@ -24,8 +24,9 @@ use crate::moment::Moment;
 use crate::nexthop;
 use crate::object::Object;
 use crate::route::Route;
+use crate::snapshot::Copied;
 use crate::source::Rtnl;
-use crate::step::{Delete, Phase, Step, Update};
+use crate::step::{Delete, GiveBack, Phase, Step, Update};
 
 /// The steps for all changes, and the keys that wait for something.
 pub(crate) fn draft(
@@ -39,13 +40,17 @@ pub(crate) fn draft(
         match change {
             // `link::plan` has planned the changes of links.
             Change::Create { slot } | Change::Update { slot, .. } if desired.is_link(slot) => {}
-            Change::Delete { ref key, .. } | Change::Release { ref key, .. } if key.is_link() => {}
+            Change::Delete { ref key, .. }
+            | Change::Release { ref key, .. }
+            | Change::GiveBack { ref key, .. }
+                if key.is_link() => {}
             Change::Create { slot } => planner.create(slot),
             Change::Update { slot, before, adopts } => planner.update(slot, before, adopts),
             // Nothing here is a value that always exists, so nothing is ever released.
             Change::Delete { key, before } | Change::Release { key, before, .. } => {
                 planner.delete(key, before);
             }
+            Change::GiveBack { key, before, taken } => planner.give_back(key, before, *taken),
         }
     }
     planner.finish()
@@ -158,7 +163,7 @@ impl<'a> Planner<'a> {
         }
         let others = changes.others().iter().filter_map(|change| match change {
             Change::Create { slot } | Change::Update { slot, .. } => Some(*slot),
-            Change::Delete { .. } | Change::Release { .. } => None,
+            Change::Delete { .. } | Change::Release { .. } | Change::GiveBack { .. } => None,
         });
         let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
         let (desired, mut lost) = (self.desired, BTreeSet::new());
@@ -234,6 +239,30 @@ impl<'a> Planner<'a> {
         self.draft.steps.push(Step::Delete(Box::new(delete)));
     }
 
+    /// Gives back what still is what we wrote; anything else is deleted.
+    fn give_back(&mut self, key: Key, before: Object, taken: TakenOver<Object>) {
+        let TakenOver { wrote, original, snapshot } = taken;
+        let copied = Copied::parse(&snapshot).filter(|_| wrote.agrees(&before));
+        let Some(copied) = copied.filter(|copied| !copied.is_over()) else {
+            return self.delete(key, before);
+        };
+        let recreate = match (&key, &original, &before) {
+            (Key::Address(key), Object::Address(original), Object::Address(before)) => {
+                let keeps_mark = self.moment.address_marks == AddressMarks::Fixed;
+                let is_fixed = !is_fixed_alike(original, before) || keeps_mark;
+                (key.ip.is_ipv4() && is_fixed).then(|| self.cascade(key))
+            }
+            (Key::Nexthop(id), Object::Nexthop(original), Object::Nexthop(before)) => {
+                let is_fixed = !nexthop::is_same_kind(original, before);
+                is_fixed.then(|| nexthop::of_delete(*id, self.moment))
+            }
+            _ => None,
+        };
+        let phase = Phase::delete(&before);
+        let step = GiveBack { key, before, original, copied, phase, recreate };
+        self.draft.steps.push(Step::GiveBack(Box::new(step)));
+    }
+
     fn cascade(&mut self, key: &AddressKey) -> Cascade {
         let all = || Subnets::new(&self.going, self.desired, self.moment);
         let mut cascade = Cascade::of(key, self.subnets.get_or_init(all), self.moment);
@@ -263,7 +292,7 @@ impl<'a> Planner<'a> {
             let (slot, phase) = match step {
                 Step::Create { slot, phase, .. } => (*slot, phase),
                 Step::Update(update) => (update.slot, &mut update.phase),
-                Step::Delete(_) | Step::Link(_) => continue,
+                Step::Delete(_) | Step::GiveBack(_) | Step::Link(_) => continue,
             };
             let template = self.desired.template_of(slot);
             if lost.remove(&slot) && is_create {

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use homeostat_core::{Failure, Outcome, Retry, Slot, WaitsOn};
+use homeostat_netlink::uapi::NLM_F_CREATE;
 
 use crate::address::cascade::Cascade;
 use crate::desired::{At, DesiredState};
@@ -10,7 +11,7 @@ use crate::key::Key;
 use crate::message::{Encoded, Encoder, NoLink, Put};
 use crate::moment::Moment;
 use crate::object::Object;
-use crate::step::{Delete, Phase, Step, Update};
+use crate::step::{Delete, GiveBack, Phase, Step, Update};
 use crate::subscription::OwnWrites;
 
 /// What one message of a batch is for.
@@ -60,6 +61,7 @@ impl RequestWriter<'_> {
             Step::Create { slot, .. } => self.put(desired, *slot, Put::Create, Goal::Create),
             Step::Update(update) => self.update(desired, update),
             Step::Delete(delete) => self.delete(desired, delete),
+            Step::GiveBack(step) => self.give_back(desired, step),
             Step::Link(_) => Ok(()),
         }
     }
@@ -132,6 +134,31 @@ impl RequestWriter<'_> {
         }
         self.add(encoded, Goal::Delete)?;
         delete.cascade.as_ref().map_or(Ok(()), |cascade| self.put_again(desired, cascade))
+    }
+
+    fn give_back(&mut self, desired: &DesiredState, step: &GiveBack) -> Written {
+        // A rule cannot be changed in place: ours is deleted once the former one exists.
+        if let Key::Rule(key) = &step.key {
+            let back = self.encoder.put_back(&step.copied, NLM_F_CREATE);
+            self.add(back, Goal::Create)?;
+            return self.delete_rule(key);
+        }
+        let Some(cascade) = &step.recreate else {
+            let back = self.encoder.put_back(&step.copied, Put::Replace.flags());
+            return self.add(back, Goal::Create);
+        };
+        let gone = match &step.key {
+            Key::Address(key) => {
+                self.own_writes.add_deleted(*key);
+                self.encoder.delete_address(key)
+            }
+            Key::Nexthop(id) => Ok(self.encoder.delete_nexthop(*id)),
+            _ => return Ok(()),
+        };
+        self.add(gone, Goal::Recreate)?;
+        let back = self.encoder.put_back(&step.copied, Put::Create.flags());
+        self.add(back, Goal::Create)?;
+        self.put_again(desired, cascade)
     }
 
     pub(crate) fn add(&mut self, encoded: Encoded, goal: Goal) -> Written {

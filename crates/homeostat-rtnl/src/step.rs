@@ -11,10 +11,11 @@ use crate::address::cascade::Cascade;
 use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::model::Setting;
+use crate::link::model::{Link, Setting};
 use crate::net::Family;
 use crate::nexthop;
 use crate::object::{Object, explained};
+use crate::snapshot::{Copied, FormerMark};
 
 /// When a step has its turn; the numbers are the phases of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -98,8 +99,25 @@ pub enum Step {
     Update(Box<Update>),
     /// Delete what is ours and not declared.
     Delete(Box<Delete>),
+    /// Give back what was taken over from another owner.
+    GiveBack(Box<GiveBack>),
     /// Create, change or delete a link, or a field of one.
     Link(Box<LinkStep>),
+}
+
+/// The return of an object to its former owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GiveBack {
+    pub key: Key,
+    /// What exists.
+    pub before: Object,
+    /// What its former owner had there.
+    pub original: Object,
+    pub(crate) copied: Copied,
+    pub phase: Phase,
+    /// What is deleted along, if it is deleted and created again since the kernel keeps an attribute for good;
+    /// otherwise one request changes it in place.
+    pub recreate: Option<Cascade>,
 }
 
 /// A change to what exists.
@@ -138,6 +156,7 @@ impl Step {
                 Some("made again at once, since it goes with an address or a nexthop".to_owned())
             }
             Step::Create { .. } | Step::Link(_) => None,
+            Step::GiveBack(_) => Some("given back to its former owner".to_owned()),
             Step::Update(update) if let Some(owner) = &update.adopts => Some(match update.before {
                 Object::Address(_) => format!("taken over from {owner}; it will stay for good"),
                 _ => format!("taken over from {owner}"),
@@ -163,6 +182,7 @@ impl Step {
         match self {
             Step::Create { .. } | Step::Link(_) => None,
             Step::Update(update) => update.recreate.as_ref(),
+            Step::GiveBack(step) => step.recreate.as_ref(),
             Step::Delete(delete) => delete.cascade.as_deref(),
         }
     }
@@ -174,6 +194,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Create { slot, .. } => desired.key(*slot),
             Step::Update(update) => desired.key(update.slot),
             Step::Delete(delete) => delete.key.clone(),
+            Step::GiveBack(step) => step.key.clone(),
             Step::Link(step) => step.key.clone(),
         }
     }
@@ -182,7 +203,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         match self {
             Step::Create { slot, .. } => Some(*slot),
             Step::Update(update) => Some(update.slot),
-            Step::Delete(_) => None,
+            Step::Delete(_) | Step::GiveBack(_) => None,
             Step::Link(step) => step.slot,
         }
     }
@@ -193,7 +214,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Create { .. } => Action::Create,
             Step::Update(update) if update.recreate.is_some() => Action::Replace,
             Step::Update(_) => Action::Update,
-            Step::Delete(_) => Action::Delete,
+            Step::Delete(_) | Step::GiveBack(_) => Action::Delete,
             Step::Link(step) => step.action(),
         }
     }
@@ -203,6 +224,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Create { phase, .. } => *phase,
             Step::Update(update) => update.phase,
             Step::Delete(delete) => delete.phase,
+            Step::GiveBack(step) => step.phase,
             Step::Link(step) => step.phase(),
         };
         phase as u8
@@ -249,7 +271,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Create { is_recorded, .. } => *is_recorded,
             Step::Link(_) => true,
             Step::Update(update) => update.is_recorded,
-            Step::Delete(_) => false,
+            Step::Delete(_) | Step::GiveBack(_) => false,
         }
     }
 
@@ -265,6 +287,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Link(step) => return step.disturbs(desired, disturb),
             Step::Create { .. } => return,
             Step::Update(update) => update.recreate.is_some(),
+            Step::GiveBack(step) => step.recreate.is_some(),
             Step::Delete(_) => true,
         };
         match (self.key(desired), self.cascade()) {
@@ -298,13 +321,18 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Update(update) => Some(&update.before),
             Step::Delete(delete) if delete.is_rest => return,
             Step::Delete(delete) => Some(&*delete.before),
+            Step::GiveBack(step) => Some(&step.before),
         };
         let slot = homeostat_core::Step::<DesiredState>::slot(self);
+        let after = match self {
+            Step::GiveBack(step) => Some(explained(&step.original)),
+            _ => slot.map(|slot| explained(&desired.object(slot))),
+        };
         put(Line {
             action: self.action(),
             key: self.key(desired).to_string(),
             before: before.map(explained),
-            after: slot.map(|slot| explained(&desired.object(slot))),
+            after,
             note: self.note(),
             text: None,
         });
@@ -343,6 +371,15 @@ pub enum Act {
     Finish,
     /// It goes.
     Delete,
+    /// It returns to its former owner: what is declared of it as that owner had it, and without our mark.
+    GiveBack {
+        /// What was declared, as it was before.
+        link: Box<Link>,
+        /// Whether it leaves the bridge, bond or VRF that we put it into.
+        leaves: bool,
+        /// What our mark replaced.
+        mark: FormerMark,
+    },
     /// A field of it is written.
     Set(Cycle),
     /// A field of it is given up.
@@ -371,7 +408,7 @@ impl LinkStep {
             Act::Set(_) if self.before.is_none() => Action::Create,
             Act::Update(_) | Act::Finish | Act::Set(_) => Action::Update,
             Act::Replace => Action::Replace,
-            Act::Delete | Act::Release { .. } => Action::Delete,
+            Act::Delete | Act::GiveBack { .. } | Act::Release { .. } => Action::Delete,
         }
     }
 
@@ -379,7 +416,7 @@ impl LinkStep {
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.act {
-            Act::Delete => Phase::DeleteLinks,
+            Act::Delete | Act::GiveBack { .. } => Phase::DeleteLinks,
             _ => Phase::PutLinks,
         }
     }
@@ -389,6 +426,7 @@ impl LinkStep {
             Act::Release { restore: Some(restore) } => {
                 Some(Object::Setting(restore.clone().into()))
             }
+            Act::GiveBack { link, .. } => Some(Object::Link(link.clone())),
             _ => None,
         };
         let declared = self.slot.map(|slot| desired.object(slot));
@@ -404,6 +442,7 @@ impl LinkStep {
             return Some(format!("taken over from {owner}"));
         }
         Some(match &self.act {
+            Act::GiveBack { .. } => "given back to its former owner".to_owned(),
             Act::Release { restore: Some(_) } => "released, original restored".to_owned(),
             Act::Release { restore: None } => "released, the value stays".to_owned(),
             Act::Update(Cycle::DownFirst) | Act::Set(Cycle::DownFirst) => {

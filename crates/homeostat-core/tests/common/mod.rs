@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 use homeostat_core::desired::find_near;
 use homeostat_core::{
     Agreement, Change, Changes, Desired, Diff, Exclusive, Finding, Focus, Kind, OnRelease,
-    Original, Owner, Ownership, Prefixes, Record, Records, Rights, Seen, Slot, Stage,
+    Original, Owner, Ownership, Prefixes, Record, Records, Rights, Seen, Slot, Snapshot, Stage,
 };
 use proptest::test_runner::Config;
 use serde::{Deserialize, Serialize};
@@ -145,9 +145,11 @@ fn record(row: &str) -> (String, Record<Thing>) {
         was => Original::Was(thing(was)),
     };
     let stage = if parts[2] == "intent" { Stage::Intent } else { Stage::Done };
-    let settled = parts.get(3).map(|settled| thing(settled));
+    let taken = parts.get(3).is_some_and(|part| *part == "taken");
+    let snapshot = taken.then(|| Snapshot("in full".to_owned()));
+    let settled = parts.get(3).filter(|_| !taken).map(|settled| thing(settled));
     let wrote = thing(parts[0]);
-    (key.to_owned(), Record { wrote, original, settled, stage, identity: None })
+    (key.to_owned(), Record { settled, snapshot, ..Record::new(wrote, original, stage) })
 }
 
 /// `marked`, `checkpoint`, `exclusive`, or a prefix such as `web-*`.
@@ -236,6 +238,7 @@ fn text_of(desired: &DesiredState, change: &Change<String, Thing>) -> String {
             format!("adopt {} from {} of {owner}", desired.key(*slot), text(before))
         }
         Change::Delete { key, before } => format!("delete {key} {}", text(before)),
+        Change::GiveBack { key, taken, .. } => format!("give back {key} {}", text(&taken.original)),
         Change::Release { key, restore: None, .. } => format!("release {key}"),
         Change::Release { key, restore: Some(original), .. } => {
             format!("release {key} restoring {}", text(original))

@@ -164,7 +164,7 @@ impl<M> Toy<M> {
         let (action, to) = match change {
             Change::Create { slot } => (Action::Create, Some(desired.object(*slot))),
             Change::Update { slot, .. } => (Action::Update, Some(desired.object(*slot))),
-            Change::Delete { .. } => (Action::Delete, None),
+            Change::Delete { .. } | Change::GiveBack { .. } => (Action::Delete, None),
             Change::Release { restore, .. } => (Action::Delete, *restore),
         };
         let late = u8::from(action == Action::Delete) * 4

@@ -240,7 +240,7 @@ impl Source for Guests {
                     draft.refuse(id, failure);
                 }
                 // A guest that is no longer declared is left to its fate.
-                Change::Delete { .. } | Change::Release { .. } => {}
+                Change::Delete { .. } | Change::Release { .. } | Change::GiveBack { .. } => {}
             }
         }
         draft

@@ -109,7 +109,7 @@ impl Source for Knobs {
                 Change::Update { slot, .. } => (Some(desired.object(slot)), Action::Update),
                 Change::Release { restore, .. } => (restore, Action::Delete),
                 // A knob that is not there cannot be made: its module or link must come first.
-                Change::Create { .. } | Change::Delete { .. } => {
+                Change::Create { .. } | Change::Delete { .. } | Change::GiveBack { .. } => {
                     let on = format!("`{key}` to exist");
                     draft.wait(key, homeostat_engine::WaitsOn::Condition(on));
                     continue;

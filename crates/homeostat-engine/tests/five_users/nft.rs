@@ -131,7 +131,7 @@ impl Source for Nft {
                     msgs
                 }
                 Change::Update { slot, before, .. } => delta(&before, &desired.object(slot)),
-                Change::Delete { .. } => vec![Msg::DropTable],
+                Change::Delete { .. } | Change::GiveBack { .. } => vec![Msg::DropTable],
                 Change::Release { .. } => vec![],
             };
             draft.steps.extend(msgs.into_iter().map(|msg| Part { table: table.clone(), msg }));

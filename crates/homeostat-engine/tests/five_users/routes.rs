@@ -172,7 +172,9 @@ impl Source for Routes {
         let steps = changes.into_iter().filter_map(|change| match change {
             Change::Create { slot } => Some(Msg::Create(slot)),
             Change::Update { slot, .. } => Some(Msg::Replace(slot)),
-            Change::Delete { key, before } => Some(Msg::Delete(Box::new((key, before)))),
+            Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
+                Some(Msg::Delete(Box::new((key, before))))
+            }
             Change::Release { .. } => None,
         });
         Draft { steps: steps.collect(), ..Draft::default() }

@@ -128,7 +128,7 @@ impl Source for Files {
             let (action, to) = match change {
                 Change::Create { slot } => (Action::Create, Some(desired.object(*slot))),
                 Change::Update { slot, .. } => (Action::Update, Some(desired.object(*slot))),
-                Change::Delete { .. } => (Action::Delete, None),
+                Change::Delete { .. } | Change::GiveBack { .. } => (Action::Delete, None),
                 Change::Release { restore, .. } => (Action::Delete, *restore),
             };
             Write { key: change.key(desired), action, to }

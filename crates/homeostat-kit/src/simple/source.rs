@@ -185,7 +185,7 @@ impl<A: Api> Source for Adapted<A> {
                 Change::Create { slot } | Change::Update { slot, .. } => {
                     A::needs(&key, &desired.object(*slot))
                 }
-                Change::Delete { .. } | Change::Release { .. } => {
+                Change::Delete { .. } | Change::Release { .. } | Change::GiveBack { .. } => {
                     users.get(&key).cloned().unwrap_or_default()
                 }
             };
@@ -206,7 +206,8 @@ fn users_of<A: Api>(
             Change::Create { .. } => continue,
             Change::Update { before, .. }
             | Change::Delete { before, .. }
-            | Change::Release { before, .. } => before,
+            | Change::Release { before, .. }
+            | Change::GiveBack { before, .. } => before,
         };
         let key = change.key(desired);
         for need in A::needs(&key, before) {

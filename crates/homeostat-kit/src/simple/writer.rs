@@ -48,10 +48,13 @@ impl<A: Api> ApiWriter<A> {
             Change::Update { slot, before, adopts: Some(_) } => {
                 self.api.adopt(&desired.key(*slot), before, &desired.object(*slot)).await
             }
-            Change::Delete { key, before } => match self.api.delete(key, before).await {
-                Ok(()) | Err(Refusal::Gone) => Ok(None),
-                Err(refusal) => Err(refusal),
-            },
+            // Without a snapshot nothing is given back.
+            Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
+                match self.api.delete(key, before).await {
+                    Ok(()) | Err(Refusal::Gone) => Ok(None),
+                    Err(refusal) => Err(refusal),
+                }
+            }
             Change::Release { key, before, restore: Some(original) } => {
                 self.api.update(key, before, original).await
             }

@@ -18,7 +18,7 @@ constants! { raw::rtnetlink_groups as u32:
 // Routes.
 constants! { raw::rtattr_type_t as u16:
     RTA_DST RTA_OIF RTA_GATEWAY RTA_PRIORITY RTA_PREFSRC RTA_METRICS RTA_MULTIPATH RTA_TABLE
-    RTA_VIA RTA_NH_ID
+    RTA_VIA RTA_NH_ID RTA_IIF RTA_CACHEINFO RTA_EXPIRES
 }
 
 constants! { raw as u16:
@@ -55,6 +55,7 @@ constants! { raw as u16:
 
 constants! { raw as u32:
     IFA_F_SECONDARY IFA_F_NODAD IFA_F_DADFAILED IFA_F_DEPRECATED IFA_F_NOPREFIXROUTE
+    IFA_F_HOMEADDRESS IFA_F_MANAGETEMPADDR IFA_F_MCAUTOJOIN
 }
 
 // Rules.
@@ -74,7 +75,7 @@ constants! { raw as u32:
 
 // Neighbours.
 constants! { raw as u16:
-    NDA_DST NDA_LLADDR NDA_PROTOCOL
+    NDA_DST NDA_LLADDR NDA_PROTOCOL NDA_CACHEINFO NDA_PROBES
 }
 
 constants! { raw as u16:

@@ -52,9 +52,50 @@ fn a_table_that_was_taken_over_is_ours_by_the_ledger() {
         !nft(&["list", "ruleset"], "").unwrap().contains("homeostat"),
         "no mark could be written"
     );
+}
+
+#[test]
+fn a_table_that_was_taken_over_goes_back_with_its_counters_and_elements() {
+    const THEIRS: &str = "table ip a { comment \"theirs\"; set s { type ipv4_addr; flags timeout; \
+        elements = { 10.0.0.1 timeout 1h expires 59m, 10.0.0.2 }; }; counter c { packets 3 bytes 4; }; \
+        chain y { type filter hook input priority 5; policy accept; ip saddr @s counter packets 5 bytes 6 drop; }; }";
+    let mut world = World::new();
+    by_hand(THEIRS);
+    let list = || nft(&["list", "ruleset"], "").unwrap();
+    let lines = |text: String| -> Vec<String> {
+        // Time runs down meanwhile.
+        let words = text.split_whitespace().map(str::to_owned);
+        words.filter(|word| !word.contains('m') || !word.contains('s')).collect()
+    };
+    let before = list();
+    world.adopt("table ip a");
+    world.converge(OURS);
+    world.config.adopt.clear();
     world.converge("table ip a { chain x { drop; }; }");
+    let planned = world.planned("");
+    assert!(planned.contains("given back to its former owner"), "{planned}");
     world.converge("");
-    assert_eq!(listed(), expected(""));
+    assert_eq!(lines(list()), lines(before));
+    let report = world.pass(&Arc::new(DesiredState::nothing()));
+    assert_eq!(explained(&report), "");
+}
+
+#[test]
+fn a_taken_table_that_somebody_changed_is_left_to_its_former_owner() {
+    let mut world = World::new();
+    by_hand("table ip a { chain y { drop; }; }");
+    world.adopt("table ip a");
+    world.converge(OURS);
+    world.config.adopt.clear();
+    by_hand("add rule ip a x tcp dport 9 accept");
+    let before = listed();
+    let desired = Arc::new(DesiredState::nothing());
+    let report = world.pass(&desired);
+    let words = explained(&report);
+    assert!(words.contains("as it is, since somebody has changed it"), "{words}");
+    assert!(report.is_converged(), "{words}");
+    assert_eq!(listed(), before);
+    assert_eq!(explained(&world.pass(&desired)), "", "it is nobody's business any more");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use crate::link::observe::{SeenLink, ask, find, look_up};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
 use crate::moment::Moment;
 use crate::object::Object;
+use crate::snapshot::FormerMark;
 use crate::source::Rtnl;
 use crate::step::Step;
 use crate::step::{Act, Cycle, LinkStep};
@@ -77,6 +78,13 @@ impl<'a> LinkWriter<'a> {
                 self.set(*name, *field, original, Cycle::Stay)
             }
             (Key::Link(name), Act::Delete) => self.delete(*name),
+            (Key::Link(name), Act::GiveBack { link, leaves, mark }) => {
+                let Some(seen) = self.moment.table.get(*name) else { return Ok(()) };
+                if *leaves {
+                    self.enslave(seen.index, None, &link.kind)?;
+                }
+                self.write_over(seen, link, mark, Cycle::Stay)
+            }
             (Key::Link(name), act) => {
                 let Some(link) = self.desired.link(*name) else { return Ok(()) };
                 match act {
@@ -280,12 +288,27 @@ impl<'a> LinkWriter<'a> {
 
     fn update(&mut self, name: LinkName, link: &Link, cycle: Cycle) -> Written {
         let Some(seen) = self.moment.table.get(name) else { return Err(pending(name)) };
+        let old = seen.alias.as_deref().unwrap_or_default();
+        let words = link.alias.as_deref().unwrap_or(alias::split(old).0);
+        let alias = alias::join(words, self.source.owner());
+        let mark = FormerMark { alias, group: self.source.group() };
+        self.write_over(seen, link, &mark, cycle)
+    }
+
+    /// Changes a link to what is declared, with this mark.
+    fn write_over(
+        &mut self,
+        seen: &SeenLink,
+        link: &Link,
+        mark: &FormerMark,
+        cycle: Cycle,
+    ) -> Written {
         let (index, kind) = (seen.index, &link.kind);
         let falls = link.up == Some(false) || cycle == Cycle::DownFirst;
         if falls && seen.is_up() {
             self.switch(index, false, kind)?;
         }
-        let parts = self.parts(link, seen);
+        let parts = parts(link, seen, mark);
         if parts != Parts::default() {
             let refs = self.refs(link)?;
             self.change(index, &parts, &refs, kind)?;
@@ -296,23 +319,6 @@ impl<'a> LinkWriter<'a> {
         let rises = link.up.unwrap_or(seen.is_up());
         let must_rise = rises && (!seen.is_up() || cycle == Cycle::DownFirst);
         if must_rise { self.switch(index, true, kind) } else { Ok(()) }
-    }
-
-    /// What one message can change.
-    fn parts(&self, link: &Link, seen: &SeenLink) -> Parts {
-        let old = seen.alias.as_deref().unwrap_or_default();
-        let words = link.alias.as_deref().unwrap_or(alias::split(old).0);
-        let marked = alias::join(words, self.source.owner());
-        let moves = link.parent.is_some() && link.parent != seen.link.parent;
-        let options = link.kind.left_of(&seen.link.kind);
-        Parts {
-            mtu: link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
-            mac: link.mac.filter(|mac| Some(*mac) != seen.link.mac),
-            alias: Some(marked).filter(|marked| marked != old),
-            group: Some(self.source.group()).filter(|group| *group != seen.group),
-            kind: options.or_else(|| moves.then(|| link.kind.without(&seen.link.kind))),
-            ..Parts::default()
-        }
     }
 
     /// Sets what a bond prefers, once that is one of its links.
@@ -347,6 +353,21 @@ impl<'a> LinkWriter<'a> {
             _ => return Ok(()),
         };
         self.change(index, &parts, &Refs::default(), &kind)
+    }
+}
+
+/// What one message can change.
+fn parts(link: &Link, seen: &SeenLink, mark: &FormerMark) -> Parts {
+    let moves = link.parent.is_some() && link.parent != seen.link.parent;
+    let options = link.kind.left_of(&seen.link.kind);
+    let old = seen.alias.as_deref().unwrap_or_default();
+    Parts {
+        mtu: link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
+        mac: link.mac.filter(|mac| Some(*mac) != seen.link.mac),
+        alias: Some(mark.alias.clone()).filter(|alias| alias != old),
+        group: Some(mark.group).filter(|group| *group != seen.group),
+        kind: options.or_else(|| moves.then(|| link.kind.without(&seen.link.kind))),
+        ..Parts::default()
     }
 }
 

@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::builder::Impossible;
 use crate::link::kinds::{LinkKind, NEEDS_PARENT, WITH_PARENT};
@@ -69,6 +70,19 @@ impl Link {
         let (up, mtu, mac, master) = (None, None, None, None);
         let (parent, alias, incarnation) = (None, None, Incarnation::default());
         Link { kind, up, mtu, mac, master, parent, alias, incarnation }
+    }
+
+    /// The part of it that another link declares.
+    pub(crate) fn declared_as_in(&self, other: &Link) -> Self {
+        let fields = |link: &Link| serde_json::to_value(link).ok();
+        let part = match (fields(self), fields(other)) {
+            (Some(Value::Object(mut all)), Some(Value::Object(declared))) => {
+                all.retain(|name, _| name == "kind" || declared.contains_key(name));
+                serde_json::from_value(Value::Object(all)).ok()
+            }
+            _ => None,
+        };
+        part.unwrap_or_else(|| Link::new(self.kind.without(&self.kind)))
     }
 
     /// The link below it, and its other end.

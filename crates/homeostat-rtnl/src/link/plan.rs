@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Taken, WaitsOn,
+    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Taken, TakenOver, WaitsOn,
 };
 
 use crate::desired::DesiredState;
@@ -11,10 +11,11 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::{Cascades, Effects, NewMac, first_mtu, going_with, takes_foreign};
 use crate::link::kinds::LinkKind;
-use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place};
+use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
 use crate::moment::Moment;
 use crate::object::Object;
+use crate::snapshot::FormerMark;
 use crate::step::{Act, Cycle, LinkStep};
 
 /// What becomes of links in this pass.
@@ -168,7 +169,12 @@ impl LinkPlanner<'_> {
                 }
             }
             Change::Delete { key: Key::Link(name), before } => self.delete(*name, before),
-            Change::Delete { key, before } => self.release(key, before, None),
+            Change::GiveBack { key: Key::Link(name), before: Object::Link(before), taken } => {
+                self.give_back(*name, before, taken);
+            }
+            Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
+                self.release(key, before, None);
+            }
             Change::Release { key, before, restore } => self.release(key, before, restore.as_ref()),
         }
     }
@@ -194,6 +200,27 @@ impl LinkPlanner<'_> {
     fn delete(&mut self, name: LinkName, before: &Object) {
         let (takes, touches) = self.cascades.of(name, &GONE);
         self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, takes, touches);
+    }
+
+    /// A link that another owner made is never deleted. If it is not what we wrote any more, only our mark goes.
+    fn give_back(&mut self, name: LinkName, before: &Link, taken: &TakenOver<Object>) {
+        let (Object::Link(wrote), Object::Link(original)) = (&taken.wrote, &taken.original) else {
+            return;
+        };
+        let Some(mark) = FormerMark::parse(&taken.snapshot) else { return };
+        let is_ours_still = link_agrees(wrote, before);
+        let link = if is_ours_still {
+            original.declared_as_in(wrote)
+        } else {
+            Link::new(before.kind.without(&before.kind))
+        };
+        let leaves = is_ours_still && wrote.master.is_some() && original.master.is_none();
+        let mut effects = effects_of_change(&link, before, Cycle::Stay);
+        effects.leaves |= leaves;
+        let (takes, touches) = self.cascades.of(name, &effects);
+        let before = Some(Object::Link(Box::new(before.clone())));
+        let act = Act::GiveBack { link: Box::new(link), leaves, mark };
+        self.push(Key::Link(name), before, act, None, takes, touches);
     }
 
     fn push(

@@ -279,7 +279,7 @@ impl Bench {
         let edits = (0..desired.len()).map(|at| {
             let wrote = desired.object(Slot::at(at));
             let (original, stage) = (Original::Absent, Stage::Intent);
-            let record = Record { wrote, original, settled: None, stage, identity: None };
+            let record = Record::new(wrote, original, stage);
             let record = serde_json::to_string(&record).unwrap();
             Edit::Put { key: desired.key(Slot::at(at)).to_string(), record }
         });

@@ -11,6 +11,7 @@ mod attributes;
 mod bench;
 mod churn;
 mod focus;
+mod given_back;
 mod hints;
 mod hints_of_links;
 mod keeping;

@@ -1,6 +1,7 @@
 //! The source in memory, in one variant for each way of failing, with its step, reader and writer. Its writer checks
 //! preconditions as a good target does.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::future::poll_fn;
 use std::marker::PhantomData;
 use std::sync::MutexGuard;
@@ -8,8 +9,8 @@ use std::task::Poll;
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Line,
-    Outcome, Outcomes, Owner, Reader, Retry, ScopeLock, See, Seen, Slot, Source, Step, Table, View,
-    WaitsOn, Work, Writer,
+    Outcome, Outcomes, Owner, Reader, Retry, ScopeLock, See, Seen, Slot, Snapshot, Source, Step,
+    Table, View, WaitsOn, Work, Writer,
 };
 
 use super::target::{Act, Echoes, Held, Mark, Target, World};
@@ -303,6 +304,18 @@ impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
         Ok(())
     }
 
+    async fn snapshots(
+        &mut self,
+        keys: &BTreeSet<String>,
+    ) -> Result<BTreeMap<String, Snapshot>, Failure> {
+        let world = self.0.target.world();
+        if world.faults.blind {
+            return Err(Failure::new("the target cannot be seen", Retry::Soon));
+        }
+        let taken = world.objects.iter().filter(|held| keys.contains(&held.key));
+        Ok(taken.map(|held| (held.key.clone(), Snapshot(held.value.clone()))).collect())
+    }
+
     async fn hint(&mut self) -> Result<Hint<String>, Failure> {
         let is_silent = M::COVERAGE == Coverage::None && !self.0.is_flawed(Flaw::Chatty);
         if is_silent || self.0.is_flawed(Flaw::Deaf) {
@@ -445,6 +458,7 @@ impl World {
             Change::Create { slot } | Change::Update { slot, .. } => desired.object(*slot),
             Change::Release { restore: Some(original), .. } => original.clone(),
             Change::Release { before, restore: None, .. } => before.clone(),
+            Change::GiveBack { taken, .. } => taken.snapshot.0.clone(),
             Change::Delete { .. } => {
                 self.objects.retain(|held| held.key != key);
                 return Outcome::Applied { now: None };
@@ -468,8 +482,10 @@ impl World {
         match found {
             Some(held) => {
                 held.value = value;
-                if let Change::Update { adopts: Some(_), .. } = change {
-                    held.mark = Mark::Ours;
+                match change {
+                    Change::Update { adopts: Some(_), .. } => held.mark = Mark::Ours,
+                    Change::GiveBack { .. } => held.mark = Mark::Foreign,
+                    _ => {}
                 }
             }
             None => self.objects.push(Held { key, value, mark: Mark::Ours }),

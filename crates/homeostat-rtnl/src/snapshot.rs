@@ -1,0 +1,316 @@
+//! Objects of other owners in full: made of the kernel's own message before a step takes an object over, and sent back
+//! to the kernel when the object is given back. What this source does not manage (metrics, encapsulation, lifetimes,
+//! the protocol) is in the message, and so comes back, too.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use homeostat_core::Snapshot;
+use homeostat_netlink::uapi::{
+    FIB_RULE_INVERT, FRA_PAD, IFA_CACHEINFO, IFA_F_HOMEADDRESS, IFA_F_MANAGETEMPADDR,
+    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_FLAGS, NDA_CACHEINFO, NDA_PROBES,
+    NHA_OIF, NTF_PROXY, RTA_CACHEINFO, RTA_EXPIRES, RTA_GATEWAY, RTA_IIF, RTA_MULTIPATH, RTA_NH_ID,
+    RTA_OIF, RTA_VIA, RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE,
+    RTM_GETRULE, RTM_NEWADDR, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
+    RTNH_F_ONLINK,
+};
+use homeostat_netlink::{Attr, Connection, Error, Malformed, Message};
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::key::Key;
+use crate::link::{self, IfIndex, LinkName, Links};
+use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, NoLink};
+use crate::observe::collect;
+use crate::{address, neighbour, nexthop, route, rule};
+
+/// The flags of an address that a request can set.
+const IFA_F_SETTABLE: u32 =
+    IFA_F_NODAD | IFA_F_HOMEADDRESS | IFA_F_MANAGETEMPADDR | IFA_F_MCAUTOJOIN | IFA_F_NOPREFIXROUTE;
+
+/// The kernel's message about an object, as the request that makes the object again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Copied {
+    /// The message type.
+    message: u16,
+    /// The fixed part of the message.
+    fixed: Vec<u8>,
+    attrs: Vec<(u16, Vec<u8>)>,
+    /// The names of the links that the message has by number: a link that is made again has another number.
+    links: BTreeMap<u32, String>,
+    /// When it was made, in seconds since the boot: lifetimes run down meanwhile.
+    at: u64,
+}
+
+impl Copied {
+    pub(crate) fn parse(snapshot: &Snapshot) -> Option<Self> {
+        serde_json::from_str(&snapshot.0).ok()
+    }
+
+    fn snapshot(&self) -> Option<Snapshot> {
+        serde_json::to_string(self).ok().map(Snapshot)
+    }
+
+    fn of(message: &Message<'_>, links: &Links) -> Result<Self, Malformed> {
+        let (fixed, attrs) = if matches!(message.kind, RTM_NEWADDR | RTM_NEWNEXTHOP) {
+            let (fixed, attrs) = message.split::<8>()?;
+            (fixed.to_vec(), attrs)
+        } else {
+            let (fixed, attrs) = message.split::<12>()?;
+            (fixed.to_vec(), attrs)
+        };
+        let mut copied = Copied {
+            message: message.kind,
+            fixed,
+            attrs: Vec::new(),
+            links: BTreeMap::new(),
+            at: seconds_since_boot(),
+        };
+        copied.clear_reported();
+        let has_nexthop = attrs.clone().first(RTA_NH_ID)?.is_some();
+        for attr in attrs {
+            copied.attrs.extend(requested(message.kind, &attr?, has_nexthop)?);
+        }
+        let mut names = BTreeMap::new();
+        copied.for_each_link(&mut |bytes| {
+            let index = u32::from_ne_bytes(*bytes);
+            if index != 0 {
+                names.insert(index, links.name(IfIndex(index)).to_string());
+            }
+        });
+        copied.links = names;
+        Ok(copied)
+    }
+
+    /// Clears what the kernel only reports in the fixed part: flags, and the scope of a nexthop.
+    fn clear_reported(&mut self) {
+        let reported = match self.message {
+            RTM_NEWADDR => self.fixed.get_mut(2),
+            RTM_NEWNEXTHOP => self.fixed.get_mut(1),
+            _ => None,
+        };
+        if let Some(reported) = reported {
+            *reported = 0;
+        }
+        let settable = match self.message {
+            RTM_NEWROUTE | RTM_NEWNEXTHOP => RTNH_F_ONLINK,
+            RTM_NEWRULE => FIB_RULE_INVERT,
+            _ => return,
+        };
+        if let Some(flags) = self.fixed.last_chunk_mut::<4>() {
+            *flags = (u32::from_ne_bytes(*flags) & settable).to_ne_bytes();
+        }
+    }
+
+    /// Visits the numbers of links.
+    fn for_each_link(&mut self, visit: &mut dyn FnMut(&mut [u8; 4])) {
+        if matches!(self.message, RTM_NEWADDR | RTM_NEWNEIGH)
+            && let Some(index) = self.fixed.get_mut(4..8).and_then(<[u8]>::first_chunk_mut)
+        {
+            visit(index);
+        }
+        for (kind, value) in &mut self.attrs {
+            match (self.message, *kind) {
+                (RTM_NEWROUTE, RTA_OIF) | (RTM_NEWNEXTHOP, NHA_OIF) => {
+                    if let Some(index) = value.first_chunk_mut() {
+                        visit(index);
+                    }
+                }
+                (RTM_NEWROUTE, RTA_MULTIPATH) => for_each_way(value, &mut |way| {
+                    if let Some(index) = way.get_mut(4..8).and_then(<[u8]>::first_chunk_mut) {
+                        visit(index);
+                    }
+                }),
+                _ => {}
+            }
+        }
+    }
+
+    /// The request that makes the object now: with the present numbers of its links, and with the time that is left.
+    fn now(&self, links: &Links) -> Result<Self, NoLink> {
+        let (mut request, mut missing) = (self.clone(), None);
+        request.for_each_link(&mut |bytes| {
+            let Some(name) = self.links.get(&u32::from_ne_bytes(*bytes)) else { return };
+            let name = LinkName::padded(name);
+            match links.index(name) {
+                Some(index) => *bytes = index.0.to_ne_bytes(),
+                None => missing = Some(NoLink(name)),
+            }
+        });
+        let passed = self.passed();
+        for (kind, value) in &mut request.attrs {
+            let times = match (self.message, *kind) {
+                (RTM_NEWADDR, IFA_CACHEINFO) => 2,
+                (RTM_NEWROUTE, RTA_EXPIRES) => 1,
+                _ => continue,
+            };
+            for time in value.as_chunks_mut::<4>().0.iter_mut().take(times) {
+                *time = time_left(u32::from_ne_bytes(*time), passed).to_ne_bytes();
+            }
+        }
+        missing.map_or(Ok(request), Err)
+    }
+
+    /// The seconds that have passed since.
+    fn passed(&self) -> u32 {
+        u32::try_from(seconds_since_boot().saturating_sub(self.at)).unwrap_or(u32::MAX)
+    }
+
+    /// Whether the object would be gone by now, since its time has run out.
+    pub(crate) fn is_over(&self) -> bool {
+        let valid = self.attrs.iter().find_map(|(kind, value)| match (self.message, *kind) {
+            (RTM_NEWADDR, IFA_CACHEINFO) => value.get(4..8)?.first_chunk(),
+            (RTM_NEWROUTE, RTA_EXPIRES) => value.first_chunk(),
+            _ => None,
+        });
+        valid.is_some_and(|valid| time_left(u32::from_ne_bytes(*valid), self.passed()) == 0)
+    }
+}
+
+/// An attribute of a report as the request has it; none, if a request has no such attribute.
+fn requested(
+    message: u16,
+    attr: &Attr<'_>,
+    has_nexthop: bool,
+) -> Result<Option<(u16, Vec<u8>)>, Malformed> {
+    let mut value = attr.value.to_vec();
+    Ok(match (message, attr.kind) {
+        (RTM_NEWROUTE, RTA_CACHEINFO) => expires(attr).map(|left| (RTA_EXPIRES, left)),
+        // The ways of a nexthop object are the object's.
+        (RTM_NEWROUTE, RTA_OIF | RTA_GATEWAY | RTA_VIA | RTA_MULTIPATH) if has_nexthop => None,
+        (RTM_NEWROUTE, RTA_MULTIPATH) => {
+            for_each_way(&mut value, &mut |way| {
+                if let Some(flags) = way.get_mut(2) {
+                    *flags &= u8::try_from(RTNH_F_ONLINK).unwrap_or(0);
+                }
+            });
+            Some((RTA_MULTIPATH, value))
+        }
+        (RTM_NEWROUTE, RTA_IIF | RTA_EXPIRES)
+        | (RTM_NEWRULE, FRA_PAD)
+        | (RTM_NEWNEIGH, NDA_CACHEINFO | NDA_PROBES) => None,
+        (RTM_NEWADDR, IFA_FLAGS) => {
+            Some((IFA_FLAGS, (attr.u32()? & IFA_F_SETTABLE).to_ne_bytes().to_vec()))
+        }
+        (_, kind) => Some((kind, value)),
+    })
+}
+
+/// The seconds that a route still has, of what the kernel reports in hundredths; none, if it stays for ever.
+fn expires(attr: &Attr<'_>) -> Option<Vec<u8>> {
+    let left = u32::from_ne_bytes(*attr.value.get(8..12)?.first_chunk()?);
+    (left != 0 && left <= i32::MAX.unsigned_abs())
+        .then(|| left.div_ceil(100).to_ne_bytes().to_vec())
+}
+
+fn time_left(seconds: u32, passed: u32) -> u32 {
+    if seconds == u32::MAX { seconds } else { seconds.saturating_sub(passed) }
+}
+
+fn seconds_since_boot() -> u64 {
+    u64::try_from(clock_gettime(ClockId::Boottime).tv_sec).unwrap_or(0)
+}
+
+/// Visits the ways of a route, each with its attributes.
+fn for_each_way(ways: &mut [u8], visit: &mut dyn FnMut(&mut [u8])) {
+    let mut rest = ways;
+    while let Some(len) = rest.first_chunk().map(|len| usize::from(u16::from_ne_bytes(*len)))
+        && len >= 8
+        && len <= rest.len()
+    {
+        let next = len.next_multiple_of(4).min(rest.len());
+        let (way, others) = std::mem::take(&mut rest).split_at_mut(next);
+        visit(way);
+        rest = others;
+    }
+}
+
+impl Encoder<'_> {
+    /// Sends an object back as it was.
+    pub(crate) fn put_back(&mut self, copied: &Copied, flags: u16) -> Encoded {
+        let request = copied.now(self.links)?;
+        let mut message = self.batch.message(request.message, flags);
+        message.fixed(&request.fixed);
+        for (kind, value) in &request.attrs {
+            message.attr(*kind, value);
+        }
+        Ok(message.finish())
+    }
+}
+
+/// What our mark replaces of a link. The rest of a link that is ever written is managed, and so is known without a
+/// snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FormerMark {
+    pub(crate) alias: String,
+    pub(crate) group: u32,
+}
+
+impl FormerMark {
+    pub(crate) fn parse(snapshot: &Snapshot) -> Option<Self> {
+        serde_json::from_str(&snapshot.0).ok()
+    }
+}
+
+/// Reads what is on the keys, in full.
+pub(crate) fn take(
+    connection: &mut Connection,
+    keys: &BTreeSet<Key>,
+) -> Result<BTreeMap<Key, Snapshot>, Error> {
+    let mut found = BTreeMap::new();
+    let links = collect(connection, RTM_GETLINK, &[0; 16], |message| {
+        link::message::decode(message).map(Some)
+    })?;
+    for seen in links.iter().filter(|seen| keys.contains(&Key::Link(seen.name))) {
+        let mark = FormerMark { alias: seen.alias.clone().unwrap_or_default(), group: seen.group };
+        let snapshot = serde_json::to_string(&mark).ok().map(Snapshot);
+        found.extend(snapshot.map(|snapshot| (Key::Link(seen.name), snapshot)));
+    }
+    let links: Links = links.iter().map(|seen| (seen.name, seen.index)).collect();
+    let mut dump = |kind: u16, fixed: &[u8], key: &dyn Fn(&Message<'_>) -> Decoded| {
+        let all = collect(connection, kind, fixed, |message| {
+            let Some(key) = key(message)?.filter(|key| keys.contains(key)) else { return Ok(None) };
+            Ok(Copied::of(message, &links)?.snapshot().map(|snapshot| (key, snapshot)))
+        })?;
+        found.extend(all);
+        Ok::<(), Error>(())
+    };
+    let any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
+    let head = |family: u8| [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    for family in [AF_INET, AF_INET6] {
+        if any(|key| matches!(key, Key::Route(_))) {
+            dump(RTM_GETROUTE, &head(family), &|message| {
+                let seen = route::message::decode(message, &mut LinkNames::new(&links))?;
+                Ok(seen.map(|seen| Key::Route(seen.key)))
+            })?;
+        }
+        if any(|key| matches!(key, Key::Rule(_))) {
+            dump(RTM_GETRULE, &head(family), &|message| {
+                Ok(rule::decode(message)?.map(|seen| Key::from(seen.key)))
+            })?;
+        }
+    }
+    if any(|key| matches!(key, Key::Address(_))) {
+        dump(RTM_GETADDR, &[0; 8], &|message| {
+            Ok(address::decode(message, &links)?.map(|seen| Key::Address(seen.key)))
+        })?;
+    }
+    if any(|key| matches!(key, Key::Nexthop(_))) {
+        dump(RTM_GETNEXTHOP, &[0; 8], &|message| {
+            Ok(nexthop::decode(message, &links)?.map(|seen| Key::Nexthop(seen.id)))
+        })?;
+    }
+    if any(|key| matches!(key, Key::Neighbour(_))) {
+        for flags in [0, NTF_PROXY] {
+            let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
+            dump(RTM_GETNEIGH, &fixed, &|message| {
+                Ok(neighbour::decode(message, &links)?.map(|seen| Key::Neighbour(seen.key)))
+            })?;
+        }
+    }
+    Ok(found)
+}
+
+type Decoded = Result<Option<Key>, Malformed>;
