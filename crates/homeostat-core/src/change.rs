@@ -46,6 +46,8 @@ pub enum Change<K, O> {
         /// What to put back, if that was asked for and the value still is what we wrote. It may be
         /// what is there: another step may be about to change it.
         restore: Option<O>,
+        /// What the target rewrote along with it, where the source recorded that: it is put back with the original.
+        snapshot: Option<Snapshot>,
     },
     /// Ours, taken over from another owner, and no longer declared: it goes back to that owner if it still is what we
     /// wrote, which the source judges.

@@ -256,7 +256,9 @@ impl<'a, D: Desired> Diff<'a, D> {
         match (access, &owner) {
             (Access::Ours, Owner::Nobody) => {
                 let restore = self.restorable(&key, &before);
-                self.found.list.push(Change::Release { key, before, restore });
+                let snapshot = self.record(&key, &before).and_then(|one| one.snapshot.clone());
+                let snapshot = snapshot.filter(|_| restore.is_some());
+                self.found.list.push(Change::Release { key, before, restore, snapshot });
             }
             (Access::Ours, _) => match self.taken_over(&key, &before) {
                 // Without a mark there is nothing to take off.

@@ -42,7 +42,7 @@ pub(crate) fn draft(
             Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
                 draft.steps.push(release(key, before, None, moment.guests.get(&key)));
             }
-            Change::Release { key, before, restore } => {
+            Change::Release { key, before, restore, .. } => {
                 draft.steps.push(release(key, before, restore, moment.guests.get(&key)));
             }
         }

@@ -6,6 +6,7 @@ use homeostat_core::{Failure, Outcome, Outcomes, Retry, Work};
 use rustix::io::Errno;
 
 use crate::absence::Absence;
+use crate::coupled::{Coupled, caused};
 use crate::coupling::rewrites;
 use crate::key::Key;
 use crate::knob_file::KnobFile;
@@ -46,11 +47,40 @@ impl Writer {
                 let (key, wanted) = work.desired.at(*slot);
                 self.write_until_settled(work, key, before, &wanted.value)
             }
-            Step::Release { key, before, .. } => match step.restores() {
-                Some(value) => self.write_until_settled(work, key, before, &value),
+            Step::Release { key, before, coupled, .. } => match step.restores() {
+                Some(value) => {
+                    let held = self.knobs.coupled_with(key);
+                    let outcome = self.write_until_settled(work, key, before, &value);
+                    self.put_back(work, key, before, coupled, &held);
+                    outcome
+                }
                 // Nothing is written: it keeps what it holds, whatever its original was.
                 None => Outcome::Settled { held: before.clone() },
             },
+        }
+    }
+
+    /// Puts back what the kernel rewrites along with a released knob: what it held before the knob was claimed or, if
+    /// somebody has written it since, what it held just now.
+    fn put_back(
+        &self,
+        work: &Work<'_, Knobs>,
+        general: &Key,
+        before: &Value,
+        recorded: &Coupled,
+        held: &Coupled,
+    ) {
+        for (key, held) in &held.0 {
+            let original = recorded.0.get(key);
+            let is_caused = caused(general, before, key).agrees(key, held);
+            let value = original.filter(|_| is_caused).unwrap_or(held);
+            let is_declared = work.desired.wanted(key).is_some();
+            let is_there =
+                || matches!(self.knobs.look(key), Look::Holds { value: now, .. } if now == *value);
+            // What cannot be put back is as the kernel left it.
+            if !is_declared && !is_there() {
+                let _ = self.write_and_read(key, value);
+            }
         }
     }
 

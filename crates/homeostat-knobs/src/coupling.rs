@@ -95,7 +95,7 @@ const EXCLUSIVE: [(&str, &str); 3] = [
 /// What IPv6 writes through to every link, and to those to come, when it is set for all.
 const SPREAD_BY_IPV6: [&str; 3] = ["disable_ipv6", "addr_gen_mode", "ignore_routes_with_linkdown"];
 
-fn partners(path: &SysctlPath) -> impl Iterator<Item = &'static str> {
+pub(crate) fn partners(path: &SysctlPath) -> impl Iterator<Item = &'static str> {
     let path = path.as_str();
     ALIASES.into_iter().chain(EXCLUSIVE).filter_map(move |(one, other)| match path {
         _ if path == one => Some(other),

@@ -8,6 +8,7 @@
 mod absence;
 mod apply;
 pub mod cgroup;
+mod coupled;
 mod coupling;
 mod gate;
 mod hints;

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use homeostat_core::{
-    Failure, Hint, Original, Owner, Record, Retry, See, Seen, Taken, View, WaitsOn,
+    Failure, Hint, Original, Owner, Record, Retry, See, Seen, Snapshot, Taken, View, WaitsOn,
 };
 use rustix::io::Errno;
 
@@ -62,6 +62,18 @@ impl Reader {
 }
 
 impl homeostat_core::Reader<Knobs> for Reader {
+    async fn snapshots(
+        &mut self,
+        keys: &BTreeSet<Key>,
+    ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
+        let knobs = &self.knobs;
+        knobs.run(|| {
+            let coupled = keys.iter().map(|key| (key, knobs.coupled_with(key)));
+            let coupled = coupled.filter(|(_, coupled)| !coupled.0.is_empty());
+            coupled.filter_map(|(key, coupled)| Some((key.clone(), coupled.snapshot()?))).collect()
+        })
+    }
+
     async fn observe(
         &mut self,
         view: &View<'_, Knobs>,

@@ -8,6 +8,7 @@ use homeostat_core::{
 };
 
 use crate::absence::Absence;
+use crate::coupled::Coupled;
 use crate::coupling::{fights, is_general, phase, rewrites};
 use crate::gate::lets_through;
 use crate::ipv6_off;
@@ -53,19 +54,20 @@ impl Drafting<'_> {
             Change::Update { slot, before, adopts } => {
                 self.set(slot, before, adopts.map_or(Why::Differs, Why::Adopts));
             }
-            Change::Release { key, before, restore } => {
+            Change::Release { key, before, restore, snapshot } => {
+                let coupled = snapshot.as_ref().map(Coupled::parse).unwrap_or_default();
                 let restore = restore.filter(|_| !self.would_undo(&key));
                 let changed = restore.as_ref().filter(|value| **value != before);
                 if let Some(on) = self.must_wait_for(&key, changed) {
                     return self.draft.wait(key, on);
                 }
                 let takes = self.takes(&key, &before, restore.as_ref());
-                self.draft.steps.push(Step::Release { key, before, restore, takes });
+                self.draft.steps.push(Step::Release { key, before, restore, coupled, takes });
             }
             // A knob cannot be deleted, only released.
             Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
-                let (restore, takes) = (None, Vec::new());
-                self.draft.steps.push(Step::Release { key, before, restore, takes });
+                let (restore, coupled, takes) = (None, Coupled::default(), Vec::new());
+                self.draft.steps.push(Step::Release { key, before, restore, coupled, takes });
             }
         }
     }
@@ -165,8 +167,9 @@ impl Drafting<'_> {
 pub enum Step {
     /// Makes a knob hold what is declared.
     Set { slot: Slot, before: Value, why: Why, phase: u8, takes: Vec<Taken> },
-    /// Releases a knob that is no longer declared; `restore` is its original value, where that is to come back.
-    Release { key: Key, before: Value, restore: Option<Value>, takes: Vec<Taken> },
+    /// Releases a knob that is no longer declared; `restore` is its original value, where that is to come back, and
+    /// `coupled` what the kernel rewrote along with it.
+    Release { key: Key, before: Value, restore: Option<Value>, coupled: Coupled, takes: Vec<Taken> },
 }
 
 /// Why a knob is written.
@@ -370,7 +373,10 @@ mod tests {
         let set = Step::Set { slot, before: before.clone(), why: Why::Differs, phase: 0, takes };
         let others = ["net/ipv4/conf/all/forwarding", "net/ipv4/conf/lo/forwarding"];
         assert_eq!(disturbed(set), others);
-        let idle = Step::Release { key, before, restore: None, takes: Vec::new() };
+        let idle = {
+            let (restore, coupled, takes) = (None, Coupled::default(), Vec::new());
+            Step::Release { key, before, restore, coupled, takes }
+        };
         assert!(disturbed(idle).is_empty(), "a step that writes nothing disturbs no other knob");
     }
 
@@ -451,6 +457,7 @@ mod tests {
             key: key(text),
             before: value("1"),
             restore: restore.map(value),
+            snapshot: None,
         };
         let changes = ChangeList::from_iter([
             release("net.ipv4.ip_forward", None),

@@ -77,6 +77,10 @@ pub(crate) struct TrialRecord {
     pub(crate) boot: String,
     /// When it began.
     pub(crate) began_at: String,
+    /// Whether guards held something back when it began: then they stay in force when it is undone, since what they
+    /// hold is not the trial's.
+    #[serde(default)]
+    pub(crate) guards_held: bool,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -303,14 +307,19 @@ impl ConfirmedDocuments {
             write_file(&kept_texts.join(index.to_string()), &mut text.as_bytes())?;
         }
         let mut directories = BTreeSet::from([kept_texts, kept_files.clone(), new.to_owned()]);
+        let mut make = |directory: &Path| {
+            let inside = directory.ancestors().take_while(|above| above.starts_with(new));
+            directories.extend(inside.map(Path::to_owned));
+            make_directory(directory)
+        };
+        // Programs that read the document run where it lies.
+        for SourceText { directory, .. } in &texts {
+            make(&copy_below(&kept_files, directory))?;
+        }
         // One that is not there is looked for, but not part of it.
         for path in files.paths().filter(|path| path.is_file()) {
             let copy = copy_below(&kept_files, &original(document, path));
-            if let Some(directory) = copy.parent() {
-                make_directory(directory)?;
-                let inside = directory.ancestors().take_while(|above| above.starts_with(new));
-                directories.extend(inside.map(Path::to_owned));
-            }
+            copy.parent().map(&mut make).transpose()?;
             write_file(&copy, &mut File::open(path)?)?;
         }
         let text = |SourceText { name, directory, format, .. }: &SourceText| DocumentText {

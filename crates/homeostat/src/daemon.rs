@@ -51,7 +51,7 @@ use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
 use crate::wire::Handed;
 use answers::Answers;
-use clock::Stamp;
+use clock::{Stamp, boot_id};
 use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialRequest};
 use http::Listen;
 use loops_snapshot::LoopsSnapshot;
@@ -210,7 +210,12 @@ impl Daemon {
         let systemd = Systemd::from_environment();
         // Later it is waited for.
         self.context.top_scope()?;
+        let left_open = self.confirmed().open_trial().filter(|trial| trial.boot == boot_id());
+        let caller = left_open.map(|trial| self.undo(&trial));
         let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
+        if let Some(caller) = caller {
+            self.context.caller = caller;
+        }
         let mut goes_on = arranged.transpose()?.is_some();
         self.close_former_trial();
         if self.fallback.is_none() {

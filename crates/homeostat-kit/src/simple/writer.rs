@@ -55,7 +55,7 @@ impl<A: Api> ApiWriter<A> {
                     Err(refusal) => Err(refusal),
                 }
             }
-            Change::Release { key, before, restore: Some(original) } => {
+            Change::Release { key, before, restore: Some(original), .. } => {
                 self.api.update(key, before, original).await
             }
             Change::Release { before, restore: None, .. } => Ok(Some(before.clone())),

@@ -175,7 +175,9 @@ impl LinkPlanner<'_> {
             Change::Delete { key, before } | Change::GiveBack { key, before, .. } => {
                 self.release(key, before, None);
             }
-            Change::Release { key, before, restore } => self.release(key, before, restore.as_ref()),
+            Change::Release { key, before, restore, .. } => {
+                self.release(key, before, restore.as_ref())
+            }
         }
     }
 

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
+use homeostat_engine::{Kind, MassDelete, OnRelease};
+use homeostat_registry::Caller;
 use serde_json::json;
 use tracing::Level;
 
@@ -142,6 +144,7 @@ impl Daemon {
             before,
             boot: boot_id(),
             began_at: Stamp::now().to_string(),
+            guards_held: self.guards_hold(),
         };
         let origin = Origin {
             from: from.clone(),
@@ -205,7 +208,10 @@ impl Daemon {
         let confirmed = self.confirmed();
         let entry = confirmed.entry(trial.record.before)?;
         let document = confirmed.load(&entry)?;
-        self.take(Arc::new(document), Recipients::AllForClient).await?;
+        let caller = self.undo(&trial.record);
+        let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
+        self.context.caller = caller;
+        taken?;
         confirmed.end_trial()?;
         if trial.is_edit {
             refused(&mut self.health, &tried_before(), &self.recent);
@@ -213,6 +219,23 @@ impl Daemon {
         (self.own, self.unconfirmed) = (None, None);
         self.end_trial(TrialEnd::RolledBack { why: why.to_owned(), to: entry.number });
         Ok(())
+    }
+
+    /// Whether guards hold something back now.
+    fn guards_hold(&self) -> bool {
+        let loops = self.scopes.loops();
+        loops.iter().any(|control| control.status().open.count(Kind::Held) > 0)
+    }
+
+    /// Lets the next document undo a trial: what the trial claimed goes back to what it was, and what only the trial
+    /// declared is deleted without asking. Returns the caller that is to be put back.
+    pub(super) fn undo(&mut self, record: &TrialRecord) -> Caller {
+        let caller = self.context.caller.clone();
+        self.context.caller.on_release = OnRelease::Restore;
+        if !record.guards_held {
+            self.context.caller.guards.mass_delete = MassDelete::Allow;
+        }
+        caller
     }
 
     /// Ends a trial whose holder ended: its document is not in force, whatever it was killed by.

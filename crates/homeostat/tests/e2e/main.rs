@@ -64,5 +64,6 @@ mod table;
 mod terminal;
 mod torment;
 mod trial;
+mod undone;
 mod words;
 mod world;

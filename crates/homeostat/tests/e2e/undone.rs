@@ -1,0 +1,189 @@
+//! What a rollback brings back, judged by full listings of `ip`, `nft` and `/proc/sys/net` before and after.
+
+use std::collections::BTreeMap;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::keeping::until;
+use crate::world::World;
+
+const BEFORE: &str = "[links.va]\nup = true\n[links.vb]\nup = true\n";
+
+impl World {
+    fn with_a_cable() -> Self {
+        let world = World::new();
+        world.add_pair("va", "vb");
+        for link in ["va", "vb"] {
+            world.meddle(&format!("net/ipv6/conf/{link}/accept_dad"), "0");
+            world.ip(&format!("link set {link} up"));
+        }
+        world
+    }
+
+    /// Everything in the namespace. Times run down by themselves.
+    pub(crate) fn whole_state(&self) -> BTreeMap<String, Vec<String>> {
+        let mut state = BTreeMap::new();
+        for args in [
+            "-d link show",
+            "-d address show",
+            "-4 -d route show table all",
+            "-6 -d route show table all",
+            "-4 -d rule show",
+            "-6 -d rule show",
+            "-d nexthop show",
+            "-d neighbour show nud permanent",
+        ] {
+            let mut listed = self.listed(args);
+            listed.iter_mut().for_each(forget_times);
+            state.insert(args.to_owned(), listed.iter().map(Value::to_string).collect());
+        }
+        let rules = self.nft("list ruleset");
+        state.insert("nft".to_owned(), rules.lines().map(str::to_owned).collect());
+        let knobs = self.knobs();
+        let knobs = knobs.iter().map(|(path, value)| format!("{} = {value}", path.display()));
+        state.insert("knobs".to_owned(), knobs.filter(|knob| !is_moving(knob)).collect());
+        state
+    }
+}
+
+/// Knobs that count.
+fn is_moving(knob: &str) -> bool {
+    knob.contains("_count") || knob.contains("/random/") || knob.contains("stable_secret")
+}
+
+fn forget_times(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            let runs_down = |name: &str| {
+                name.ends_with("_timer")
+                    || matches!(name, "valid_life_time" | "preferred_life_time" | "expires")
+            };
+            fields.retain(|name, _| name != "tentative" && !runs_down(name));
+            fields.values_mut().for_each(forget_times);
+        }
+        Value::Array(all) => all.iter_mut().for_each(forget_times),
+        _ => {}
+    }
+}
+
+/// What is in one state and not in the other.
+#[track_caller]
+pub(crate) fn assert_same(
+    before: &BTreeMap<String, Vec<String>>,
+    after: &BTreeMap<String, Vec<String>>,
+) {
+    let mut differences = Vec::new();
+    for (part, then) in before {
+        let now = after.get(part).map(Vec::as_slice).unwrap_or_default();
+        let lost = then.iter().filter(|line| !now.contains(line));
+        differences.extend(lost.map(|line| format!("{part}: lost {line}")));
+        let new = now.iter().filter(|line| !then.contains(line));
+        differences.extend(new.map(|line| format!("{part}: new {line}")));
+    }
+    assert!(differences.is_empty(), "{differences:#?}");
+}
+
+/// Tries a document until it is applied, then rolls it back and compares.
+#[track_caller]
+fn round_trip(world: &World, before: &str, tried: &str) {
+    let _daemon = world.keep(before);
+    world.converges();
+    world.confirms(1);
+    let then = world.whole_state();
+    world.write("new.toml", tried);
+    let mut client = world.homeostat("apply --yes --confirm-within 1h new.toml");
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the trial", || !world.status()["trial"].is_null());
+    world.converges();
+    assert_ne!(world.whole_state(), then, "the trial changed nothing");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+    world.converges();
+    assert_same(&then, &world.whole_state());
+}
+
+#[test]
+fn a_section_that_only_the_trial_had_goes_however_long_it_was() {
+    let world = World::with_a_cable();
+    let mut tried = format!("{BEFORE}addresses = [\"10.0.0.1/24\"]\n");
+    for number in 0..40 {
+        tried += &format!("[[routes]]\nto = \"10.9.{number}.0/24\"\nvia = \"10.0.0.2\"\n");
+    }
+    round_trip(&world, BEFORE, &tried);
+}
+
+#[test]
+fn what_the_trial_adopted_returns_to_its_owner() {
+    let world = World::with_a_cable();
+    world.ip("address add 10.0.0.1/24 dev va");
+    world.ip("route add default via 10.0.0.2 proto dhcp metric 100 src 10.0.0.1 initcwnd 20");
+    let tried = format!(
+        "{BEFORE}[[routes]]\nto = \"default\"\nvia = \"10.0.0.9\"\nmetric = 100\nadopt = true\n"
+    );
+    round_trip(&world, BEFORE, &tried);
+}
+
+#[test]
+fn values_that_the_trial_claimed_are_what_they_were() {
+    let world = World::with_a_cable();
+    world.meddle("net/ipv4/tcp_retries1", "9");
+    let tried = "[links.va]\nup = true\nmtu = 1400\n[links.vb]\nup = true\n\
+        [sysctl]\n\"net.ipv4.tcp_retries1\" = 4\n";
+    round_trip(&world, BEFORE, tried);
+}
+
+#[test]
+fn knobs_that_go_with_a_claimed_one_are_what_they_were() {
+    let world = World::with_a_cable();
+    world.meddle("net/ipv4/conf/va/forwarding", "1");
+    let tried = format!("{BEFORE}[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    round_trip(&world, BEFORE, &tried);
+    let world = World::with_a_cable();
+    world.meddle("net/ipv4/ip_forward", "1");
+    world.meddle("net/ipv4/conf/va/forwarding", "0");
+    let tried = format!("{BEFORE}[sysctl]\n\"net.ipv4.ip_forward\" = 0\n");
+    round_trip(&world, BEFORE, &tried);
+}
+
+#[test]
+fn a_table_that_the_trial_took_over_returns_with_its_counters() {
+    let world = World::with_a_cable();
+    world.write(
+        "theirs.nft",
+        "table ip f {\n  counter c { packets 7 bytes 8; }\n  chain x { counter packets 3 bytes 4 drop; }\n}\n",
+    );
+    world.nft(&format!("-f {}", world.path().join("theirs.nft").display()));
+    let before = format!("{BEFORE}[nftables]\nruleset = \"\"\n");
+    let tried = format!(
+        "{BEFORE}[nftables]\nadopt = true\nruleset = \"table ip f {{ chain x {{ accept; }}; }}\\n\"\n"
+    );
+    round_trip(&world, &before, &tried);
+}
+
+#[test]
+fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
+    let world = World::with_a_cable();
+    world.ip("address add 10.0.0.1/24 dev va");
+    world.ip("route add default via 10.0.0.2 proto dhcp metric 100");
+    world.meddle("net/ipv4/tcp_retries1", "9");
+    let daemon = world.keep(BEFORE);
+    world.converges();
+    world.confirms(1);
+    let then = world.whole_state();
+    let tried = format!(
+        "{BEFORE}[sysctl]\n\"net.ipv4.tcp_retries1\" = 4\n\
+        [[routes]]\nto = \"default\"\nvia = \"10.0.0.9\"\nmetric = 100\nadopt = true\n"
+    );
+    world.write("new.toml", tried);
+    let mut client = world.homeostat("apply --yes --confirm-within 1h new.toml");
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the trial", || world.knob("net/ipv4/tcp_retries1") == "4");
+    world.converges();
+    daemon.kill();
+    client.wait().unwrap();
+    assert_ne!(world.whole_state(), then);
+    let _daemon = world.keep(BEFORE);
+    world.converges();
+    assert_same(&then, &world.whole_state());
+}
