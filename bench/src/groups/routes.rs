@@ -6,7 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use homeostat_engine::desired::find_near;
 use homeostat_engine::{
     Action, Agreement, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Line,
-    Outcome, Outcomes, Owner, Reader, ScopeLock, See, Seen, Slot, Source, Step, View, Work, Writer,
+    Outcome, Outcomes, Owner, Reader, Reversibility, ScopeLock, See, Seen, Slot, Source, Step,
+    View, Work, Writer,
 };
 
 /// Destinations and gateways side by side, in key order.
@@ -81,6 +82,10 @@ impl Step<DesiredState> for Put {
 
     fn slot(&self) -> Option<Slot> {
         Some(self.0)
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

@@ -75,6 +75,18 @@ pub enum Finding {
         #[serde(rename = "reason")]
         why: String,
     },
+    /// A step that cannot be undone. It is planned all the same.
+    Irreversible {
+        /// What is lost.
+        #[serde(rename = "reason")]
+        why: String,
+    },
+    /// A step is put off until it is certain that it will not be undone.
+    Parked {
+        /// What will be done then.
+        #[serde(skip)]
+        action: Action,
+    },
 }
 
 /// What holds a step back.
@@ -98,6 +110,8 @@ pub enum HeldBy {
     DeletePolicy,
     /// Another declared object needs it.
     Needed,
+    /// It could not be undone.
+    Irreversible,
 }
 
 /// The lists of plans and reports.
@@ -121,11 +135,15 @@ pub enum Kind {
     Unknown,
     /// [`Finding::Held`].
     Held,
+    /// [`Finding::Irreversible`].
+    Irreversible,
+    /// [`Finding::Parked`].
+    Parked,
 }
 
 impl Kind {
     /// All of them, the open ones first.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Failed,
         Kind::Pending,
         Kind::Conflict,
@@ -135,6 +153,8 @@ impl Kind {
         Kind::Applied,
         Kind::Settled,
         Kind::Matched,
+        Kind::Irreversible,
+        Kind::Parked,
     ];
 
     /// The kinds of keys that are not as declared.
@@ -161,13 +181,25 @@ impl Kind {
             Kind::Matched => "matched",
             Kind::Unknown => "unknown",
             Kind::Held => "held",
+            Kind::Irreversible => "irreversible",
+            Kind::Parked => "parked",
         }
     }
 
     /// Whether a key of this kind is not as declared.
     #[must_use]
     pub fn is_open(self) -> bool {
-        !matches!(self, Kind::Applied | Kind::Settled | Kind::Matched)
+        match self {
+            Kind::Applied | Kind::Settled | Kind::Matched | Kind::Irreversible | Kind::Parked => {
+                false
+            }
+            Kind::Change
+            | Kind::Failed
+            | Kind::Pending
+            | Kind::Conflict
+            | Kind::Unknown
+            | Kind::Held => true,
+        }
     }
 }
 
@@ -183,6 +215,8 @@ impl Finding {
             Finding::Matched { .. } => Kind::Matched,
             Finding::Unknown { .. } => Kind::Unknown,
             Finding::Held { .. } => Kind::Held,
+            Finding::Irreversible { .. } => Kind::Irreversible,
+            Finding::Parked { .. } => Kind::Parked,
         }
     }
 
@@ -197,7 +231,9 @@ impl Finding {
     pub fn action(&self) -> Option<Action> {
         match self {
             Finding::Failed { action, .. } => *action,
-            Finding::NotShown { action, .. } | Finding::Held { action, .. } => Some(*action),
+            Finding::NotShown { action, .. }
+            | Finding::Held { action, .. }
+            | Finding::Parked { action } => Some(*action),
             _ => None,
         }
     }
@@ -223,7 +259,10 @@ impl Finding {
             }
             Finding::Pending { on } => format!("waits on {on}"),
             Finding::Conflict { reason, .. } => reason.to_string(),
-            Finding::Unknown { why } | Finding::Held { why, .. } => why.clone(),
+            Finding::Unknown { why }
+            | Finding::Held { why, .. }
+            | Finding::Irreversible { why } => why.clone(),
+            Finding::Parked { .. } => "waits for the confirmation".to_owned(),
             Finding::Settled { .. } | Finding::Matched { .. } => String::new(),
         }
     }

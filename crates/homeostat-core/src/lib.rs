@@ -46,6 +46,7 @@ pub mod ownership;
 pub mod pacing;
 pub mod plan;
 pub mod report;
+pub mod reversibility;
 pub mod schedule;
 pub mod seen;
 pub mod series;
@@ -69,6 +70,7 @@ pub use ownership::{
 };
 pub use plan::{Draft, Plan, Step, Taken};
 pub use report::{Report, Tally};
+pub use reversibility::{Parking, Reversibility};
 pub use schedule::{Batch, Schedule, Strictness};
 pub use seen::{Focus, Hint, HintedKeys, Owner, See, Seen, most_keys};
 pub use series::{Covers, PassReport, PassSeries, SharedReport};

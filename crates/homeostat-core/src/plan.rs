@@ -13,6 +13,7 @@ use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summa
 use crate::finding::{Finding, HeldBy, Kind};
 use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
+use crate::reversibility::{Parking, Reversibility};
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
 use crate::waits_on::WaitsOn;
@@ -70,6 +71,17 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     fn node(&self, desired: &D) -> String {
         let _ = desired;
         String::new()
+    }
+
+    /// Whether it can be undone.
+    fn reversibility(&self, desired: &D) -> Reversibility;
+
+    /// How it is put off while it may have to be undone; nothing, if it is not put off.
+    fn parking(&self) -> Option<Parking<Self>>
+    where
+        Self: Sized,
+    {
+        None
     }
 
     /// What is remembered of it, if it must not be sent twice.
@@ -265,6 +277,32 @@ impl<S: Source> Plan<S> {
         }
         self.steps = kept;
         self.findings.get(before..).unwrap_or_default()
+    }
+
+    /// Puts steps off that would have to be undone by making again what cannot be made again.
+    pub fn park(&mut self) {
+        for step in std::mem::take(&mut self.steps) {
+            match step.parking() {
+                None => self.steps.push(step),
+                Some(parking) => {
+                    let (key, action) = (step.key(&self.desired), step.action());
+                    self.findings.push((key, Finding::Parked { action }));
+                    if let Parking::By(step) = parking {
+                        self.steps.push(step);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Notes which steps cannot be undone.
+    pub fn note_losses(&mut self) {
+        for step in &self.steps {
+            if let Reversibility::Irreversible(why) = step.reversibility(&self.desired) {
+                let finding = Finding::Irreversible { why: why.into_owned() };
+                self.findings.push((step.key(&self.desired), finding));
+            }
+        }
     }
 
     /// Notes that a desired state waits.

@@ -21,6 +21,11 @@ pub struct Config<K: Key> {
     pub strictness: Strictness,
     /// What becomes of released values.
     pub on_release: OnRelease,
+    /// Whether steps are put off whose objects could not be made again ([`Parking`]): the desired state may be taken
+    /// back.
+    ///
+    /// [`Parking`]: homeostat_core::Parking
+    pub parks: bool,
     /// Keys that may be taken once from any owner.
     pub adopt: BTreeSet<K>,
     /// How many lanes run side by side. In a loop with lanes of its own, their limits say so.
@@ -55,6 +60,7 @@ impl<K: Key> Default for Config<K> {
             missing: MissingSections::default(),
             strictness: Strictness::default(),
             on_release: OnRelease::default(),
+            parks: false,
             adopt: BTreeSet::new(),
             lanes: 16,
             dispatch: DispatchGuard::default(),
@@ -73,6 +79,7 @@ impl<K: Key> Config<K> {
             && self.missing.is_same(&other.missing)
             && self.strictness == other.strictness
             && self.on_release == other.on_release
+            && self.parks == other.parks
             && self.adopt == other.adopt
             && self.lanes == other.lanes
     }

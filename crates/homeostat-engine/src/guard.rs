@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use educe::Educe;
-use homeostat_core::{Action, Focus, HeldBy, Owner, Plan, Source, Step};
+use homeostat_core::{Action, Focus, HeldBy, Owner, Plan, Reversibility, Source, Step};
 
 /// How much one full pass may delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -109,6 +109,16 @@ pub enum Cascades {
     Allow,
 }
 
+/// Whether steps may run that cannot be undone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Losses {
+    /// They may: nothing is going to be undone.
+    #[default]
+    Allow,
+    /// They are held back.
+    Hold,
+}
+
 /// How the user of a program lifts its guards, for the texts about what they hold: the names of options. A program
 /// with a command line names its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -117,11 +127,17 @@ pub struct GuardOptions {
     pub mass_delete: &'static str,
     /// What allows cascades.
     pub cascades: &'static str,
+    /// What allows losses.
+    pub losses: &'static str,
 }
 
 impl Default for GuardOptions {
     fn default() -> Self {
-        GuardOptions { mass_delete: "`MassDelete::Allow`", cascades: "`Cascades::Allow`" }
+        GuardOptions {
+            mass_delete: "`MassDelete::Allow`",
+            cascades: "`Cascades::Allow`",
+            losses: "`Losses::Allow`",
+        }
     }
 }
 
@@ -134,6 +150,8 @@ pub struct Guards {
     pub mass_delete: MassDelete,
     /// Whether foreign objects may be taken along.
     pub cascades: Cascades,
+    /// Whether something may be done that cannot be undone.
+    pub losses: Losses,
     /// What the options are called that lift them.
     pub options: GuardOptions,
 }
@@ -157,6 +175,15 @@ impl Guards {
             let option = self.options.cascades;
             plan.hold(HeldBy::Cascade, |_, step| {
                 takes_foreign(step).map(|why| format!("{why}; remove that first, or use {option}"))
+            });
+        }
+        if self.losses == Losses::Hold {
+            let option = self.options.losses;
+            plan.hold(HeldBy::Irreversible, |plan, step| {
+                let Reversibility::Irreversible(why) = step.reversibility(&plan.desired) else {
+                    return None;
+                };
+                Some(format!("it could not be undone: {why}; use {option}"))
             });
         }
     }

@@ -121,7 +121,7 @@ pub use controller::status::{OpenCounts, Status};
 pub use controller::{Loop, LoopDeps, Pace};
 pub use entries::Entries;
 pub use error::Error;
-pub use guard::{Budget, Cascades, GuardOptions, Guards, MassDelete, MissingSections};
+pub use guard::{Budget, Cascades, GuardOptions, Guards, Losses, MassDelete, MissingSections};
 pub use journal::Journal;
 #[cfg(feature = "sqlite")]
 pub use late_ledger::LateLedger;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Finding, HeldBy, Holdings, Outcome, Plan, Report, Source, Step as _};
+use homeostat_core::{Finding, HeldBy, Holdings, Kind, Outcome, Plan, Report, Source, Step as _};
 
 use crate::config::{Config, PassInput};
 use crate::error::Error;
@@ -31,7 +31,11 @@ pub(crate) async fn plan_focus<S: Source>(
     let (moment, changes) = observer.diff(input, holdings).await?;
     let mut plan = Plan::new(input.source, Arc::clone(&input.desired), moment, changes)
         .since(holdings.last.clone());
-    let Config { guards, missing, .. } = input.config;
+    let Config { guards, missing, parks, .. } = input.config;
+    if *parks {
+        plan.park();
+    }
+    plan.note_losses();
     guards.hold(missing, &mut plan, &input.focus);
     Ok(plan)
 }
@@ -79,6 +83,8 @@ impl<S: Source> PassRun<S> {
         mut plan: Plan<S>,
         wait: LaneWait,
     ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
+        // A report says what became of the steps.
+        plan.findings.retain(|(_, finding)| finding.kind() != Kind::Irreversible);
         let claimed = plan.claimed();
         let snapshots = observer.snapshots(&claimed).await.unwrap_or_else(|failure| {
             let why = format!("what is there could not be recorded: {}", failure.error);

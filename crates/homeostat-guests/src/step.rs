@@ -1,6 +1,6 @@
 //! One write to a guest, and its explanation. Pure.
 
-use homeostat_core::{Action, Dispatch, Line, Owner, Slot};
+use homeostat_core::{Action, Dispatch, Line, Owner, Parking, Reversibility, Slot};
 use serde_json::{Map, Value, json};
 
 use crate::api::{ConfigWrite, Place};
@@ -138,6 +138,23 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Set(_) | Step::Release(_) => 1,
             Step::Power(Power { to: Run::Running, .. }) => 2,
         }
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        match self {
+            Step::Set(_) | Step::Release(_) => Reversibility::Reversible,
+            Step::Power(Power { to: Run::Running, .. }) => {
+                Reversibility::Compensable("the guest is stopped again".into())
+            }
+            Step::Power(Power { to: Run::Stopped, .. }) => {
+                Reversibility::Irreversible("what the guest has in its memory is lost".into())
+            }
+        }
+    }
+
+    /// The run state of a guest is not changed before it is certain.
+    fn parking(&self) -> Option<Parking<Self>> {
+        matches!(self, Step::Power(_)).then_some(Parking::Nothing)
     }
 
     fn is_recorded(&self) -> bool {

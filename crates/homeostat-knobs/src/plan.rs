@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{
     Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, Line, Owner, Reason, Retry,
-    Slot, Taken, WaitsOn,
+    Reversibility, Slot, Taken, WaitsOn,
 };
 
 use crate::absence::Absence;
@@ -172,6 +172,18 @@ pub enum Step {
     Release { key: Key, before: Value, restore: Option<Value>, coupled: Coupled, takes: Vec<Taken> },
 }
 
+/// Why a knob cannot be set back before the next boot.
+fn one_way(key: &Key) -> Option<&'static str> {
+    let Key::Sysctl(path) = key else { return None };
+    match path.as_str() {
+        "kernel/modules_disabled" => Some("no module can be loaded before the next boot"),
+        "kernel/kexec_load_disabled" => Some("no kernel can be loaded before the next boot"),
+        "kernel/unprivileged_bpf_disabled" => Some("at 1 the kernel keeps it until the next boot"),
+        "kernel/yama/ptrace_scope" => Some("at 3 the kernel keeps it until the next boot"),
+        _ => None,
+    }
+}
+
 /// Why a knob is written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
@@ -243,6 +255,13 @@ impl homeostat_core::Step<DesiredState> for Step {
         match self {
             Step::Set { .. } => Action::Update,
             Step::Release { .. } => Action::Delete,
+        }
+    }
+
+    fn reversibility(&self, desired: &DesiredState) -> Reversibility {
+        match one_way(self.key_in(desired)) {
+            Some(why) if self.changes() => Reversibility::Irreversible(why.into()),
+            _ => Reversibility::Reversible,
         }
     }
 

@@ -1,6 +1,6 @@
 //! One write: a name made or taken away, and how it explains itself. Pure.
 
-use homeostat_core::{Action, Desired as _, Line, Slot, Taken};
+use homeostat_core::{Action, Desired as _, Line, Parking, Reversibility, Slot, Taken};
 
 use crate::key::Key;
 use crate::model::{DesiredState, Namespace};
@@ -67,6 +67,21 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Create { .. } | Step::Clear { .. } => &[],
             Step::Delete { takes, .. } => takes,
         }
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        match self {
+            Step::Create { .. } | Step::Clear { .. } => Reversibility::Reversible,
+            Step::Delete { .. } => Reversibility::Irreversible(
+                "programs in the namespace, and the links in it that nobody declares, do not return"
+                    .into(),
+            ),
+        }
+    }
+
+    /// A namespace keeps its name, and so everything inside.
+    fn parking(&self) -> Option<Parking<Self>> {
+        matches!(self, Step::Delete { .. }).then_some(Parking::Nothing)
     }
 
     fn is_recorded(&self) -> bool {

@@ -116,6 +116,13 @@ impl Table {
         is_owned || !self.flowtables.is_empty() || self.chains.values().any(Chain::has_devices)
     }
 
+    /// Whether packets and time have left something in it that no text brings back.
+    pub(crate) fn holds_what_packets_left(&self) -> bool {
+        self.sets.values().any(|set| set.is_moving() || set.elements.count())
+            || !self.objects.is_empty()
+            || self.chains.values().any(|chain| chain.rules.iter().any(Rule::counts))
+    }
+
     /// Whether a chain or a flowtable of it hooks into a link of this name.
     pub(crate) fn hooks_into(&self, link: &str) -> bool {
         let chains = self.chains.values().map(|chain| (HookKind::Chain, &chain.definition));

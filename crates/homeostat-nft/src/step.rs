@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Action, Line, Owner, Slot, Summary};
+use homeostat_core::{Action, Line, Owner, Parking, Reversibility, Slot, Summary};
 use homeostat_netlink::uapi::*;
 use serde::Serialize;
 use serde_json::json;
@@ -242,6 +242,30 @@ impl homeostat_core::Step<DesiredState> for Step {
 
     fn action(&self) -> Action {
         self.action
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        let is_deleted = self.ops.contains(&Op::DeleteTable) || self.script().is_some();
+        let counts = self.seen.as_deref().is_some_and(Table::holds_what_packets_left);
+        if is_deleted && counts && self.gives_back.is_none() {
+            let why = "its counters, and the elements that packets have added, are lost";
+            return Reversibility::Irreversible(why.into());
+        }
+        Reversibility::Reversible
+    }
+
+    /// A table that leaves becomes dormant: its hooks end, and all that is in it stays.
+    fn parking(&self) -> Option<Parking<Self>> {
+        let seen = self.seen.as_ref().filter(|_| self.ops == [Op::DeleteTable])?;
+        if self.desired.is_some() || self.gives_back.is_some() {
+            return None;
+        }
+        if seen.flags & NFT_TABLE_F_DORMANT != 0 {
+            return Some(Parking::Nothing);
+        }
+        let dormant = Table { flags: seen.flags | NFT_TABLE_F_DORMANT, ..Table::clone(seen) };
+        let (ops, desired) = (vec![Op::SetFlags], Some(Arc::new(dormant)));
+        Some(Parking::By(Step { action: Action::Update, ops, desired, ..self.clone() }))
     }
 
     /// Which elements were declared must be known when they no longer are.

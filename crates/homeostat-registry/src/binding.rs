@@ -9,8 +9,8 @@ use homeostat_document::{Document, Scope as Section};
 use homeostat_engine::journal::{Clock, JournalError};
 use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{
-    Bound, Budget, Config, Guards, Journal, LedgerKey, MissingSections, OnRelease, Ownership,
-    Pages, Progress, Records, Source, Strictness,
+    Bound, Budget, Config, Guards, Journal, LedgerKey, Losses, MissingSections, OnRelease,
+    Ownership, Pages, Progress, Records, Source, Strictness,
 };
 
 use crate::Registration;
@@ -28,6 +28,8 @@ pub struct Caller {
     pub guards: Guards,
     pub on_release: OnRelease,
     pub strictness: Strictness,
+    /// During a trial: whether something may be done that cannot be undone.
+    pub trial: Option<Losses>,
     pub progress: Option<Arc<dyn Progress>>,
     /// Whether people read what is planned, and no loop waits for it.
     pub is_for_people: bool,
@@ -152,9 +154,10 @@ impl Binding<'_> {
         let settings = self.document.settings.source(self.source.name());
         let percent = settings.delete_budget.as_ref().map(|percent| percent.value.get());
         let budget = percent.map_or_else(Budget::default, |percent| Budget { percent });
-        let Caller { guards, strictness, on_release, progress, .. } = self.caller;
+        let Caller { guards, strictness, on_release, trial, progress, .. } = self.caller;
         let config = Config {
-            guards: Guards { budget, ..*guards },
+            guards: Guards { budget, losses: trial.unwrap_or_default(), ..*guards },
+            parks: trial.is_some(),
             missing,
             strictness: *strictness,
             on_release: *on_release,

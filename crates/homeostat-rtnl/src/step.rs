@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Action, Desired as _, Line, Owner, Slot, Summary, Taken};
+use homeostat_core::{Action, Desired as _, Line, Owner, Reversibility, Slot, Summary, Taken};
 use serde_json::Value;
 
 use crate::address::AddressKey;
@@ -272,6 +272,23 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Link(_) => true,
             Step::Update(update) => update.is_recorded,
             Step::Delete(_) | Step::GiveBack(_) => false,
+        }
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        let foreign = |taken: &&Taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel);
+        if let Some(taken) = self.takes().iter().find(foreign) {
+            let why = format!("`{}` of {} goes along and does not return", taken.key, taken.owner);
+            return Reversibility::Irreversible(why.into());
+        }
+        match self {
+            Step::Link(step) if matches!(step.act, Act::Delete | Act::Replace) => {
+                Reversibility::Irreversible(
+                    "its number, what it has learned, and what programs have attached to it are lost"
+                        .into(),
+                )
+            }
+            _ => Reversibility::Reversible,
         }
     }
 

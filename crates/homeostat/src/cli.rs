@@ -392,6 +392,9 @@ pub(crate) struct Global {
     /// Allow steps whose side effects in the kernel delete foreign objects
     #[arg(long, global = true)]
     pub(crate) allow_cascades: bool,
+    /// In a trial, also do what cannot be undone; `plan` lists it
+    #[arg(long, global = true)]
+    pub(crate) accept_loss: bool,
     /// Restore the original value of a knob that is no longer declared
     #[arg(long, global = true)]
     pub(crate) revert_on_release: bool,
@@ -432,7 +435,11 @@ impl Global {
 
     /// What the guards let through.
     pub(crate) fn leave(&self) -> Leave {
-        Leave { mass_delete: self.allow_mass_delete, cascades: self.allow_cascades }
+        Leave {
+            mass_delete: self.allow_mass_delete,
+            cascades: self.allow_cascades,
+            losses: self.accept_loss,
+        }
     }
 }
 

@@ -16,6 +16,7 @@ use crate::journal;
 use crate::machine::Gates;
 use crate::mark;
 use crate::output::text::Detail;
+use crate::wire::Leave;
 
 const STATE_DIR: &str = "/var/lib/homeostat";
 /// `/run` is a fresh tmpfs in the sandbox.
@@ -38,6 +39,8 @@ pub(crate) enum Top {
 pub(crate) struct Context {
     /// As whom, and how.
     pub(crate) caller: Caller,
+    /// What the guards let through.
+    pub(crate) leave: Leave,
     pub(crate) state_dir: PathBuf,
     /// Where the owner's daemon listens.
     pub(crate) socket: PathBuf,
@@ -49,8 +52,11 @@ pub(crate) struct Context {
 }
 
 /// How our users lift the guards.
-const GUARD_FLAGS: GuardOptions =
-    GuardOptions { mass_delete: "--allow-mass-delete", cascades: "--allow-cascades" };
+const GUARD_FLAGS: GuardOptions = GuardOptions {
+    mass_delete: "--allow-mass-delete",
+    cascades: "--allow-cascades",
+    losses: "--accept-loss",
+};
 
 impl Context {
     /// Joins the options with the settings, and moves into the sandbox if that was asked for. Must
@@ -60,6 +66,7 @@ impl Context {
         let default_state = if global.sandbox { SANDBOX_STATE_DIR } else { STATE_DIR };
         let context = Context {
             detail: global.detail(),
+            leave: global.leave(),
             socket: socket(global.state_dir.as_deref(), &owner),
             caller: Caller {
                 owner,
@@ -72,6 +79,7 @@ impl Context {
                 },
                 strictness: Strictness::Lenient,
                 progress: None,
+                trial: None,
                 is_for_people: true,
                 journal: None,
                 memory: Memory::default(),

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{Document, OnStop as StopPolicy};
-use homeostat_engine::{Control, Events, Failure, Ledger, OnStop};
+use homeostat_engine::{Control, Events, Failure, Ledger, Losses, OnStop};
 use homeostat_kit::provider::{Answer, Verdict};
 use homeostat_registry::{CapabilitySet, CommandDeps};
 use serde_json::json;
@@ -108,6 +108,8 @@ pub(crate) struct Daemon {
     /// The number of the confirmed document in force, while the provider's cannot be taken.
     fallback: Option<u64>,
     trials: Trials,
+    /// Whether the client of the present command lets a trial do what cannot be undone.
+    losses: Losses,
     ledger: Arc<dyn Ledger>,
     events: Events,
     recent: Recent,
@@ -172,6 +174,7 @@ impl Daemon {
             unconfirmed: None,
             fallback: fallback.map(|fallback| fallback.entry.number),
             trials: Trials::default(),
+            losses: Losses::Hold,
             ledger,
             events: Events::default(),
             recent,
@@ -351,18 +354,20 @@ impl Daemon {
     async fn handle_command(&mut self, request: CommandRequest) {
         let guards = self.context.caller.guards;
         self.context.caller.guards = request.leave.apply(guards);
+        self.losses = if request.leave.losses { Losses::Allow } else { Losses::Hold };
         let done = match request.command {
             DaemonCommand::Arrange => self.arrange(Recipients::AllForClient).await,
             DaemonCommand::Reload => self.reload(Recipients::AllForClient).await,
             DaemonCommand::TakeDocument { handed, trial } => self.take_handed(&handed, trial).await,
             DaemonCommand::Confirm { extend: Some(during), .. } => self.extend_trial(during),
             DaemonCommand::Confirm { by, same_session, .. } => {
-                self.confirm_trial(&by, same_session)
+                self.confirm_trial(&by, same_session).await
             }
             DaemonCommand::TryOlder { number, trial } => self.try_older(number, trial).await,
             DaemonCommand::RollBack { by } => self.roll_back(&format!("{by} asked for it")).await,
         };
         self.context.caller.guards = guards;
+        self.losses = Losses::Hold;
         let started = self.scopes.take_started();
         // The client may be gone; it was done all the same.
         let _ = request.answer.send(done.map(|()| started));
@@ -436,8 +441,7 @@ impl Daemon {
             if is_same { None } else { self.begin_trial_of_edit(&document, is_asked_for).await? };
         let taken = self.take(document, recipients).await;
         if trial.is_some() && taken.is_err() {
-            // Nothing of it was written.
-            self.confirmed().end_trial()?;
+            self.abandon_trial()?;
         }
         taken?;
         (self.own, self.referenced, self.fallback) = (None, referenced, None);
@@ -480,8 +484,7 @@ impl Daemon {
         let before = Arc::clone(&self.document);
         let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
         if begun.is_some() && taken.is_err() {
-            // Nothing of it was written.
-            self.confirmed().end_trial()?;
+            self.abandon_trial()?;
         }
         taken?;
         self.trials.open = begun;

@@ -109,6 +109,9 @@ pub(crate) struct Ask {
 pub(crate) struct Leave {
     pub(crate) mass_delete: bool,
     pub(crate) cascades: bool,
+    /// In a trial.
+    #[serde(default)]
+    pub(crate) losses: bool,
 }
 
 impl Leave {

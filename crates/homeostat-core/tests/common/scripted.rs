@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use homeostat_core::{
     Action, Batch, ChangeList, Changes, Coverage, Draft, Fails, Failure, Line, Outcomes, Plan,
-    Reader, Schedule, ScopeLock, See, Source, Step, Strictness, Table, View, Work, Writer,
+    Reader, Reversibility, Schedule, ScopeLock, See, Source, Step, Strictness, Table, View, Work,
+    Writer,
 };
 
 pub(crate) type Keys = Table<String, u32>;
@@ -75,6 +76,10 @@ fn step(row: &str) -> Scribble {
 impl Step<Keys> for Scribble {
     fn key(&self, _: &Keys) -> String {
         self.key.clone()
+    }
+
+    fn reversibility(&self, _desired: &Keys) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

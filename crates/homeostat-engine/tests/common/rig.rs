@@ -182,5 +182,9 @@ fn line(entry: Entry) -> String {
             format!("unknown {key}: {why}")
         }
         Entry::Finding { key, finding: Finding::Held { .. } } => format!("held {key}"),
+        Entry::Finding { key, finding: Finding::Irreversible { why } } => {
+            format!("irreversible {key}: {why}")
+        }
+        Entry::Finding { key, finding: Finding::Parked { .. } } => format!("parked {key}"),
     }
 }

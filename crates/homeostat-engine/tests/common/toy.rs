@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired as _, Draft, Fails, Failure, Line, Outcome,
-    Outcomes, Owner, Reader, Retry, ScopeLock, See, Seen, Source, Step, Table, Taken, View, Work,
-    Writer,
+    Outcomes, Owner, Reader, Retry, Reversibility, ScopeLock, See, Seen, Source, Step, Table,
+    Taken, View, Work, Writer,
 };
 
 use super::world::{Fault, World};
@@ -87,6 +87,10 @@ pub(crate) struct Write {
 impl Step<DesiredState> for Write {
     fn key(&self, _: &DesiredState) -> String {
         self.key.clone()
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, DispatchGuard, Draft,
     Explain as _, Fails, Failure, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Retry,
-    ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
+    Reversibility, ScopeLock, See, Seen, Slot, Source, Step, Table, View, Work, Writer,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,10 @@ pub(crate) struct Request {
 impl Step<DesiredState> for Request {
     fn key(&self, _: &DesiredState) -> Id {
         self.id
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

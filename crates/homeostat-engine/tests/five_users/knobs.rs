@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
     Action, Bound, Change, ChangeList, Coverage, Desired as _, Draft, Explain as _, Fails, Failure,
-    Kind, Line, OnRelease, Original, Outcome, Outcomes, Owner, Ownership, Reader, Retry, ScopeLock,
-    See, Seen, Source, Step, Table, View, Work, Writer,
+    Kind, Line, OnRelease, Original, Outcome, Outcomes, Owner, Ownership, Reader, Retry,
+    Reversibility, ScopeLock, See, Seen, Source, Step, Table, View, Work, Writer,
 };
 
 use crate::stage::{Scene, Writes, bind, keys};
@@ -24,6 +24,10 @@ pub(crate) struct Set {
 impl Step<DesiredState> for Set {
     fn key(&self, _: &DesiredState) -> String {
         self.key.clone()
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
     Action, Bound, Change, ChangeList, Coverage, Desired as _, Draft, Explain as _, Fails, Failure,
-    Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Retry, ScopeLock, See, Seen, Source,
-    Step, Table, View, Work, Writer,
+    Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Retry, Reversibility, ScopeLock, See,
+    Seen, Source, Step, Table, View, Work, Writer,
 };
 
 use crate::stage::{Scene, Writes, bind, keys};
@@ -34,6 +34,10 @@ pub(crate) struct Part {
 impl Step<DesiredState> for Part {
     fn key(&self, _: &DesiredState) -> String {
         self.table.clone()
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

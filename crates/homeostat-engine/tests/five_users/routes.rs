@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, Draft, Explain as _, Fails,
-    Failure, Focus, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, ScopeLock, See, Seen,
-    Slot, Source, Step, View, Work, Writer, desired::find_near,
+    Failure, Focus, Kind, Line, Outcome, Outcomes, Owner, Ownership, Reader, Reversibility,
+    ScopeLock, See, Seen, Slot, Source, Step, View, Work, Writer, desired::find_near,
 };
 use serde::{Deserialize, Serialize};
 
@@ -93,6 +93,10 @@ impl Step<DesiredObjects> for Msg {
             Msg::Create(slot) | Msg::Replace(slot) => desired.key(*slot),
             Msg::Delete(route) => route.0,
         }
+    }
+
+    fn reversibility(&self, _desired: &DesiredObjects) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired as _, Draft, Edit, Error, Fails, Failure, Focus,
-    Ledger, LedgerKey, Line, Outcome, Outcomes, Owner, Page, Pages, Reader, Retry, ScopeLock, See,
-    Seen, Source, SqliteLedger, Step, Table, View, Work, Writer,
+    Ledger, LedgerKey, Line, Outcome, Outcomes, Owner, Page, Pages, Reader, Retry, Reversibility,
+    ScopeLock, See, Seen, Source, SqliteLedger, Step, Table, View, Work, Writer,
 };
 
 pub(crate) type DesiredState = Table<String, u32>;
@@ -85,6 +85,10 @@ pub(crate) struct Write {
 impl Step<DesiredState> for Write {
     fn key(&self, _: &DesiredState) -> String {
         self.key.clone()
+    }
+
+    fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired as _, Dispatch, Draft, Fails, Failure, Line,
-    Outcome, Owner, Reader, Retry, ScopeLock, See, Seen, Source, Step, Table, TaskEnd, View,
+    Outcome, Owner, Reader, Retry, Reversibility, ScopeLock, See, Seen, Source, Step, Table,
+    TaskEnd, View,
 };
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
@@ -299,6 +300,10 @@ pub(crate) struct Run {
 impl Step<Table<Id, bool>> for Run {
     fn key(&self, _: &Table<Id, bool>) -> Id {
         self.id
+    }
+
+    fn reversibility(&self, _desired: &Table<Id, bool>) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use educe::Educe;
 use homeostat_engine::{
     Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
-    Fails, Failure, Finding, HeldBy, LedgerKey, Line, ScopeLock, Slot, Source, Step, Table,
+    Fails, Failure, Finding, HeldBy, LedgerKey, Line, Reversibility, ScopeLock, Slot, Source, Step,
+    Table,
 };
 
 use super::Api;
@@ -372,6 +373,11 @@ pub struct Write<K, O> {
 impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
     fn key(&self, desired: &D) -> D::Key {
         self.change.key(desired)
+    }
+
+    fn reversibility(&self, _desired: &D) -> Reversibility {
+        // What is deleted can be made again as it is declared.
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

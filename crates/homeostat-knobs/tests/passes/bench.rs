@@ -152,6 +152,10 @@ fn line(entry: Entry) -> String {
             format!("unknown {key}: {why}")
         }
         Entry::Finding { key, finding: Finding::Held { why, .. } } => format!("held {key}: {why}"),
+        Entry::Finding { key, finding: Finding::Irreversible { why } } => {
+            format!("irreversible {key}: {why}")
+        }
+        Entry::Finding { key, finding: Finding::Parked { .. } } => format!("parked {key}"),
     }
 }
 

@@ -9,8 +9,8 @@ use std::task::Poll;
 
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Line,
-    Outcome, Outcomes, Owner, Reader, Retry, ScopeLock, See, Seen, Slot, Snapshot, Source, Step,
-    Table, View, WaitsOn, Work, Writer,
+    Outcome, Outcomes, Owner, Reader, Retry, Reversibility, ScopeLock, See, Seen, Slot, Snapshot,
+    Source, Step, Table, View, WaitsOn, Work, Writer,
 };
 
 use super::target::{Act, Echoes, Held, Mark, Target, World};
@@ -207,6 +207,10 @@ fn parent(key: &str) -> Option<&str> {
 impl Step<Table<String, String>> for Put {
     fn key(&self, desired: &Table<String, String>) -> String {
         self.change.key(desired)
+    }
+
+    fn reversibility(&self, _desired: &Table<String, String>) -> Reversibility {
+        Reversibility::Reversible
     }
 
     fn action(&self) -> Action {

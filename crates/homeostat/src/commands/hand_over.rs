@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
-use homeostat_engine::{Cascades, Error, MassDelete, OnRelease, Strictness};
+use homeostat_engine::{Error, OnRelease, Strictness};
 
 use super::apply::{Asked, confirm};
 use super::control::print_report;
@@ -15,7 +15,7 @@ use crate::client::Client;
 use crate::context::Context;
 use crate::failure::helped;
 use crate::output::summary;
-use crate::wire::{Ask, Handed, Leave, Request, millis};
+use crate::wire::{Ask, Handed, Request, millis};
 
 /// Where a daemon of the same owner holds the lock, it takes the document; else the error stands.
 pub(super) fn instead(
@@ -42,11 +42,7 @@ pub(super) fn instead(
         top: context.top_scope()?.identity,
         protocol: caller.mark.0,
     };
-    let leave = Leave {
-        mass_delete: caller.guards.mass_delete == MassDelete::Allow,
-        cascades: caller.guards.cascades == Cascades::Allow,
-    };
-    let ask = Ask { text: asked.args.form.drawing(context.detail), leave };
+    let ask = Ask { text: asked.args.form.drawing(context.detail), leave: context.leave };
     let confirm_within_ms = asked.args.confirm_within.map(|within| millis(within.get()));
     let answer = client.ask(Request::Apply { handed, ask, confirm_within_ms })?;
     let code = print_report(&answer, asked.args.form, context.color)?;

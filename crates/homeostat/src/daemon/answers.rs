@@ -428,7 +428,8 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
             status.reason = Some(failure.error);
         }
         Finding::Pending { on } => status.waits_on = Some(on.to_string()),
-        Finding::Unknown { why } => status.reason = Some(why),
+        Finding::Unknown { why } | Finding::Irreversible { why } => status.reason = Some(why),
+        Finding::Parked { .. } => status.reason = Some(finding.reason()),
         Finding::Settled { held, .. } => status.held = Some(*held),
         Finding::Matched { owner } => status.owner = Some(owner.to_string()),
     }

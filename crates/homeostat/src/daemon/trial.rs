@@ -154,6 +154,7 @@ impl Daemon {
         };
         let files = ReferencedFiles::of(document);
         confirmed.begin_trial(document, &files, origin, &record)?;
+        self.context.caller.trial = Some(self.losses);
         let deadline = BootTime::after(request.within);
         let is_edit = from == self.options.from;
         Ok(Trial { record, by: request.by, from, deadline, is_edit })
@@ -177,13 +178,20 @@ impl Daemon {
         self.begin_trial(document, request, from).await.map(Some)
     }
 
-    /// Ends the trial: what it made stays.
-    pub(super) fn confirm_trial(&mut self, by: &Person, same_session: bool) -> Result<()> {
+    /// Ends a trial of which nothing was written.
+    pub(super) fn abandon_trial(&mut self) -> Result<()> {
+        self.context.caller.trial = None;
+        self.confirmed().end_trial()
+    }
+
+    /// Ends the trial: what it made stays, and what was put off until now is done.
+    pub(super) async fn confirm_trial(&mut self, by: &Person, same_session: bool) -> Result<()> {
         let trial = self.trials.open.as_ref().ok_or_else(no_trial)?;
         check_session(trial, by, same_session)?;
         let number = self.confirmed().confirm_trial(by.clone())?;
         self.end_trial(TrialEnd::Confirmed { number, by: by.to_string() });
-        Ok(())
+        self.context.caller.trial = None;
+        self.arrange(Recipients::AllForClient).await
     }
 
     /// Gives the trial more time, from now on.
@@ -212,6 +220,7 @@ impl Daemon {
         let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
         self.context.caller = caller;
         taken?;
+        self.context.caller.trial = None;
         confirmed.end_trial()?;
         if trial.is_edit {
             refused(&mut self.health, &tried_before(), &self.recent);
@@ -231,6 +240,7 @@ impl Daemon {
     /// declared is deleted without asking. Returns the caller that is to be put back.
     pub(super) fn undo(&mut self, record: &TrialRecord) -> Caller {
         let caller = self.context.caller.clone();
+        self.context.caller.trial = None;
         self.context.caller.on_release = OnRelease::Restore;
         if !record.guards_held {
             self.context.caller.guards.mass_delete = MassDelete::Allow;

@@ -127,6 +127,10 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
             Row::new(format!("{YELLOW}!{YELLOW:#}"), &key, plain(why))
         }
         Finding::Unknown { why } => Row::new("?", key, plain(why)),
+        Finding::Irreversible { why } => Row::new(format!("{YELLOW}!{YELLOW:#}"), key, plain(why)),
+        Finding::Parked { action } => {
+            Row::new(".", &format!("{} {key}", action.word()), String::new())
+        }
         Finding::Pending { on } => Row::new(".", key, helped(&format!("waits on {on}"), on.help())),
         Finding::Settled { wanted, held } => {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))

@@ -150,9 +150,12 @@ impl<'a> Page<'a> {
                 Kind::Held => "held back",
                 Kind::Pending => "waiting",
                 Kind::Matched => "already there, not ours",
+                Kind::Irreversible => "cannot be undone",
+                Kind::Parked => "waiting for the confirmation",
                 Kind::Conflict | Kind::Unknown | Kind::Settled => kind.list(),
             };
-            if kind.is_open() || self.drawing.detail == Detail::Verbose {
+            let is_news = matches!(kind, Kind::Irreversible | Kind::Parked);
+            if kind.is_open() || is_news || self.drawing.detail == Detail::Verbose {
                 self.finding(source, kind, title)?;
             }
         }

@@ -187,3 +187,90 @@ fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
     world.converges();
     assert_same(&then, &world.whole_state());
 }
+
+const FIREWALL: &str = "[nftables]\nruleset = '''\ntable ip f {\n  set s { type ipv4_addr; flags dynamic,timeout; timeout 50m; }\n  \
+    chain i { type filter hook input priority 0; policy accept; counter; }\n}\n'''\n";
+const NO_FIREWALL: &str = "[nftables]\nruleset = \"\"\n";
+
+fn handles(world: &World) -> Vec<String> {
+    let listed = world.nft("-a list ruleset");
+    listed.lines().filter(|line| line.contains("# handle")).map(str::to_owned).collect()
+}
+
+/// Begins a trial without waiting for its end.
+#[track_caller]
+fn begin(world: &World, tried: &str, options: &str) -> std::process::Child {
+    world.write("new.toml", tried);
+    let mut client =
+        world.homeostat(&format!("apply --yes --confirm-within 1h {options} new.toml"));
+    let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the trial", || !world.status()["trial"].is_null());
+    client
+}
+
+#[test]
+fn a_table_that_leaves_is_dormant_until_the_trial_is_confirmed() {
+    let world = World::with_a_cable();
+    let _daemon = world.keep(&format!("{BEFORE}{FIREWALL}"));
+    world.converges();
+    world.confirms(1);
+    world.nft("add element ip f s { 10.0.0.1 }");
+    let (then, before) = (handles(&world), world.nft("list set ip f s"));
+    let mut client = begin(&world, &format!("{BEFORE}{NO_FIREWALL}"), "");
+    world.converges();
+    let during = world.nft("list ruleset");
+    assert!(during.contains("flags dormant"), "{during}");
+    assert!(during.contains("10.0.0.1"), "{during}");
+    let status = world.run("status -v").stdout;
+    assert!(!status.contains("not converged"), "{status}");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+    world.converges();
+    assert_eq!(handles(&world), then, "nothing was made again");
+    let after = world.nft("list set ip f s");
+    assert!(after.contains("10.0.0.1") && before.contains("10.0.0.1"), "{after}");
+    assert!(!world.nft("list ruleset").contains("dormant"));
+}
+
+#[test]
+fn a_dormant_table_goes_when_the_trial_is_confirmed() {
+    let world = World::with_a_cable();
+    let _daemon = world.keep(&format!("{BEFORE}{FIREWALL}"));
+    world.converges();
+    world.confirms(1);
+    let mut client = begin(&world, &format!("{BEFORE}{NO_FIREWALL}"), "");
+    world.converges();
+    assert!(world.nft("list ruleset").contains("flags dormant"));
+    world.run("confirm --same-session").exits(0);
+    client.wait().unwrap();
+    world.converges();
+    assert_eq!(world.nft("list ruleset"), "");
+}
+
+#[test]
+fn what_cannot_be_undone_is_planned_by_name_and_needs_a_word() {
+    let world = World::with_a_cable();
+    let before = format!("{BEFORE}[links.br7]\nkind = \"bridge\"\n");
+    let _daemon = world.keep(&before);
+    world.converges();
+    world.confirms(1);
+    world.write("new.toml", BEFORE);
+    let plan = world.run("plan --json new.toml").json(0);
+    let lost = &plan["irreversible"][0];
+    assert_eq!((&lost["source"], &lost["key"]), (&"rtnl".into(), &"link br7".into()), "{plan}");
+    assert!(lost["reason"].as_str().unwrap().contains("its number"), "{lost}");
+    let drawn = world.run("plan new.toml").exits(0).stdout;
+    assert!(drawn.contains("cannot be undone:"), "{drawn}");
+    let ran = world.run("apply --yes --confirm-within 1s new.toml").exits(1);
+    assert!(ran.stdout.contains("it could not be undone"), "{ran:?}");
+    assert!(ran.stdout.contains("use --accept-loss"), "{ran:?}");
+    world.converges();
+    let number = world.listed("link show br7")[0]["ifindex"].clone();
+    let mut client = begin(&world, BEFORE, "--accept-loss");
+    world.converges();
+    assert!(world.listed("link show").iter().all(|link| link["ifname"] != "br7"));
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+    world.converges();
+    assert_ne!(world.listed("link show br7")[0]["ifindex"], number, "it was made again");
+}
