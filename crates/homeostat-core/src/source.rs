@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use crate::change_list::ChangeList;
 use crate::desired::Desired;
 use crate::operation::DOUBT;
-use crate::outcome::{Begun, Failure, Later, Outcomes, Recovery, TaskEnd};
+use crate::outcome::{Begun, Failure, Later, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 use crate::ownership::{Records, Snapshot};
 use crate::plan::{Draft, Step};
 use crate::seen::{Focus, Hint, See};
@@ -143,6 +143,15 @@ pub trait Reader<S: Source>: Send {
         std::future::ready(Ok(BTreeMap::new()))
     }
 
+    /// Snapshots of all objects of other owners that may go along with these as a side effect of a step. It may be more
+    /// than will go, and must not be fewer.
+    fn snapshots_along(
+        &mut self,
+        taken: &BTreeSet<S::Key>,
+    ) -> impl Future<Output = Result<BTreeMap<S::Key, Snapshot>, Failure>> + Send {
+        self.snapshots(taken)
+    }
+
     /// The next hint. Cancel-safe. An error means that the subscription is dead and that the reader
     /// must be opened again. The default never answers: this subsystem offers no hints.
     fn hint(&mut self) -> impl Future<Output = Result<Hint<S::Key>, Failure>> + Send {
@@ -177,6 +186,18 @@ pub trait Writer<S: Source>: Send + Sync {
         work: Work<'_, S>,
         out: &dyn Outcomes<S::Object>,
     ) -> impl Future<Output = ()> + Send;
+
+    /// Makes an object of another owner again, as a snapshot has it, if nothing is on its key. If something is, that is a
+    /// conflict, and stays.
+    fn restore(
+        &self,
+        key: &S::Key,
+        snapshot: &Snapshot,
+    ) -> impl Future<Output = Outcome<S::Object>> + Send {
+        let _ = snapshot;
+        let failure = Failure::new(format!("`{key}` cannot be made again"), Retry::Never);
+        std::future::ready(Outcome::Failed(failure))
+    }
 
     /// The tasks of the target; nothing where every write is done when it is answered.
     fn tasks(&self) -> Option<Arc<dyn Tasks>> {

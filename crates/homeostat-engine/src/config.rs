@@ -9,6 +9,7 @@ use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness};
 use crate::focus;
 use crate::guard::{Guards, MissingSections};
 use crate::operations::DispatchGuard;
+use crate::undo::UndoList;
 
 /// How a pass behaves.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct Config<K: Key> {
     ///
     /// [`Parking`]: homeostat_core::Parking
     pub parks: bool,
+    /// Where objects of other owners are recorded that go as a side effect.
+    pub undo: Option<Arc<dyn UndoList>>,
     /// Keys that may be taken once from any owner.
     pub adopt: BTreeSet<K>,
     /// How many lanes run side by side. In a loop with lanes of its own, their limits say so.
@@ -61,6 +64,7 @@ impl<K: Key> Default for Config<K> {
             strictness: Strictness::default(),
             on_release: OnRelease::default(),
             parks: false,
+            undo: None,
             adopt: BTreeSet::new(),
             lanes: 16,
             dispatch: DispatchGuard::default(),
@@ -73,6 +77,7 @@ impl<K: Key> Config<K> {
     /// Whether passes behave in the same way under both.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let progress = |config: &Self| config.progress.as_ref().map(|it| Arc::as_ptr(it).addr());
+        let undo = |config: &Self| config.undo.as_ref().map(|it| Arc::as_ptr(it).addr());
         self.dispatch.is_same(&other.dispatch)
             && progress(self) == progress(other)
             && self.guards == other.guards
@@ -80,6 +85,7 @@ impl<K: Key> Config<K> {
             && self.strictness == other.strictness
             && self.on_release == other.on_release
             && self.parks == other.parks
+            && undo(self) == undo(other)
             && self.adopt == other.adopt
             && self.lanes == other.lanes
     }

@@ -60,7 +60,7 @@ use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
 use homeostat_core::{
     Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, HeldBy, Hint, HintedKeys,
     Key, Kind, LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport,
-    Source, Step as _, TaskEnd, TaskResult, WaitsOn,
+    Snapshot, Source, Step as _, TaskEnd, TaskResult, WaitsOn, Writer as _,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -86,6 +86,7 @@ use crate::ledger_page::PriorRecords;
 use crate::pass::{PassRun, plan_focus};
 use crate::run::{LaneWait, join};
 use crate::session::{Hints, Session};
+use crate::undo::Restored;
 
 /// How many hints are read before a pass is considered.
 const MOST_HINTS: usize = 1000;
@@ -815,6 +816,7 @@ impl<S: Source> Controller<S> {
             Command::Look(key, answer) => _ = answer.send(self.look(key, inbox).await),
             Command::Adopt(key, answer) => _ = answer.send(self.adopt(key, inbox).await),
             Command::Forget(key, answer) => _ = answer.send(self.forget(&key).await),
+            Command::Restore(taken, answer) => _ = answer.send(self.restore(taken).await),
             Command::Pause(during) => self.pause(during),
             Command::Resume => self.resume(),
             Command::Stop(policy, answer) => {
@@ -946,6 +948,39 @@ impl<S: Source> Controller<S> {
             Ok(known)
         });
         forgotten.await.map_err(Arc::new)
+    }
+
+    async fn restore(&mut self, taken: Vec<(S::Key, Snapshot)>) -> Vec<(String, Restored)> {
+        let session = match self.open_session() {
+            Ok(session) => session,
+            Err(error) => {
+                let failed =
+                    |(key, _): (S::Key, _)| (key.to_string(), Restored::Failed(error.failure()));
+                return taken.into_iter().map(failed).collect();
+            }
+        };
+        let (mut restored, mut left) = (Vec::with_capacity(taken.len()), taken);
+        // Some may need others: as long as one comes back, the others are tried again.
+        loop {
+            let (mut failed, before) = (Vec::new(), left.len());
+            for (key, snapshot) in left {
+                let outcome = session.writer.restore(&key, &snapshot).await;
+                match Restored::from_outcome(outcome) {
+                    Restored::Failed(failure) => failed.push((key, snapshot, failure)),
+                    outcome => restored.push((key.to_string(), outcome)),
+                }
+            }
+            if failed.is_empty() || failed.len() == before {
+                let failed = failed.into_iter();
+                restored.extend(
+                    failed.map(|(key, _, failure)| (key.to_string(), Restored::Failed(failure))),
+                );
+                break;
+            }
+            left = failed.into_iter().map(|(key, snapshot, _)| (key, snapshot)).collect();
+        }
+        self.session = Some(session);
+        restored
     }
 
     /// Runs a last pass with nothing declared, to its end, and concludes what goes on after it.

@@ -70,6 +70,11 @@ impl<S: Source> LedgerPage<S> {
         })
     }
 
+    /// Whose page it is.
+    pub(crate) fn ledger_key(&self) -> &LedgerKey {
+        &self.ledger_key
+    }
+
     /// What is held.
     #[must_use]
     pub fn holdings(&self) -> &Holdings<S::Key, S::Object> {

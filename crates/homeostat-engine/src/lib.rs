@@ -106,6 +106,7 @@ mod run;
 pub mod session;
 #[cfg(feature = "sqlite")]
 pub mod sqlite;
+pub mod undo;
 mod verify;
 
 pub use bound::{Bound, Planner};
@@ -135,3 +136,4 @@ pub use pass::{apply, pass, plan};
 pub use session::{Hints, Session};
 #[cfg(feature = "sqlite")]
 pub use sqlite::{SqliteLedger, SqlitePages};
+pub use undo::{Restored, UndoList};

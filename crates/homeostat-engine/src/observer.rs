@@ -54,6 +54,17 @@ impl<S: Source> Observer<S> {
         self.reader.snapshots(keys).await
     }
 
+    /// What may go along with these; see [`Reader::snapshots_along`].
+    pub(crate) async fn snapshots_along(
+        &mut self,
+        taken: &BTreeSet<S::Key>,
+    ) -> Result<BTreeMap<S::Key, Snapshot>, Failure> {
+        if taken.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        self.reader.snapshots_along(taken).await
+    }
+
     /// Looks at the target, and returns what was learned and how it differs from the desired state.
     pub(crate) async fn diff(
         &mut self,

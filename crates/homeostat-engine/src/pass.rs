@@ -1,10 +1,12 @@
 //! The single pass, as plain functions: values in, values out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Finding, HeldBy, Holdings, Kind, Outcome, Plan, Report, Source, Step as _};
+use homeostat_core::{
+    Finding, HeldBy, Holdings, Kind, Outcome, Owner, Plan, Report, Source, Step as _,
+};
 
 use crate::config::{Config, PassInput};
 use crate::error::Error;
@@ -85,6 +87,7 @@ impl<S: Source> PassRun<S> {
     ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
         // A report says what became of the steps.
         plan.findings.retain(|(_, finding)| finding.kind() != Kind::Irreversible);
+        let along = record_taken(input, observer, ledger_page, &mut plan).await;
         let claimed = plan.claimed();
         let snapshots = observer.snapshots(&claimed).await.unwrap_or_else(|failure| {
             let why = format!("what is there could not be recorded: {}", failure.error);
@@ -96,6 +99,7 @@ impl<S: Source> PassRun<S> {
         let mut prior = ledger_page.begin(&mut plan, input.ownership, snapshots)?;
         let (results, mut detached) = run(&mut plan, writer, input.config, wait).await;
         input.config.dispatch.end_pass(&input.focus);
+        strike_kept(input, observer, ledger_page, &along).await;
         for lane in &mut detached {
             lane.prior.extend(prior.remove_entry(&lane.key));
         }
@@ -152,5 +156,50 @@ impl<S: Source> PassRun<S> {
                 Shown::default()
             }
         }
+    }
+}
+
+/// Records what the steps may take from other owners, durably, before they do, and returns its keys. A step whose losses
+/// cannot be recorded is held.
+async fn record_taken<S: Source>(
+    input: &PassInput<'_, S>,
+    observer: &mut Observer<S>,
+    ledger_page: &LedgerPage<S>,
+    plan: &mut Plan<S>,
+) -> BTreeSet<S::Key> {
+    let Some(undo) = &input.config.undo else { return BTreeSet::new() };
+    let taken = plan.steps.iter().flat_map(|step| step.takes());
+    let foreign = taken.filter(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel));
+    let keys: BTreeSet<S::Key> = foreign.filter_map(|taken| taken.key.parse().ok()).collect();
+    let recorded = observer.snapshots_along(&keys).await.and_then(|snapshots| {
+        let keys = snapshots.keys().cloned().collect();
+        let taken: Vec<_> =
+            snapshots.into_iter().map(|(key, snapshot)| (key.to_string(), snapshot)).collect();
+        if !taken.is_empty() {
+            undo.record(ledger_page.ledger_key(), &taken)?;
+        }
+        Ok(keys)
+    });
+    recorded.unwrap_or_else(|failure| {
+        let why = format!("what it takes along could not be recorded: {}", failure.error);
+        plan.hold(HeldBy::Ledger, |_, step| (!step.takes().is_empty()).then(|| why.clone()));
+        BTreeSet::new()
+    })
+}
+
+/// Takes what is still there off the undo list. Where that cannot be seen, or not be written, the list stays too long,
+/// which is harmless unless an owner deletes such an object later.
+async fn strike_kept<S: Source>(
+    input: &PassInput<'_, S>,
+    observer: &mut Observer<S>,
+    ledger_page: &LedgerPage<S>,
+    along: &BTreeSet<S::Key>,
+) {
+    let Some(undo) = &input.config.undo else { return };
+    if let Ok(kept) = observer.snapshots(along).await
+        && !kept.is_empty()
+    {
+        let kept: Vec<String> = kept.keys().map(ToString::to_string).collect();
+        let _ = undo.strike(ledger_page.ledger_key(), &kept);
     }
 }

@@ -10,7 +10,7 @@ use homeostat_engine::journal::{Clock, JournalError};
 use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{
     Bound, Budget, Config, Guards, Journal, LedgerKey, Losses, MissingSections, OnRelease,
-    Ownership, Pages, Progress, Records, Source, Strictness,
+    Ownership, Pages, Progress, Records, Source, Strictness, UndoList,
 };
 
 use crate::Registration;
@@ -30,6 +30,8 @@ pub struct Caller {
     pub strictness: Strictness,
     /// During a trial: whether something may be done that cannot be undone.
     pub trial: Option<Losses>,
+    /// During a trial: where objects of other owners are recorded that go as a side effect.
+    pub undo: Option<Arc<dyn UndoList>>,
     pub progress: Option<Arc<dyn Progress>>,
     /// Whether people read what is planned, and no loop waits for it.
     pub is_for_people: bool,
@@ -154,10 +156,11 @@ impl Binding<'_> {
         let settings = self.document.settings.source(self.source.name());
         let percent = settings.delete_budget.as_ref().map(|percent| percent.value.get());
         let budget = percent.map_or_else(Budget::default, |percent| Budget { percent });
-        let Caller { guards, strictness, on_release, trial, progress, .. } = self.caller;
+        let Caller { guards, strictness, on_release, trial, undo, progress, .. } = self.caller;
         let config = Config {
             guards: Guards { budget, losses: trial.unwrap_or_default(), ..*guards },
             parks: trial.is_some(),
+            undo: undo.clone(),
             missing,
             strictness: *strictness,
             on_release: *on_release,

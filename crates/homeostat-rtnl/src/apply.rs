@@ -3,15 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Work};
+use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Snapshot, WaitsOn, Work};
 use homeostat_netlink::uapi::{NLM_F_ECHO, RTM_NEWADDR, RTM_NEWROUTE};
 use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
+use crate::key::Key;
 use crate::link::{self, Links};
-use crate::message::{Encoder, LinkNames};
+use crate::message::{Encoder, LinkNames, NoLink, Put};
 use crate::moment::{Extent, Moment};
 use crate::object::Object;
 use crate::requests::{Goal, Request, RequestWriter};
+use crate::snapshot::{self, Copied};
 use crate::source::Rtnl;
 use crate::step::Step;
 use crate::{address, route};
@@ -133,6 +135,41 @@ impl homeostat_core::Writer<Rtnl> for Writer {
             // The first outcome of a step stands: this is for steps that were never sent.
             out.put(work.first..work.first + work.steps.len(), Outcome::Failed(failure));
         }
+    }
+
+    async fn restore(&self, _key: &Key, snapshot: &Snapshot) -> Outcome<Object> {
+        self.put_back(snapshot).unwrap_or_else(Outcome::Failed)
+    }
+}
+
+impl Writer {
+    /// Sends the request of a snapshot, if nothing is on its key.
+    fn put_back(&self, snapshot: &Snapshot) -> Result<Outcome<Object>, Failure> {
+        let Some(copied) = Copied::parse(snapshot) else {
+            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+        };
+        if copied.is_over() {
+            return Err(Failure::new("its time has run out meanwhile", Retry::Never));
+        }
+        let (mut connection, mut batch) = (self.connect()?, Batch::new());
+        let links = snapshot::links(&mut connection).map_err(|error| failure(&error))?;
+        let (protocol, address_marks) = (self.source.protocol, self.source.address_marks);
+        let mut encoder =
+            Encoder { batch: &mut batch, links: &links, protocol, address_marks, echo: 0 };
+        match encoder.put_back(&copied, Put::Create.flags()) {
+            Ok(written) => written.map_err(|error| Failure::from_error(&error, Retry::Never))?,
+            Err(NoLink(link)) => {
+                return Ok(Outcome::Pending { on: WaitsOn::Link(link.to_string()) });
+            }
+        }
+        let mut outcome = Outcome::Unknown { why: "the kernel's answer was lost".to_owned() };
+        let ran = connection.run(&mut batch, &mut |_, answer| {
+            if let Some(judged) = judge(Goal::Create, Extent::Whole, answer) {
+                outcome = judged;
+            }
+        });
+        ran.map_err(|error| failure(&error))?;
+        Ok(outcome)
     }
 }
 

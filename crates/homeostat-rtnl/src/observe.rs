@@ -122,6 +122,15 @@ impl homeostat_core::Reader<Rtnl> for Reader {
         snapshot::take(&mut connection, keys).map_err(|error| failure(&error))
     }
 
+    async fn snapshots_along(
+        &mut self,
+        taken: &BTreeSet<Key>,
+    ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
+        let mut connection = self.source.connect()?;
+        let along = snapshot::take_along(&mut connection, taken, self.source.protocol);
+        along.map_err(|error| failure(&error))
+    }
+
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
         match &mut self.subscription {
             Some(subscription) => subscription.hint().await,

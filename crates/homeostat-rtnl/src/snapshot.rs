@@ -14,7 +14,7 @@ use homeostat_netlink::uapi::{
     NHA_OIF, NTF_PROXY, RTA_CACHEINFO, RTA_EXPIRES, RTA_GATEWAY, RTA_IIF, RTA_MULTIPATH, RTA_NH_ID,
     RTA_OIF, RTA_VIA, RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE,
     RTM_GETRULE, RTM_NEWADDR, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
-    RTNH_F_ONLINK,
+    RTNH_F_ONLINK, RTPROT_KERNEL,
 };
 use homeostat_netlink::{Attr, Connection, Error, Malformed, Message};
 use rustix::time::{ClockId, clock_gettime};
@@ -23,6 +23,8 @@ use serde::{Deserialize, Serialize};
 use crate::key::Key;
 use crate::link::{self, IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, NoLink};
+use crate::neighbour::Nature;
+use crate::number::Protocol;
 use crate::observe::collect;
 use crate::{address, neighbour, nexthop, route, rule};
 
@@ -254,6 +256,29 @@ impl FormerMark {
     }
 }
 
+/// The links that are there.
+pub(crate) fn links(connection: &mut Connection) -> Result<Links, Error> {
+    let links = collect(connection, RTM_GETLINK, &[0; 16], |message| {
+        link::message::index_and_name(message).map(Some)
+    })?;
+    Ok(links.into_iter().map(|(index, name)| (name, index)).collect())
+}
+
+/// An object that a dump reports: its key, whose it is, and the links that it hangs on.
+struct Reported {
+    key: Key,
+    protocol: Protocol,
+    links: Vec<LinkName>,
+    /// Whether it goes through a nexthop object, whose link it hangs on.
+    has_nexthop: bool,
+}
+
+impl Reported {
+    fn new(key: Key, protocol: Protocol, links: impl IntoIterator<Item = LinkName>) -> Self {
+        Reported { key, protocol, links: links.into_iter().collect(), has_nexthop: false }
+    }
+}
+
 /// Reads what is on the keys, in full.
 pub(crate) fn take(
     connection: &mut Connection,
@@ -269,48 +294,102 @@ pub(crate) fn take(
         found.extend(snapshot.map(|snapshot| (Key::Link(seen.name), snapshot)));
     }
     let links: Links = links.iter().map(|seen| (seen.name, seen.index)).collect();
-    let mut dump = |kind: u16, fixed: &[u8], key: &dyn Fn(&Message<'_>) -> Decoded| {
+    let kinds = |kind: u16| keys.iter().any(|key| dump_of(key) == Some(kind));
+    let all = dump(connection, &links, &kinds, &mut |seen| keys.contains(&seen.key))?;
+    found.extend(all);
+    Ok(found)
+}
+
+/// Reads what other owners have on the links of these keys.
+pub(crate) fn take_along(
+    connection: &mut Connection,
+    keys: &BTreeSet<Key>,
+    ours: Protocol,
+) -> Result<BTreeMap<Key, Snapshot>, Error> {
+    let links = links(connection)?;
+    let mut on: BTreeSet<LinkName> = BTreeSet::new();
+    dump(connection, &links, &|_| true, &mut |seen| {
+        if keys.contains(&seen.key) {
+            on.extend(seen.links.iter().copied());
+        }
+        false
+    })?;
+    dump(connection, &links, &|_| true, &mut |seen| {
+        let is_foreign = seen.protocol != ours && seen.protocol != Protocol(RTPROT_KERNEL);
+        let hangs_on = seen.has_nexthop || seen.links.iter().any(|link| on.contains(link));
+        is_foreign && (hangs_on || keys.contains(&seen.key))
+    })
+}
+
+/// The request for the dump that has a key in it.
+fn dump_of(key: &Key) -> Option<u16> {
+    match key {
+        Key::Route(_) => Some(RTM_GETROUTE),
+        Key::Rule(_) => Some(RTM_GETRULE),
+        Key::Address(_) => Some(RTM_GETADDR),
+        Key::Nexthop(_) => Some(RTM_GETNEXTHOP),
+        Key::Neighbour(_) => Some(RTM_GETNEIGH),
+        Key::Link(_) | Key::LinkField(..) => None,
+    }
+}
+
+/// Dumps the wanted kinds, and takes snapshots of the wanted objects.
+fn dump(
+    connection: &mut Connection,
+    links: &Links,
+    is_wanted_kind: &dyn Fn(u16) -> bool,
+    is_wanted: &mut dyn FnMut(&Reported) -> bool,
+) -> Result<BTreeMap<Key, Snapshot>, Error> {
+    const PROXIES: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NTF_PROXY, 0];
+    let mut found = BTreeMap::new();
+    let of_family = |family: u8| [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let (v4, v6) = (of_family(AF_INET), of_family(AF_INET6));
+    let dumps: [(u16, &[u8]); 8] = [
+        (RTM_GETADDR, &[0; 8]),
+        (RTM_GETNEXTHOP, &[0; 8]),
+        (RTM_GETROUTE, &v4),
+        (RTM_GETROUTE, &v6),
+        (RTM_GETRULE, &v4),
+        (RTM_GETRULE, &v6),
+        (RTM_GETNEIGH, &[0; 12]),
+        (RTM_GETNEIGH, &PROXIES),
+    ];
+    for (kind, fixed) in dumps.into_iter().filter(|(kind, _)| is_wanted_kind(*kind)) {
         let all = collect(connection, kind, fixed, |message| {
-            let Some(key) = key(message)?.filter(|key| keys.contains(key)) else { return Ok(None) };
-            Ok(Copied::of(message, &links)?.snapshot().map(|snapshot| (key, snapshot)))
+            let Some(seen) = reported(kind, message, links)?.filter(&mut *is_wanted) else {
+                return Ok(None);
+            };
+            Ok(Copied::of(message, links)?.snapshot().map(|snapshot| (seen.key, snapshot)))
         })?;
         found.extend(all);
-        Ok::<(), Error>(())
-    };
-    let any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
-    let head = |family: u8| [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    for family in [AF_INET, AF_INET6] {
-        if any(|key| matches!(key, Key::Route(_))) {
-            dump(RTM_GETROUTE, &head(family), &|message| {
-                let seen = route::message::decode(message, &mut LinkNames::new(&links))?;
-                Ok(seen.map(|seen| Key::Route(seen.key)))
-            })?;
-        }
-        if any(|key| matches!(key, Key::Rule(_))) {
-            dump(RTM_GETRULE, &head(family), &|message| {
-                Ok(rule::decode(message)?.map(|seen| Key::from(seen.key)))
-            })?;
-        }
-    }
-    if any(|key| matches!(key, Key::Address(_))) {
-        dump(RTM_GETADDR, &[0; 8], &|message| {
-            Ok(address::decode(message, &links)?.map(|seen| Key::Address(seen.key)))
-        })?;
-    }
-    if any(|key| matches!(key, Key::Nexthop(_))) {
-        dump(RTM_GETNEXTHOP, &[0; 8], &|message| {
-            Ok(nexthop::decode(message, &links)?.map(|seen| Key::Nexthop(seen.id)))
-        })?;
-    }
-    if any(|key| matches!(key, Key::Neighbour(_))) {
-        for flags in [0, NTF_PROXY] {
-            let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
-            dump(RTM_GETNEIGH, &fixed, &|message| {
-                Ok(neighbour::decode(message, &links)?.map(|seen| Key::Neighbour(seen.key)))
-            })?;
-        }
     }
     Ok(found)
 }
 
-type Decoded = Result<Option<Key>, Malformed>;
+fn reported(
+    kind: u16,
+    message: &Message<'_>,
+    links: &Links,
+) -> Result<Option<Reported>, Malformed> {
+    Ok(match kind {
+        RTM_GETADDR => address::decode(message, links)?.map(|seen| {
+            // The kernel marks what it makes by itself with 1 to 3.
+            let is_made = matches!(seen.protocol, Protocol(1..=3));
+            let protocol = if is_made { Protocol(RTPROT_KERNEL) } else { seen.protocol };
+            Reported::new(Key::Address(seen.key), protocol, [seen.key.link])
+        }),
+        RTM_GETNEXTHOP => nexthop::decode(message, links)?
+            .map(|seen| Reported::new(Key::Nexthop(seen.id), seen.protocol, seen.nexthop.dev)),
+        RTM_GETROUTE => {
+            route::message::decode(message, &mut LinkNames::new(links))?.map(|seen| Reported {
+                has_nexthop: seen.route.nexthop.is_some(),
+                ..Reported::new(Key::Route(seen.key), seen.protocol, seen.route.links())
+            })
+        }
+        RTM_GETRULE => rule::decode(message)?
+            .map(|seen| Reported::new(Key::from(seen.key), seen.protocol, None)),
+        _ => neighbour::decode(message, links)?
+            .filter(|seen| !matches!(seen.nature, Nature::Learned | Nature::Derived))
+            .map(|seen| Reported::new(Key::Neighbour(seen.key), seen.protocol, [seen.key.link])),
+    })
+}

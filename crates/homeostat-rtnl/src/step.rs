@@ -276,8 +276,11 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
-        let foreign = |taken: &&Taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel);
-        if let Some(taken) = self.takes().iter().find(foreign) {
+        let is_foreign = |taken: &Taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel);
+        // Everything but links can be made again as it was recorded.
+        let is_recorded = |taken: &Taken| taken.key.parse().is_ok_and(|key: Key| !key.is_link());
+        let mut taken = self.takes().iter();
+        if let Some(taken) = taken.find(|taken| is_foreign(taken) && !is_recorded(taken)) {
             let why = format!("`{}` of {} goes along and does not return", taken.key, taken.owner);
             return Reversibility::Irreversible(why.into());
         }

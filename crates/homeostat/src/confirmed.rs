@@ -35,6 +35,7 @@ const NEW: &str = ".new";
 /// The document of an open trial, and of the last one that was rolled back.
 const TRIAL: &str = ".trial";
 const ROLLED_BACK: &str = ".rolled-back";
+const UNDO: &str = "undo";
 
 /// The confirmed documents of one owner.
 #[derive(Clone, Debug)]
@@ -200,6 +201,20 @@ impl ConfirmedDocuments {
         self.rename(NEW, TRIAL).with_context(whole)
     }
 
+    /// Where the open trial records what it takes from others.
+    pub(crate) fn undo_file(&self) -> PathBuf {
+        self.directory.join(TRIAL).join(UNDO)
+    }
+
+    /// The same of the last trial that was rolled back, in this boot: what is in it is still to be made again.
+    pub(crate) fn undo_file_of_last(&self, boot: &str) -> Option<PathBuf> {
+        let last = self.directory.join(ROLLED_BACK);
+        let record: TrialRecord =
+            serde_json::from_slice(&fs::read(last.join("trial.json")).ok()?).ok()?;
+        let undo = last.join(UNDO);
+        (record.boot == boot && undo.exists()).then_some(undo)
+    }
+
     /// The trial's document is confirmed. Returns its number.
     pub(crate) fn confirm_trial(&self, by: Person) -> Result<u64> {
         let whole = || format!("cannot confirm the trial in {}", self.directory.display());
@@ -215,6 +230,8 @@ impl ConfirmedDocuments {
         write_file(&written, &mut &*text).with_context(whole)?;
         fs::rename(&written, trial.join("entry.json")).with_context(whole)?;
         sync_directory(&trial).with_context(whole)?;
+        // What was taken stays taken.
+        let _ = fs::remove_file(self.undo_file());
         let number = self.numbers().last().map_or(1, |newest| newest + 1);
         self.rename(TRIAL, &number.to_string()).with_context(whole)?;
         self.remove_old();

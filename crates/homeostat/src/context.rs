@@ -80,6 +80,7 @@ impl Context {
                 strictness: Strictness::Lenient,
                 progress: None,
                 trial: None,
+                undo: None,
                 is_for_people: true,
                 journal: None,
                 memory: Memory::default(),

@@ -221,6 +221,7 @@ impl Daemon {
         }
         let mut goes_on = arranged.transpose()?.is_some();
         self.close_former_trial();
+        self.restore_taken();
         if self.fallback.is_none() {
             self.unconfirmed = self.origin().ok();
             self.provider.judged(Verdict::Accepted);

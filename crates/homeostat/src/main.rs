@@ -19,6 +19,7 @@ mod provider;
 mod referenced_files;
 mod registry;
 mod sys;
+mod undo_file;
 mod watch;
 mod wire;
 

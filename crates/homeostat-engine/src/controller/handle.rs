@@ -11,7 +11,7 @@ use educe::Educe;
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Time;
-use homeostat_core::{PassReport, SharedReport, Source};
+use homeostat_core::{PassReport, SharedReport, Snapshot, Source};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -22,6 +22,7 @@ use super::{Loop, LoopDeps, Pace};
 use crate::bound::{Bound, Planner};
 use crate::error::Error;
 use crate::ledger::LedgerKey;
+use crate::undo::Restored;
 
 /// The report of a pass, or why there is none.
 pub type PassAnswer = Result<SharedReport, Arc<Error>>;
@@ -47,6 +48,7 @@ pub(super) enum Command<S: Source> {
     Look(S::Key, oneshot::Sender<PassAnswer>),
     Adopt(S::Key, oneshot::Sender<PassAnswer>),
     Forget(S::Key, oneshot::Sender<Result<bool, Arc<Error>>>),
+    Restore(Vec<(S::Key, Snapshot)>, oneshot::Sender<Vec<(String, Restored)>>),
     Pause(Option<Duration>),
     Resume,
     Stop(OnStop, oneshot::Sender<()>),
@@ -221,6 +223,11 @@ pub trait Control: Send + Sync {
     fn adopt(&self, key: &str) -> Later<'_, Result<PassAnswer, CommandRefused>>;
     /// Drops what the ledger knows of a key, and returns whether it knew anything. The target is not touched.
     fn forget(&self, key: &str) -> Later<'_, Result<Result<bool, Arc<Error>>, CommandRefused>>;
+    /// Makes objects of other owners again that an earlier pass took along, where nothing is on their keys.
+    fn restore(
+        &self,
+        taken: Vec<(String, Snapshot)>,
+    ) -> Later<'_, Result<Vec<(String, Restored)>, CommandRefused>>;
     /// Holds passes off, for some time or until [resumed](Self::resume).
     fn pause(&self, during: Option<Duration>) -> Result<(), CommandRefused>;
     /// Lets passes go on, beginning with a full one.
@@ -317,6 +324,23 @@ impl<S: Source> Control for Handle<S> {
 
     fn forget(&self, key: &str) -> Later<'_, Result<Result<bool, Arc<Error>>, CommandRefused>> {
         self.ask_about(key, Command::Forget)
+    }
+
+    fn restore(
+        &self,
+        taken: Vec<(String, Snapshot)>,
+    ) -> Later<'_, Result<Vec<(String, Restored)>, CommandRefused>> {
+        let mut keys = Vec::with_capacity(taken.len());
+        for (text, snapshot) in taken {
+            match text.parse() {
+                Ok(key) => keys.push((key, snapshot)),
+                Err(_) => {
+                    let refused = Err(CommandRefused::NotAKey(text));
+                    return Box::pin(std::future::ready(refused));
+                }
+            }
+        }
+        self.ask(move |answer| Command::Restore(keys, answer))
     }
 
     fn pause(&self, during: Option<Duration>) -> Result<(), CommandRefused> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
-use homeostat_engine::{Kind, MassDelete, OnRelease};
+use homeostat_engine::{Kind, LedgerKey, MassDelete, OnRelease, Restored};
 use homeostat_registry::Caller;
 use serde_json::json;
 use tracing::Level;
@@ -19,6 +19,7 @@ use crate::confirmed::{ConfirmedDocuments, Origin, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
+use crate::undo_file::{self, TakenObject, UndoFile};
 use crate::wire::{TrialEnd, TrialStatus, millis};
 
 /// A trial that is open.
@@ -155,6 +156,7 @@ impl Daemon {
         let files = ReferencedFiles::of(document);
         confirmed.begin_trial(document, &files, origin, &record)?;
         self.context.caller.trial = Some(self.losses);
+        self.context.caller.undo = Some(Arc::new(UndoFile::new(confirmed.undo_file())));
         let deadline = BootTime::after(request.within);
         let is_edit = from == self.options.from;
         Ok(Trial { record, by: request.by, from, deadline, is_edit })
@@ -180,8 +182,12 @@ impl Daemon {
 
     /// Ends a trial of which nothing was written.
     pub(super) fn abandon_trial(&mut self) -> Result<()> {
-        self.context.caller.trial = None;
+        self.leave_trial();
         self.confirmed().end_trial()
+    }
+
+    fn leave_trial(&mut self) {
+        (self.context.caller.trial, self.context.caller.undo) = (None, None);
     }
 
     /// Ends the trial: what it made stays, and what was put off until now is done.
@@ -190,7 +196,7 @@ impl Daemon {
         check_session(trial, by, same_session)?;
         let number = self.confirmed().confirm_trial(by.clone())?;
         self.end_trial(TrialEnd::Confirmed { number, by: by.to_string() });
-        self.context.caller.trial = None;
+        self.leave_trial();
         self.arrange(Recipients::AllForClient).await
     }
 
@@ -220,14 +226,39 @@ impl Daemon {
         let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
         self.context.caller = caller;
         taken?;
-        self.context.caller.trial = None;
+        self.leave_trial();
         confirmed.end_trial()?;
+        self.restore_taken();
         if trial.is_edit {
             refused(&mut self.health, &tried_before(), &self.recent);
         }
         (self.own, self.unconfirmed) = (None, None);
         self.end_trial(TrialEnd::RolledBack { why: why.to_owned(), to: entry.number });
         Ok(())
+    }
+
+    /// Makes again what the last trial took from others, once the loops have made a pass with the former document.
+    pub(super) fn restore_taken(&self) {
+        let Some(path) = self.confirmed().undo_file_of_last(&boot_id()) else { return };
+        let (loops, recent) = (self.scopes.loops(), self.recent.clone());
+        tokio::spawn(async move {
+            let all = undo_file::read(&path);
+            for control in loops {
+                let of = control.ledger_key();
+                let is_here = |one: &&TakenObject| one.source == of.source && one.scope == of.scope;
+                let taken = all.iter().filter(is_here);
+                let taken: Vec<_> = taken
+                    .filter_map(|one| Some((one.key.clone(), one.snapshot.clone()?)))
+                    .collect();
+                if !taken.is_empty() && control.wait_for(Box::new(|it| it.has_passed)).await.is_ok()
+                {
+                    let restored = control.restore(taken).await.unwrap_or_default();
+                    record_restored(&recent, of, restored);
+                }
+            }
+            // What could not be made again was said; a later start does not try it once more.
+            let _ = std::fs::remove_file(&path);
+        });
     }
 
     /// Whether guards hold something back now.
@@ -240,7 +271,7 @@ impl Daemon {
     /// declared is deleted without asking. Returns the caller that is to be put back.
     pub(super) fn undo(&mut self, record: &TrialRecord) -> Caller {
         let caller = self.context.caller.clone();
-        self.context.caller.trial = None;
+        self.leave_trial();
         self.context.caller.on_release = OnRelease::Restore;
         if !record.guards_held {
             self.context.caller.guards.mass_delete = MassDelete::Allow;
@@ -287,6 +318,20 @@ impl Daemon {
                 trial.deadline = BootTime::after(Duration::from_secs(1));
             }
         }
+    }
+}
+
+fn record_restored(recent: &Recent, of: &LedgerKey, restored: Vec<(String, Restored)>) {
+    for (key, restored) in restored {
+        let (level, end, error) = match restored {
+            Restored::Back => (Level::INFO, "back", None),
+            Restored::There => (Level::INFO, "there-already", None),
+            Restored::Failed(failure) => (Level::ERROR, "lost", Some(failure.error)),
+        };
+        let fields = json!({
+            "source": of.source, "scope": of.scope, "key": key, "end": end, "error": error,
+        });
+        recent.record(level, "trial-object-restored", fields);
     }
 }
 

@@ -274,3 +274,45 @@ fn what_cannot_be_undone_is_planned_by_name_and_needs_a_word() {
     world.converges();
     assert_ne!(world.listed("link show br7")[0]["ifindex"], number, "it was made again");
 }
+
+const ADDRESSED: &str =
+    "[links.va]\nup = true\naddresses = [\"10.0.0.1/24\"]\n[links.vb]\nup = true\n";
+
+const EMPTIED: &str = "[links.va]\nup = true\naddresses = []\n[links.vb]\nup = true\n";
+
+#[test]
+fn foreign_objects_that_went_with_the_trial_return() {
+    let world = World::with_a_cable();
+    let _daemon = world.keep(ADDRESSED);
+    world.converges();
+    world.confirms(1);
+    world.ip("route add 10.7.0.0/16 via 10.0.0.9 proto bird metric 20 initcwnd 7");
+    world.ip("route add 10.8.0.0/16 via 10.7.0.9 proto bird onlink dev va");
+    let then = world.whole_state();
+    let mut client = begin(&world, EMPTIED, "--allow-cascades");
+    world.converges();
+    let during = world.ip("route show table all proto bird");
+    assert!(!during.contains("10.7.0.0"), "{during}");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+    let routes = |state: &BTreeMap<String, Vec<String>>| state["-4 -d route show table all"].len();
+    until("the foreign routes", || routes(&world.whole_state()) == routes(&then));
+    assert_same(&then, &world.whole_state());
+}
+
+#[test]
+fn an_object_that_its_owner_made_again_by_itself_stays_as_it_is() {
+    let world = World::with_a_cable();
+    let _daemon = world.keep(ADDRESSED);
+    world.converges();
+    world.confirms(1);
+    world.ip("route add 10.7.0.0/16 via 10.0.0.9 proto bird metric 20");
+    let mut client = begin(&world, EMPTIED, "--allow-cascades");
+    world.converges();
+    world.ip("route add 10.7.0.0/16 dev vb proto bird metric 20");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+    world.converges();
+    let routes = world.listed("route show 10.7.0.0/16");
+    assert_eq!((routes.len(), &routes[0]["dev"]), (1, &"vb".into()), "{routes:?}");
+}

@@ -1,0 +1,148 @@
+//! The undo list of a trial, on disk: objects of other owners that went as a side effect, one line each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use homeostat_engine::{Failure, LedgerKey, Retry, Snapshot, UndoList};
+use serde::{Deserialize, Serialize};
+
+/// Where a trial records what it takes from others.
+#[derive(Debug)]
+pub(crate) struct UndoFile {
+    path: PathBuf,
+    known: Mutex<BTreeSet<(String, String, String)>>,
+}
+
+/// One object.
+#[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
+pub(crate) struct TakenObject {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) key: String,
+    /// None, if it did not go after all.
+    pub(crate) snapshot: Option<Snapshot>,
+}
+
+impl UndoFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        UndoFile { path, known: Mutex::default() }
+    }
+
+    fn write<'a>(
+        &self,
+        of: &LedgerKey,
+        objects: impl Iterator<Item = (&'a String, Option<&'a Snapshot>)>,
+    ) -> Result<(), Failure> {
+        let mut lines = String::new();
+        for (key, snapshot) in objects {
+            let line = TakenObject {
+                source: of.source.clone(),
+                scope: of.scope.clone(),
+                key: key.clone(),
+                snapshot: snapshot.cloned(),
+            };
+            let line = serde_json::to_string(&line);
+            lines += &line.map_err(|error| Failure::from_error(&error, Retry::Never))?;
+            lines.push('\n');
+        }
+        if lines.is_empty() {
+            return Ok(());
+        }
+        self.append(&lines).map_err(|error| {
+            let error = format!("cannot write {}: {error}", self.path.display());
+            Failure::new(error, Retry::Soon)
+        })
+    }
+
+    fn append(&self, lines: &str) -> std::io::Result<()> {
+        let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(&self.path)?;
+        file.write_all(lines.as_bytes())?;
+        file.sync_data()?;
+        // The file itself may be new.
+        self.path.parent().map_or(Ok(()), |directory| fs::File::open(directory)?.sync_all())
+    }
+}
+
+impl UndoList for UndoFile {
+    fn record(&self, of: &LedgerKey, taken: &[(String, Snapshot)]) -> Result<(), Failure> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = |key: &String| (of.source.clone(), of.scope.clone(), key.clone());
+        let new = taken.iter().filter(|(key, _)| !known.contains(&name(key)));
+        self.write(of, new.map(|(key, snapshot)| (key, Some(snapshot))))?;
+        known.extend(taken.iter().map(|(key, _)| name(key)));
+        Ok(())
+    }
+
+    fn strike(&self, of: &LedgerKey, kept: &[String]) -> Result<(), Failure> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        self.write(of, kept.iter().map(|key| (key, None)))?;
+        // Another step may take it.
+        known.retain(|(source, scope, key)| {
+            (source, scope) != (&of.source, &of.scope) || !kept.contains(key)
+        });
+        Ok(())
+    }
+}
+
+/// What was recorded and went. A line that a crash has cut was never acted upon.
+pub(crate) fn read(path: &Path) -> Vec<TakenObject> {
+    let text = fs::read_to_string(path).unwrap_or_default();
+    let mut taken = BTreeMap::new();
+    for line in text.lines() {
+        let Ok(object) = serde_json::from_str::<TakenObject>(line) else { continue };
+        let name = (object.source.clone(), object.scope.clone(), object.key.clone());
+        match object.snapshot {
+            Some(_) => _ = taken.entry(name).or_insert(object),
+            None => _ = taken.remove(&name),
+        }
+    }
+    taken.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host() -> LedgerKey {
+        LedgerKey {
+            owner: "default".to_owned(),
+            source: "rtnl".to_owned(),
+            scope: "host".to_owned(),
+            identity: "1".to_owned(),
+        }
+    }
+
+    #[test]
+    fn the_first_record_of_an_object_stands_and_a_cut_line_is_none() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("undo");
+        let list = UndoFile::new(path.clone());
+        let of = host();
+        let taken = |text: &str| vec![("route 10.0.0.0/8".to_owned(), Snapshot(text.to_owned()))];
+        list.record(&of, &taken("before")).unwrap();
+        list.record(&of, &taken("later")).unwrap();
+        let mut torn = fs::read_to_string(&path).unwrap();
+        torn += "{\"source\":\"rt";
+        fs::write(&path, torn).unwrap();
+        let read = read(&path);
+        assert_eq!(read.len(), 1);
+        assert_eq!(read[0].snapshot, Some(Snapshot("before".to_owned())));
+    }
+
+    #[test]
+    fn what_did_not_go_is_struck_off_and_may_be_taken_later() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("undo");
+        let (list, of) = (UndoFile::new(path.clone()), host());
+        let taken = |text: &str| vec![("route 10.0.0.0/8".to_owned(), Snapshot(text.to_owned()))];
+        list.record(&of, &taken("before")).unwrap();
+        list.strike(&of, &["route 10.0.0.0/8".to_owned()]).unwrap();
+        assert_eq!(read(&path), []);
+        list.record(&of, &taken("later")).unwrap();
+        assert_eq!(read(&path)[0].snapshot, Some(Snapshot("later".to_owned())));
+    }
+}
