@@ -126,12 +126,14 @@
 
 mod error;
 pub mod finished_files;
+pub mod lifecycle;
 pub mod normalize;
 pub mod once;
 pub mod provider;
 mod reconciler;
 pub mod report;
 pub mod simple;
+pub mod store;
 pub mod strategy;
 mod sys;
 
