@@ -113,14 +113,15 @@
 //! | no more than so many calls | [`simple::Limit`] |
 //! | fields that the target rewrites | [`normalize`] |
 //! | desired states from a file or a channel | [`provider`] |
+//! | desired states from a store that others write | [`store`] |
+//! | declarations that stay until they are cleaned up (finalizers) | [`lifecycle`] |
 //! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws` |
 //!
 //! Without the default feature `sqlite` there is no state directory, and no database is built.
 //!
-//! The package `homeostat-postgres` keeps roles and databases of a real server in one file. The package
-//! `homeostat-shapes` uses all of it, against a real HTTP service, and shows two things on top: a template
-//! that is checked before it is a desired state, and finalizers for declarations in a store. `docs/reconciliation.md`
-//! says why each of it is needed.
+//! The repository has two examples: `homeostat-postgres` keeps roles and databases of a real server in one file, and
+//! `homeostat-shapes` uses all of this against a real HTTP service. Its page about reconciliation says, scene by scene,
+//! why each of it is needed.
 
 #![warn(missing_docs)]
 

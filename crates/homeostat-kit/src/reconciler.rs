@@ -9,10 +9,10 @@ use std::time::Duration;
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
     Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, Ledger, LedgerKey, Loop,
-    LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry, Source, Strictness,
+    LoopDeps, MassDelete, MemoryLedger, OnStop, PassId, Retry, Source, Strictness,
 };
 #[cfg(feature = "sqlite")]
-use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
+use homeostat_engine::{FileLock, Pages as _, SqliteLedger, SqlitePages};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
