@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 use crate::vm::{self, Order};
-use crate::{setup, tidy};
+use crate::{package, setup, tidy};
 
 /// Which checks and tests to run.
 #[derive(Debug, PartialEq, Eq, clap::Args)]
@@ -42,7 +42,10 @@ fn steps(choice: &Choice) -> Vec<Step> {
     if !choice.fast && choice.filters.is_empty() {
         steps.push(Step::task("vm --short", || vm::vm_if_possible(&Order::short())));
     }
-    steps.push(Step::task("tidy", tidy::tidy));
+    steps.extend([
+        Step::task("package", || package::package(false)),
+        Step::task("tidy", tidy::tidy),
+    ]);
     steps
 }
 
@@ -79,6 +82,7 @@ mod tests {
             "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked",
             "cargo xtask vm --short",
+            "cargo xtask package",
             "cargo xtask tidy",
         ];
         assert_eq!(commands(false, &[]), expected);
@@ -90,6 +94,7 @@ mod tests {
             "cargo xtask setup",
             "cargo fmt --all --check",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked -- pacing",
+            "cargo xtask package",
             "cargo xtask tidy",
         ];
         assert_eq!(commands(true, &["pacing"]), expected);

@@ -242,7 +242,7 @@ impl<A: Api> Reconciler<A> {
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(()),
-                next = self.next(&mut input) => if let Next::Bound(bound) = next { break bound },
+                next = self.next(&mut input) => if let Next::Bound(bound) = next { break *bound },
             }
         };
         let (looped, handle) = Loop::new(first, deps, once::pace::<Adapted<A>>());
@@ -258,7 +258,7 @@ impl<A: Api> Reconciler<A> {
                 // The loop ends only when it is told to.
                 let _ = match next {
                     Next::Bound(bound) => {
-                        handle.resume().and_then(|()| handle.put(bound).map(drop))
+                        handle.resume().and_then(|()| handle.put(*bound).map(drop))
                     }
                     Next::Nothing => handle.pause(None),
                     Next::Same => Ok(()),
@@ -298,7 +298,7 @@ impl<A: Api> Reconciler<A> {
                     Ok(bound) => {
                         input.latest.judged(Verdict::Accepted);
                         (input.given, input.trouble) = (Some(desired), None);
-                        return Next::Bound(bound);
+                        return Next::Bound(Box::new(bound));
                     }
                     Err(error) => {
                         let why = error.to_string();
@@ -375,7 +375,7 @@ struct Input<P: Provider> {
 /// What a provider says next.
 enum Next<S: Source> {
     /// Another desired state.
-    Bound(Bound<S>),
+    Bound(Box<Bound<S>>),
     /// The one that is in force.
     Same,
     /// There is none to keep any more.

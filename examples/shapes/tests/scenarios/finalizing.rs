@@ -88,9 +88,9 @@ fn is_vanished(stage: &Stage) -> bool {
 /// Nothing is made for a declaration that could vanish: it is there, and has its finalizer.
 #[track_caller]
 fn check(stage: &Stage, told: &str) {
-    let state = stage.service.state();
-    for name in state.shapes.keys().filter(|name| *name != "cloud") {
-        let declared = state.store.declarations.get(name);
+    let left = stage.service.state();
+    for name in left.shapes.keys().filter(|name| *name != "cloud") {
+        let declared = left.store.declarations.get(name);
         let is_held = declared.is_some_and(|one| one.finalizers.contains(FINALIZER));
         assert!(is_held, "{told}: {name} could be leaked");
     }
