@@ -1,7 +1,8 @@
 //! `cargo xtask package`: the library crates as a registry would get them.
 //!
 //! No registry is asked: the packages of all members are made without a lock file, which would name versions that are
-//! not published yet. To verify them they are unpacked, and a program that depends on all of them is built.
+//! not published yet. To verify them they are unpacked, and a program is built on each alone: in the workspace a crate may
+//! live on features that other members switch on.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -125,34 +126,39 @@ fn paths(page: &str) -> Vec<String> {
     words.filter(is_path).map(|word| format!("the front page names the file `{word}`")).collect()
 }
 
-/// Builds the packages as dependencies of a program outside of the workspace.
+/// Builds each package as the dependency of a program outside of the workspace.
 fn build(crates: &[Crate], packages: &Path) -> Result<()> {
     let user = packages.join("user");
-    if user.exists() {
-        fs::remove_dir_all(&user).context("cannot remove what was unpacked before")?;
-    }
     fs::create_dir_all(user.join("src")).context("cannot make a program")?;
+    fs::write(user.join("src/main.rs"), "fn main() {}\n").context("cannot write its source")?;
     for one in crates {
         let archive = format!("../{}.crate", one.stem());
         Program::new("tar", &["-xzf", &archive]).within(&user).run()?;
     }
-    fs::write(user.join("Cargo.toml"), manifest(crates)).context("cannot write its manifest")?;
-    fs::write(user.join("src/main.rs"), "fn main() {}\n").context("cannot write its source")?;
-    fs::copy(root().join("Cargo.lock"), user.join("Cargo.lock")).context("cannot lock it")?;
-    // The versions of the workspace's lock file, which are there; what is not used any more is dropped from it.
-    Program::cargo(&["check", "--offline"]).within(&user).run()
+    for one in crates {
+        let mut choices = vec![Vec::new(), one.features()];
+        choices.dedup();
+        for features in choices {
+            console::note(&format!("{} with {features:?}", one.name));
+            let manifest = manifest(one, &features, crates);
+            fs::write(user.join("Cargo.toml"), manifest).context("cannot write its manifest")?;
+            // The versions of the workspace, which are there; what is not used is dropped.
+            fs::copy(root().join("Cargo.lock"), user.join("Cargo.lock"))
+                .context("cannot lock it")?;
+            Program::cargo(&["check", "--quiet", "--offline"]).within(&user).run()?;
+        }
+    }
+    Ok(())
 }
 
-/// A program that depends on all crates, with all of their features.
-fn manifest(crates: &[Crate]) -> String {
-    let mut text =
-        "[package]\nname = \"user\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies]\n"
-            .to_owned();
-    for one in crates {
-        let (name, version, features) = (&one.name, &one.version, one.features());
-        let _ = writeln!(text, "{name} = {{ version = \"={version}\", features = {features:?} }}");
-    }
-    text.push_str("\n[patch.crates-io]\n");
+/// A program that depends on one crate, with these features.
+fn manifest(one: &Crate, features: &[&String], crates: &[Crate]) -> String {
+    let Crate { name, version, .. } = one;
+    let mut text = format!(
+        "[package]\nname = \"user\"\nedition = \"2024\"\n\n[workspace]\n\n[dependencies.{name}]\n\
+         version = \"={version}\"\ndefault-features = false\nfeatures = {features:?}\n\n\
+         [patch.crates-io]\n"
+    );
     for one in crates {
         let _ = writeln!(text, "{} = {{ path = \"{}\" }}", one.name, one.stem());
     }
@@ -209,14 +215,18 @@ mod tests {
     }
 
     #[test]
-    fn all_crates_are_packed_together_and_built_with_all_features() {
+    fn all_crates_are_packed_together_and_each_is_built_alone() {
         let typed = "cargo package --quiet --no-verify --offline --exclude-lockfile --allow-dirty \
                      --package a --package b";
         assert_eq!(pack(&["a", "b"]).to_string(), typed);
-        let text = manifest(&[Crate::of(&whole()).unwrap()]);
-        assert!(
-            text.contains("lamps = { version = \"=1.2.3\", features = [\"default\", \"dim\"] }")
-        );
-        assert!(text.contains("[patch.crates-io]\nlamps = { path = \"lamps-1.2.3\" }"), "{text}");
+        let lamps = [Crate::of(&whole()).unwrap()];
+        let text = manifest(&lamps[0], &lamps[0].features(), &lamps);
+        for part in [
+            "[dependencies.lamps]\nversion = \"=1.2.3\"\ndefault-features = false\n",
+            "features = [\"default\", \"dim\"]\n",
+            "[patch.crates-io]\nlamps = { path = \"lamps-1.2.3\" }\n",
+        ] {
+            assert!(text.contains(part), "{text}");
+        }
     }
 }

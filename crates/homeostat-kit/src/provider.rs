@@ -67,7 +67,8 @@ pub trait Provider: Send {
 
     /// Learns that a full pass was made for the last answer that was accepted, and again after every pass from then on.
     /// `is_open` says of a key, declared or not, whether it is not as declared: a key that is neither declared nor open
-    /// is not there, as far as it is ours. It must not block. The default ignores it.
+    /// is not there, as far as it is ours. It must not block. [`Reconciler::run`](crate::Reconciler::run) calls it; the
+    /// daemon does not. The default ignores it.
     fn passed(&mut self, is_open: &dyn Fn(&str) -> bool) {
         let _ = is_open;
     }
