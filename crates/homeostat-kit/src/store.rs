@@ -193,10 +193,11 @@ impl<S: Store> Reflector<S> {
         }
     }
 
-    /// Lists everything again after this time, ten minutes by default. Watches lose events; there is no "never".
+    /// Lists everything again after this time, ten minutes by default, a day at most. Watches lose events; there is no
+    /// "never".
     #[must_use]
     pub fn with_resync(mut self, resync: Duration) -> Self {
-        self.resync = resync.max(Duration::from_secs(1));
+        self.resync = resync.clamp(Duration::from_secs(1), Duration::from_hours(24));
         self
     }
 
@@ -240,7 +241,8 @@ impl<S: Store> Reflector<S> {
     pub(crate) fn failed(&mut self) {
         let now = Instant::now();
         let is_old = |at: Instant| now.duration_since(at) > PAUSES.longest().saturating_mul(2);
-        self.failures = if self.failed_at.is_none_or(is_old) { 1 } else { self.failures + 1 };
+        self.failures =
+            if self.failed_at.is_none_or(is_old) { 1 } else { self.failures.saturating_add(1) };
         (self.failed_at, self.is_failing) = (Some(now), true);
     }
 

@@ -373,7 +373,7 @@ async fn a_store_that_is_away_for_an_hour_deletes_nothing_and_is_asked_rarely() 
 async fn a_store_without_finalizers_is_a_provider_too() {
     let shelf = Shelf::new();
     shelf.declare("a", 1);
-    let mut reflector = Reflector::new(shelf.clone());
+    let mut reflector = Reflector::new(shelf.clone()).with_resync(Duration::MAX);
     let held = async |reflector: &mut Reflector<Shelf>| match reflector.answer().await {
         homeostat_kit::provider::Answer::DesiredState(held) => held.keys().cloned().collect(),
         other => vec![format!("{other:?}")],
