@@ -32,7 +32,7 @@ pub(crate) enum Task {
     /// Set up, then run every check that a change must pass
     ///
     /// Runs every check that a change must pass and stops at the first that fails:
-    /// setup, fmt, clippy, doc, test, vm --short, tidy.
+    /// setup, fmt, clippy, doc, test, vm --short, package, tidy.
     ///
     /// From nothing it takes a few minutes on 2 cores: clippy, doc and test share one download, while
     /// clippy and test compile the dependencies once each. After a small change it takes seconds.
@@ -43,8 +43,8 @@ pub(crate) enum Task {
     /// Run the long form of the tests, in release mode
     ///
     /// Runs what takes longer than a test run should: all tests in release mode with `HOMEOSTAT_SOAK=1`,
-    /// by which bounded tests raise their number of cases; then everything that `cargo xtask deny` and
-    /// `cargo xtask vm` run.
+    /// by which bounded tests raise their number of cases; then everything that `cargo xtask deny`,
+    /// `cargo xtask package --verify` and `cargo xtask vm` run.
     Soak {
         /// N times as long, for those that can be longer still: sabotage, kills, sieges
         #[arg(long, value_name = "N", default_value = "1")]
@@ -100,6 +100,16 @@ pub(crate) enum Task {
     /// has this step and `cargo xtask test` does not: run it when Cargo.lock has changed.
     Deny,
 
+    /// Pack the library crates as for a registry, and check the packages
+    ///
+    /// Packs every member that may be published, without a registry, and checks what a registry and its readers need:
+    /// metadata, a README, licences, a front page that names no files of the repository.
+    Package {
+        /// Build the packages, too, as somebody else's program would
+        #[arg(long)]
+        verify: bool,
+    },
+
     /// Check architecture map, layers, links and decisions
     ///
     /// Checks what compilers do not: the architecture map names what exists, dependencies between crates keep
@@ -130,6 +140,8 @@ mod tests {
         check("setup", Task::Setup);
         check("deny", Task::Deny);
         check("tidy", Task::Tidy);
+        check("package", Task::Package { verify: false });
+        check("package --verify", Task::Package { verify: true });
         let soak = |times, filters| Task::Soak {
             times: NonZero::new(times).unwrap(),
             filters: words(filters),
@@ -155,7 +167,7 @@ mod tests {
     #[test]
     fn every_task_has_its_own_help() {
         let overview = parse_line("--help").unwrap_err();
-        for task in ["setup", "test", "soak", "vm", "bench", "deny", "tidy"] {
+        for task in ["setup", "test", "soak", "vm", "bench", "deny", "package", "tidy"] {
             let text = parse_line(&format!("{task} --help")).unwrap_err();
             assert!(text.contains(&format!("Usage: cargo xtask {task}")), "{text}");
             assert!(overview.contains(&format!("\n  {task} ")), "{task}");

@@ -1,4 +1,4 @@
-//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|deny|tidy>`.
+//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|deny|package|tidy>`.
 //!
 //! Start at [`start`]: each task is one module.
 
@@ -7,6 +7,7 @@ mod bench;
 mod clock;
 mod console;
 mod deny;
+mod package;
 mod run;
 mod setup;
 mod soak;
@@ -40,6 +41,7 @@ fn start(task: Task) -> Result<()> {
         Task::Vm(order) => vm::vm(&order),
         Task::Bench { arguments } => bench::bench(arguments),
         Task::Deny => deny::deny(),
+        Task::Package { verify } => package::package(verify),
         Task::Tidy => tidy::tidy(),
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 use crate::vm::{self, Order};
-use crate::{deny, setup};
+use crate::{deny, package, setup};
 
 /// Runs the tests `times` as long. With `filters` only the tests whose names contain one of them run, and no other
 /// step.
@@ -28,6 +28,7 @@ fn steps(times: NonZero<u32>, filters: &[String]) -> Vec<Step> {
         let judges = Program::new("python3", &["xtask/pve/judge.py"]);
         steps.extend([
             Step::task("deny", deny::deny),
+            Step::task("package --verify", || package::package(true)),
             Step::program("simulator judges", judges),
             Step::task("vm", || vm::vm(&Order::soak())),
         ]);
@@ -51,6 +52,7 @@ mod tests {
             "cargo xtask setup",
             "HOMEOSTAT_SOAK=1 cargo test --workspace --profile soak --locked",
             "cargo xtask deny",
+            "cargo xtask package --verify",
             "python3 xtask/pve/judge.py",
             "cargo xtask vm",
         ];

@@ -5,7 +5,7 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 use crate::vm::{self, Order};
-use crate::{setup, tidy};
+use crate::{package, setup, tidy};
 
 /// Which checks and tests to run.
 #[derive(Debug, PartialEq, Eq, clap::Args)]
@@ -35,6 +35,7 @@ fn steps(choice: &Choice) -> Vec<Step> {
         steps.extend([
             Step::program("clippy", clippy()),
             Step::program("clippy vm", clippy_vm()),
+            Step::program("clippy minimal", clippy_minimal()),
             Step::program("doc", doc()),
         ]);
     }
@@ -42,7 +43,10 @@ fn steps(choice: &Choice) -> Vec<Step> {
     if !choice.fast && choice.filters.is_empty() {
         steps.push(Step::task("vm --short", || vm::vm_if_possible(&Order::short())));
     }
-    steps.push(Step::task("tidy", tidy::tidy));
+    steps.extend([
+        Step::task("package", || package::package(false)),
+        Step::task("tidy", tidy::tidy),
+    ]);
     steps
 }
 
@@ -53,6 +57,29 @@ fn clippy() -> Program {
 /// `--all-targets` leaves out the tests with `test = false`, which `cargo xtask vm` runs; the pattern includes them.
 fn clippy_vm() -> Program {
     Program::cargo(&["clippy", "--workspace", "--test", "*", "--locked", "--", "-Dwarnings"])
+}
+
+/// What is built without the features that other members of the workspace switch on. The document's crates are left out:
+/// they would do so, too.
+fn clippy_minimal() -> Program {
+    let packages = [
+        "core",
+        "engine",
+        "kit",
+        "testkit",
+        "netns",
+        "netlink",
+        "rtnl",
+        "nft",
+        "namespaces",
+        "knobs",
+        "guests",
+    ];
+    let packages: Vec<String> =
+        packages.iter().map(|name| format!("--package=homeostat-{name}")).collect();
+    let options = ["clippy", "--lib", "--no-default-features", "--locked"];
+    let options = options.into_iter().chain(packages.iter().map(String::as_str));
+    Program::cargo(&options.chain(["--", "-Dwarnings"]).collect::<Vec<_>>())
 }
 
 fn doc() -> Program {
@@ -76,9 +103,15 @@ mod tests {
             "cargo fmt --all --check",
             "cargo clippy --workspace --all-targets --locked -- -Dwarnings",
             "cargo clippy --workspace --test '*' --locked -- -Dwarnings",
+            "cargo clippy --lib --no-default-features --locked --package=homeostat-core \
+             --package=homeostat-engine --package=homeostat-kit --package=homeostat-testkit \
+             --package=homeostat-netns --package=homeostat-netlink --package=homeostat-rtnl \
+             --package=homeostat-nft --package=homeostat-namespaces --package=homeostat-knobs \
+             --package=homeostat-guests -- -Dwarnings",
             "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked",
             "cargo xtask vm --short",
+            "cargo xtask package",
             "cargo xtask tidy",
         ];
         assert_eq!(commands(false, &[]), expected);
@@ -90,6 +123,7 @@ mod tests {
             "cargo xtask setup",
             "cargo fmt --all --check",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked -- pacing",
+            "cargo xtask package",
             "cargo xtask tidy",
         ];
         assert_eq!(commands(true, &["pacing"]), expected);

@@ -112,7 +112,7 @@ impl Desired for DesiredState {
     fn shown(&self, guest: &Guest) -> serde_json::Value {
         let mut shown = serde_json::to_value(guest).unwrap_or_default();
         if let Some(fields) = shown.as_object_mut() {
-            fields.shift_remove("is_marked");
+            fields.retain(|name, _| name != "is_marked");
         }
         shown
     }

@@ -21,10 +21,9 @@
 //! use std::collections::BTreeMap;
 //! use std::sync::{Arc, Mutex};
 //!
-//! use homeostat_engine::{Failure, Finding, Owner};
 //! use homeostat_kit::simple::{Api, Listed, Refusal, Written};
 //! use homeostat_kit::strategy::{Marker, Strategy};
-//! use homeostat_kit::{Reconciler, Verdict};
+//! use homeostat_kit::{Failure, Finding, Owner, Reconciler, Verdict};
 //!
 //! /// Lamps by name: how bright, and whose.
 //! #[derive(Clone)]
@@ -98,7 +97,45 @@
 //! | to wait for what takes a while, up to a deadline | [`Reconciler::converge`] |
 //! | to keep it so, from a [`provider`], until a shutdown | [`Reconciler::run`] |
 //! | no state at all: what is ours goes in and comes out as a value | [`reconcile()`] |
-//! | commands, status, several sources in one program | `homeostat_engine::Loop`, which all of these run |
+//! | commands, status, several sources in one program | [`engine::Loop`], which all of these run |
+//!
+//! A program that keeps the lamps so ends with a call of `run`. It heals what others change, follows the provider, and
+//! returns when `shutdown` is ready, which is any future, such as that of `tokio::signal::ctrl_c`:
+//!
+//! ```
+//! # use std::collections::BTreeMap;
+//! # use homeostat_kit::simple::{Api, Listed, Refusal, Written};
+//! # use homeostat_kit::strategy::{Marker, Strategy};
+//! # use homeostat_kit::{Failure, Reconciler, provider};
+//! # struct Lamps;
+//! # impl Api for Lamps {
+//! #     const NAME: &'static str = "lamps";
+//! #     type Key = String;
+//! #     type Object = u8;
+//! #     async fn list(&self) -> Result<Listed<Self>, Failure> { Ok(Vec::new()) }
+//! #     async fn create(&self, _: &String, _: &u8) -> Written<Self> { Ok(None) }
+//! #     async fn update(&self, _: &String, _: &u8, _: &u8) -> Written<Self> { Ok(None) }
+//! #     async fn delete(&self, _: &String, _: &u8) -> Result<(), Refusal> { Ok(()) }
+//! # }
+//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
+//! # let (lamps, strategy) = (Lamps, Strategy::Marker(Marker::new("me")?));
+//! # let shutdown = async {};
+//! let (desired, from_elsewhere) = provider::channel();
+//! desired.put(BTreeMap::from([("desk".to_owned(), 80)])); // Again, whenever it changes.
+//! Reconciler::new(lamps, strategy).run(from_elsewhere, shutdown).await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # What to answer
+//!
+//! Reads answer with everything or with a [`Failure`], which says when another try makes sense ([`Retry`]).
+//! [`Strategy::seen`](strategy::Strategy::seen) says of each object whose it is, by its mark; a target that holds no marks
+//! passes `None`.
+//!
+//! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is somebody else's, it
+//! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
+//! the table. A plain `io::Error` becomes the right one with `?`.
 //!
 //! # What else is here
 //!
@@ -113,29 +150,57 @@
 //! | no more than so many calls | [`simple::Limit`] |
 //! | fields that the target rewrites | [`normalize`] |
 //! | desired states from a file or a channel | [`provider`] |
-//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws` |
+//! | desired states from a store that others write | [`store`] |
+//! | declarations that stay until they are cleaned up (finalizers) | [`lifecycle`] |
+//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws`: `check` and `check_crashes` |
 //!
-//! Without the default feature `sqlite` there is no state directory, and no database is built.
+//! # What you can rely on
 //!
-//! The package `homeostat-postgres` keeps roles and databases of a real server in one file. The package
-//! `homeostat-shapes` uses all of it, against a real HTTP service, and shows two things on top: a template
-//! that is checked before it is a desired state, and finalizers for declarations in a store. `docs/reconciliation.md`
-//! says why each of it is needed.
+//! - Nothing is deleted unless it is ours and was seen in this very pass. What could not be read is left alone.
+//! - A pass that finds nothing to do writes nothing, neither to the target nor to the disk.
+//! - A call whose answer was lost is not sent again before the target was looked at.
+//! - A desired state that cannot be had changes nothing; the last good one stands.
+//! - Nothing runs but the futures that you await. Dropping one stops it; nothing is written after that.
+//!
+//! # Depend on it
+//!
+//! ```toml
+//! [dependencies]
+//! homeostat-kit = "0.1"
+//! tokio = { version = "1", features = ["macros", "rt", "signal", "time"] }
+//!
+//! [dev-dependencies]
+//! homeostat-testkit = "0.1"
+//! ```
+//!
+//! The clock of tokio must be enabled. Everything works on a current-thread runtime. Without the default feature `sqlite`
+//! there is no [`Reconciler::state`], and no C code is built; ownership is then remembered by marks, in a value
+//! ([`Applied`]), or in a ledger of yours. The traits beneath are in [`engine`], which is `homeostat_engine`.
+//!
+//! The repository has two examples: `homeostat-postgres` keeps roles and databases of a real server in one file, and
+//! `homeostat-shapes` uses all of this against a real HTTP service. Its page about reconciliation says, scene by scene,
+//! why each of it is needed.
 
 #![warn(missing_docs)]
 
 mod error;
 pub mod finished_files;
+pub mod lifecycle;
 pub mod normalize;
 pub mod once;
 pub mod provider;
 mod reconciler;
 pub mod report;
 pub mod simple;
+pub mod store;
 pub mod strategy;
 mod sys;
 
 pub use error::Error;
+pub use homeostat_engine as engine;
+pub use homeostat_engine::{
+    Agreement, Coverage, Failure, Finding, Hint, OnStop, Owner, Retry, Seen,
+};
 pub use reconciler::{Applied, Objects, Reconciler, reconcile};
 pub use report::{Change, Plan, Report, Verdict};
 pub use simple::DeletePolicy;

@@ -64,6 +64,14 @@ pub trait Provider: Send {
     fn judged(&mut self, verdict: Verdict) {
         let _ = verdict;
     }
+
+    /// Learns that a full pass was made for the last answer that was accepted, and again after every pass from then on.
+    /// `is_open` says of a key, declared or not, whether it is not as declared: a key that is neither declared nor open
+    /// is not there, as far as it is ours. It must not block. [`Reconciler::run`](crate::Reconciler::run) calls it; the
+    /// daemon does not. The default ignores it.
+    fn passed(&mut self, is_open: &dyn Fn(&str) -> bool) {
+        let _ = is_open;
+    }
 }
 
 /// Always answers with the same desired state.
@@ -182,6 +190,10 @@ impl<P: Provider> Provider for Every<P> {
 
     fn judged(&mut self, verdict: Verdict) {
         self.provider.judged(verdict);
+    }
+
+    fn passed(&mut self, is_open: &dyn Fn(&str) -> bool) {
+        self.provider.passed(is_open);
     }
 }
 
@@ -334,6 +346,11 @@ impl<P: Provider> Latest<P> {
     /// Says what became of the last answer.
     pub fn judged(&mut self, verdict: Verdict) {
         self.provider.judged(verdict);
+    }
+
+    /// Says what passes left of the last answer that was accepted.
+    pub fn passed(&mut self, is_open: &dyn Fn(&str) -> bool) {
+        self.provider.passed(is_open);
     }
 
     /// The provider.

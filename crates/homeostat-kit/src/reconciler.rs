@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, Ledger as _, LedgerKey,
-    Loop, LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry, Strictness,
+    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, Ledger, LedgerKey, Loop,
+    LoopDeps, MassDelete, MemoryLedger, OnStop, PassId, Retry, Source, Strictness,
 };
 #[cfg(feature = "sqlite")]
-use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
+use homeostat_engine::{FileLock, Pages as _, SqliteLedger, SqlitePages};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -66,7 +66,7 @@ pub struct Reconciler<A: Api> {
 
 /// Where ownership is remembered.
 enum State {
-    Memory(Arc<MemoryLedger>),
+    Ledger(Arc<dyn Ledger>),
     #[cfg(feature = "sqlite")]
     Directory(std::path::PathBuf),
 }
@@ -93,7 +93,7 @@ impl<A: Api> Reconciler<A> {
             config: Config::default(),
             adopt: BTreeSet::new(),
             on_stop: OnStop::Leave,
-            state: State::Memory(Arc::default()),
+            state: State::Ledger(Arc::new(MemoryLedger::default())),
             events: Events::default(),
         }
     }
@@ -128,6 +128,14 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
+    /// Remembers ownership in a ledger of the caller's, for example in a store that several machines reach. The caller
+    /// vouches that no other process writes for the same owner.
+    #[must_use]
+    pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
+        self.state = State::Ledger(ledger);
+        self
+    }
+
     /// Remembers ownership in memory, beginning with what an earlier call [handed out](Self::applied).
     pub fn since(mut self, applied: Applied) -> Result<Self, Error> {
         let Applied { identity, records, last } = applied;
@@ -135,14 +143,14 @@ impl<A: Api> Reconciler<A> {
         let records = records.into_iter().map(|(key, record)| Edit::Put { key, record });
         let edits: Vec<_> = records.chain(last.map(Edit::DesiredState)).collect();
         ledger.write(&LedgerKey { identity, ..self.ledger_key.clone() }, &edits)?;
-        self.state = State::Memory(Arc::new(ledger));
+        self.state = State::Ledger(Arc::new(ledger));
         Ok(self)
     }
 
     /// What is applied by now, to be handed in again. What is in a state directory is read from there.
     pub fn applied(&self) -> Result<Applied, Error> {
         let page = match &self.state {
-            State::Memory(ledger) => ledger.page(&self.ledger_key)?,
+            State::Ledger(ledger) => ledger.page(&self.ledger_key)?,
             #[cfg(feature = "sqlite")]
             State::Directory(directory) => SqlitePages::open(directory)?.page(&self.ledger_key)?,
         };
@@ -198,7 +206,7 @@ impl<A: Api> Reconciler<A> {
     pub async fn plan(&self, desired: &Objects<A>) -> Result<Plan<A::Key>, Error> {
         let bound = self.bind(desired)?;
         match &self.state {
-            State::Memory(ledger) => once::plan(&bound, &**ledger).await,
+            State::Ledger(ledger) => once::plan(&bound, &**ledger).await,
             #[cfg(feature = "sqlite")]
             State::Directory(directory) => once::plan(&bound, &SqlitePages::open(directory)?).await,
         }
@@ -228,27 +236,38 @@ impl<A: Api> Reconciler<A> {
     {
         let deps = self.deps()?;
         let mut shutdown = pin!(shutdown);
-        let mut input = Input { latest: Latest::new(provider), given: None, trouble: None };
+        let mut input =
+            Input { latest: Latest::new(provider), is_answered: false, given: None, trouble: None };
         let first = loop {
             tokio::select! {
                 biased;
                 () = &mut shutdown => return Ok(()),
-                next = self.next(&mut input) => if let Some(bound) = next { break bound },
+                next = self.next(&mut input) => if let Next::Bound(bound) = next { break *bound },
             }
         };
         let (looped, handle) = Loop::new(first, deps, once::pace::<Adapted<A>>());
         let feeding = async {
+            let mut passes = handle.record();
             loop {
                 let next = tokio::select! {
                     biased;
                     () = &mut shutdown => break,
+                    Some(_) = passes.next() => Next::Same,
                     next = self.next(&mut input) => next,
                 };
                 // The loop ends only when it is told to.
                 let _ = match next {
-                    Some(bound) => handle.resume().and_then(|()| handle.put(bound).map(drop)),
-                    None => handle.pause(None),
+                    Next::Bound(bound) => {
+                        handle.resume().and_then(|()| handle.put(*bound).map(drop))
+                    }
+                    Next::Nothing => handle.pause(None),
+                    Next::Same => Ok(()),
                 };
+                if handle.status().has_passed {
+                    input
+                        .latest
+                        .passed(&|key| key.parse().map_or(true, |key| handle.is_open(&key)));
+                }
             }
             handle.stop(self.on_stop).await;
         };
@@ -257,38 +276,51 @@ impl<A: Api> Reconciler<A> {
         Ok(())
     }
 
-    /// The next desired state, bound; nothing when there is none to keep any more. Dropping the future loses nothing.
-    async fn next<P>(&self, input: &mut Input<P>) -> Option<Bound<Adapted<A>>>
+    /// What the provider says next. Dropping the future loses nothing.
+    async fn next<P>(&self, input: &mut Input<P>) -> Next<Adapted<A>>
     where
         P: Provider<DesiredState = Objects<A>>,
     {
         loop {
+            if input.is_answered {
+                input.latest.changed().await;
+                input.is_answered = false;
+            }
             let current = input.latest.ask().await;
+            input.is_answered = true;
             let trouble = match current {
-                CurrentDesired::Fresh(desired) if input.given.as_ref() == Some(&desired) => None,
+                CurrentDesired::Fresh(desired) if input.given.as_ref() == Some(&desired) => {
+                    input.latest.judged(Verdict::Accepted);
+                    input.trouble = None;
+                    return Next::Same;
+                }
                 CurrentDesired::Fresh(desired) => match self.bind(&desired) {
                     Ok(bound) => {
                         input.latest.judged(Verdict::Accepted);
                         (input.given, input.trouble) = (Some(desired), None);
-                        return Some(bound);
+                        return Next::Bound(Box::new(bound));
                     }
                     Err(error) => {
                         let why = error.to_string();
                         input.latest.judged(Verdict::Refused { why: why.clone() });
-                        Some(format!("the desired state cannot be used: {why}"))
+                        format!("the desired state cannot be used: {why}")
                     }
                 },
-                CurrentDesired::Nothing if input.given.take().is_some() => return None,
-                CurrentDesired::Nothing => None,
+                CurrentDesired::Nothing => {
+                    input.trouble = None;
+                    if input.given.take().is_some() {
+                        return Next::Nothing;
+                    }
+                    continue;
+                }
                 CurrentDesired::Stale { why, .. } | CurrentDesired::Unknown { why } => {
-                    Some(format!("the desired state is not known: {why}"))
+                    format!("the desired state is not known: {why}")
                 }
             };
-            if let Some(why) = trouble.as_ref().filter(|why| input.trouble.as_ref() != Some(*why)) {
-                self.publish_trouble(why);
+            if input.trouble.as_ref() != Some(&trouble) {
+                self.publish_trouble(&trouble);
             }
-            input.trouble = trouble;
-            input.latest.changed().await;
+            input.trouble = Some(trouble);
         }
     }
 
@@ -315,7 +347,7 @@ impl<A: Api> Reconciler<A> {
     fn deps(&self) -> Result<LoopDeps, Error> {
         let events = self.events.clone();
         Ok(match &self.state {
-            State::Memory(ledger) => {
+            State::Ledger(ledger) => {
                 let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::clone(ledger));
                 LoopDeps { lock: Arc::new(lock), ledger, events }
             }
@@ -332,8 +364,20 @@ impl<A: Api> Reconciler<A> {
 /// Where desired states come from while a reconciler runs.
 struct Input<P: Provider> {
     latest: Latest<P>,
+    /// Whether it was asked since it changed.
+    is_answered: bool,
     /// The one that is in force.
     given: Option<Arc<P::DesiredState>>,
     /// What was published last.
     trouble: Option<String>,
+}
+
+/// What a provider says next.
+enum Next<S: Source> {
+    /// Another desired state.
+    Bound(Box<Bound<S>>),
+    /// The one that is in force.
+    Same,
+    /// There is none to keep any more.
+    Nothing,
 }

@@ -7,7 +7,7 @@
 //! | strategy | the target must be able to | survives a crash between call and record by |
 //! |---|---|---|
 //! | [`Marker`] | hold a text, set in the creating call | the mark itself |
-//! | [`NamePrefix`] | nothing | the name itself |
+//! | [`NamePrefix`], from [`Prefixes::claim`] | nothing | the name itself |
 //! | `Checkpoint` | nothing | an intent in the ledger before the call |
 //! | [`Exclusive`] | belong to nobody else | everything being ours; deletes are guarded |
 
@@ -15,8 +15,9 @@ mod marker;
 
 use std::fmt;
 
-use homeostat_engine::{Exclusive, NamePrefix, Owner, Ownership, Seen};
+use homeostat_engine::{Owner, Ownership, Seen};
 
+pub use homeostat_engine::{Exclusive, NamePrefix, Prefixes};
 pub use marker::{Copies, Marker, MarkerRefused};
 
 /// How our objects are distinguished from others'. There is no default.

@@ -285,6 +285,23 @@ async fn a_running_reconciler_follows_its_provider_and_reports_an_input_that_is_
     running.await.unwrap().unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_desired_state_that_is_put_in_again_is_accepted_again() {
+    let (_, keeper) = shared();
+    let (sender, provider) = channel();
+    let stop = async {
+        for _ in 0..2 {
+            sender.put(numbers(&[("a", 1)]));
+            assert_eq!(sender.verdict(), None);
+            while sender.verdict().is_none() {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(sender.verdict(), Some(homeostat_kit::provider::Verdict::Accepted));
+        }
+    };
+    tokio::time::timeout(MINUTE, keeper.run(provider, stop)).await.unwrap().unwrap();
+}
+
 #[tokio::test]
 async fn the_owner_of_the_mark_is_the_owner_of_the_state() {
     let marked = |owner: &str| Strategy::Marker(Marker::new(owner).unwrap());

@@ -1,13 +1,12 @@
 //! The nft source: whole tables in nft's own language, kept by the smallest atomic transaction.
 //!
-//! `nft` itself loads the text into an empty namespace, where it is read back from the kernel (`compile.rs`):
-//! the kernel is the normalizer, and expressions stay opaque bytes. A pass reads our tables by netlink
-//! (`observe.rs`, `dump.rs`), compares them (`diff.rs`), and writes the difference as one transaction under the
-//! generation that was observed (`apply.rs`, `encode.rs`). After a hint it reads only the tables that
-//! notifications of the kernel do not explain (`shadow.rs`).
+//! `nft` itself loads the text into an empty namespace, where it is read back from the kernel: the kernel is the
+//! normalizer, and expressions stay opaque bytes. A pass reads our tables by netlink, compares them, and writes the
+//! difference as one transaction under the generation that was observed. After a hint it reads only the tables that
+//! notifications of the kernel do not explain.
 //!
 //! A key is a table, because a table is what is owned: its comment carries our mark. A step explains what it
-//! does inside of the table, line by line (`step.rs`).
+//! does inside of the table, line by line.
 //!
 //! Never done: listing through `nft` in a pass; touching a table that is neither ours nor declared.
 #![cfg_attr(

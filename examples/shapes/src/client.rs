@@ -1,7 +1,7 @@
 //! The few lines of HTTP client that the source stands on; any other client would do.
 
 use std::fmt::Write as _;
-use std::io;
+use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use homeostat_engine::{Failure, Retry};
 use homeostat_kit::simple::{Notice, Notices};
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::TcpStream;
 
 use crate::shape::Shape;
@@ -111,46 +111,79 @@ impl Client {
 
     async fn request(
         &self,
-        (method, path): (&str, &str),
+        request: (&str, &str),
         conditions: Conditions<'_>,
         body: &Value,
     ) -> io::Result<Reply> {
         let mut stream = TcpStream::connect(self.addr).await?;
-        let mut head = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", escaped(path), self.addr);
-        if let Some((name, value)) = conditions.label {
-            let _ = write!(head, "If-Label: {name}={value}\r\n");
-        }
-        if let Some(version) = conditions.version {
-            let _ = write!(head, "If-Match: {version}\r\n");
-        }
-        let body = body.to_string();
-        let _ = write!(head, "Content-Length: {}\r\n\r\n{body}", body.len());
-        stream.write_all(head.as_bytes()).await?;
+        stream.write_all(self.text(request, conditions, body).as_bytes()).await?;
         let mut text = String::new();
         stream.read_to_string(&mut text).await?;
         parse(&text).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    /// Subscribes to changes.
+    /// Sends one request and waits for the reply, for callers that cannot be asynchronous.
+    pub fn blocking(&self, method: &str, path: &str, body: &Value) -> io::Result<Reply> {
+        let tap =
+            |when: &str| self.tap.iter().filter(|_| method != "GET").for_each(|tap| tap(when));
+        tap("before");
+        let mut stream = std::net::TcpStream::connect(self.addr)?;
+        let text = self.text((method, path), Conditions::default(), body);
+        stream.write_all(text.as_bytes())?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        tap("after");
+        parse(&text).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+    }
+
+    fn text(&self, (method, path): (&str, &str), on: Conditions<'_>, body: &Value) -> String {
+        let mut head = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", escaped(path), self.addr);
+        if let Some((name, value)) = on.label {
+            let _ = write!(head, "If-Label: {name}={value}\r\n");
+        }
+        if let Some(version) = on.version {
+            let _ = write!(head, "If-Match: {version}\r\n");
+        }
+        let body = body.to_string();
+        let _ = write!(head, "Content-Length: {}\r\n\r\n{body}", body.len());
+        head
+    }
+
+    /// Subscribes to changes of shapes.
     pub async fn watch(&self) -> Result<Changes, Failure> {
+        Ok(Changes(self.stream("/watch").await?))
+    }
+
+    /// Reads a resource that is sent line by line, without an end.
+    pub async fn stream(&self, path: &str) -> Result<Lines, Failure> {
         let mut stream = TcpStream::connect(self.addr).await.map_err(broken)?;
-        stream.write_all(b"GET /watch HTTP/1.1\r\n\r\n").await.map_err(broken)?;
+        let request = format!("GET {path} HTTP/1.1\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.map_err(broken)?;
         let mut lines = BufReader::new(stream).lines();
-        // The head; what follows the empty line are notices.
+        // The head ends with an empty line.
         while lines.next_line().await.map_err(broken)?.is_some_and(|line| !line.is_empty()) {}
-        Ok(Changes(lines))
+        Ok(Lines(lines))
+    }
+}
+
+/// The lines of a watch.
+pub struct Lines(tokio::io::Lines<BufReader<TcpStream>>);
+
+impl Lines {
+    /// The next line. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<String, Failure> {
+        let line = self.0.next_line().await.map_err(broken)?;
+        line.ok_or_else(|| Failure::new("the service hung up", Retry::Soon))
     }
 }
 
 /// The notices of a service, one a line.
-pub struct Changes(Lines<BufReader<TcpStream>>);
+pub struct Changes(Lines);
 
 impl Notices<String> for Changes {
     fn next(&mut self) -> Later<'_, Result<Notice<String>, Failure>> {
         Box::pin(async move {
-            let line = self.0.next_line().await.map_err(broken)?;
-            let line = line.ok_or_else(|| Failure::new("the service hung up", Retry::Soon))?;
-            let told: Value = serde_json::from_str(&line).unwrap_or_default();
+            let told: Value = serde_json::from_str(&self.0.next().await?).unwrap_or_default();
             let key = told["name"].as_str().map(str::to_owned);
             Ok(Notice { number: told["number"].as_u64().unwrap_or_default(), key })
         })

@@ -4,11 +4,13 @@
 //! /watch` sends one line a change, numbered, for as long as the connection stands. A write may be
 //! conditional: `If-Label: NAME=VALUE` on a label, `If-Match: VERSION` on the version of the shape
 //! that is there. `PUT /faults` tells it to misbehave ([`Faults`]). Beside the shapes it has a store of
-//! declarations under `/declarations`.
+//! declarations under `/declarations`, which is watched at `/declarations/watch/REVISION`, and of references under
+//! `/refs`.
 
 mod faults;
 mod http;
 mod meddle;
+mod refs;
 mod shelf;
 mod state;
 mod store;
@@ -24,7 +26,7 @@ use std::time::Duration;
 pub use faults::Faults;
 pub use shelf::Stored;
 pub use state::{Effect, State};
-pub use store::Declaration;
+pub use store::{Declaration, Store};
 
 use http::Request;
 
@@ -118,10 +120,9 @@ fn serve(listener: &TcpListener, shared: &Arc<Shared>) {
 fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let request = Request::read(stream)?;
     let mut state = shared.state();
-    if request.path == "/watch" {
-        let notices = state.watch();
+    if let Some(lines) = state.watched(&request.path) {
         drop(state);
-        return tell(stream, &notices);
+        return tell(stream, &lines);
     }
     let slow = Duration::from_millis(state.faults.slow_ms);
     if !slow.is_zero() {

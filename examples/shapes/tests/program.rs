@@ -6,7 +6,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
+use homeostat_shapes::client::Client;
+use homeostat_shapes::declarations::Declarations;
 use homeostat_shapes::service::Service;
+use homeostat_shapes::shape::Shape;
 
 const DOCUMENT: &str = include_str!("../shapes.toml");
 
@@ -96,4 +99,18 @@ async fn the_program_heals_what_strangers_do_and_follows_its_document() {
     until(&service, "white cloud, green door, blue window").await;
     std::fs::write(&document, DOCUMENT.split("[shapes.window]").next().unwrap()).unwrap();
     until(&service, "white cloud, green door").await;
+}
+
+#[tokio::test]
+async fn the_program_follows_the_declarations_of_a_store() {
+    let service = Service::start().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_shapes-declarations"));
+    command.arg(service.addr().to_string()).stdin(Stdio::null());
+    let _running = Running(command.spawn().unwrap());
+    let client = Client::new(service.addr());
+    let user = Declarations { client, finalizer: "shapes".to_owned() };
+    user.declare("door", &Shape::square("green")).await.unwrap();
+    until(&service, "green door").await;
+    user.delete("door").await.unwrap();
+    until(&service, "").await;
 }

@@ -13,6 +13,8 @@ mod listing;
 mod owning;
 #[path = "scenarios/piping.rs"]
 mod piping;
+#[path = "scenarios/referencing.rs"]
+mod referencing;
 #[path = "scenarios/slowness.rs"]
 mod slowness;
 #[path = "scenarios/stage.rs"]

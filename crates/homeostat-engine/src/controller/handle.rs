@@ -133,6 +133,12 @@ impl<S: Source> Handle<S> {
         found.map(|status| self.newest(&status)).map_err(|_| CommandRefused::Ended)
     }
 
+    /// Whether the last pass that looked at this key found it not as declared, be it declared or not.
+    #[must_use]
+    pub fn is_open(&self, key: &S::Key) -> bool {
+        self.open.read().contains_key(key)
+    }
+
     /// A status of an older desired state says nothing about the newest one.
     fn newest(&self, status: &Status) -> Status {
         let is_newest = status.generation == self.generation.load(Ordering::Relaxed);
@@ -180,6 +186,11 @@ impl Recording {
     /// The reports since this was asked last, in order.
     pub fn take(&mut self) -> Vec<PassReport> {
         std::iter::from_fn(|| self.0.try_recv().ok()).collect()
+    }
+
+    /// Waits for the report of the next pass; nothing once the loop has ended. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<PassReport> {
+        self.0.recv().await
     }
 }
 

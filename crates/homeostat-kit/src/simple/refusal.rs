@@ -1,17 +1,4 @@
 //! What an API answers when a write is not simply done.
-//!
-//! | the API says | answer | the loop then |
-//! |---|---|---|
-//! | done | `Ok` with what it holds, if it says so | looks again if it did not say so |
-//! | accepted, it takes a while | [`Refusal::Recheck`] | leaves the key alone until then, then looks |
-//! | accepted, as task 17 | [`Refusal::Task`] | asks for the task, sends nothing meanwhile |
-//! | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then, later each time; no failure |
-//! | not before another object is there | [`Refusal::WaitsOn`] | tries again when that one is written or changes |
-//! | another writer changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
-//! | it is another owner's | [`Refusal::Conflict`] | reports it, tries at each resync |
-//! | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
-//! | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
-//! | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -20,6 +7,19 @@ use std::time::Duration;
 use homeostat_engine::{Failure, Outcome, Owner, Retry, WaitsOn};
 
 /// What an author answers when a write is not simply done.
+///
+/// | the API says | answer | the loop then |
+/// |---|---|---|
+/// | done | `Ok` with what it holds, if it says so | looks again if it did not say so |
+/// | accepted, it takes a while | [`Refusal::Recheck`] | leaves the key alone until then, then looks |
+/// | accepted, as task 17 | [`Refusal::Task`] | asks for the task, sends nothing meanwhile |
+/// | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then, later each time; no failure |
+/// | not before another object is there | [`Refusal::WaitsOn`] | tries again when that one is written or changes |
+/// | another writer changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
+/// | it is another owner's | [`Refusal::Conflict`] | reports it, tries at each resync |
+/// | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
+/// | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
+/// | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// A precondition did not hold: the object is another owner's. Nothing was written.

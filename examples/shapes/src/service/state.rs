@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 
 use super::faults::{Faults, spend};
 use super::http::{Answer, Request};
+use super::refs;
 use super::shelf::Stored;
-use super::store::{Declaration, declarations};
+use super::store::Store;
 
 /// Something that the service did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,8 +25,10 @@ pub enum Effect {
 pub struct State {
     /// The shapes by name.
     pub shapes: BTreeMap<String, Stored>,
-    /// The declarations by name.
-    pub declarations: BTreeMap<String, Declaration>,
+    /// The declarations.
+    pub store: Store,
+    /// Which shapes somebody owns, by name.
+    pub refs: BTreeMap<String, String>,
     /// What it does wrong.
     pub faults: Faults,
     /// The requests to write, in order: method, path and body.
@@ -78,7 +81,8 @@ impl State {
         }
         match path.split_at(path.rfind('/').unwrap_or_default()) {
             ("", "/shapes") => self.listed(),
-            ("", "/declarations") => Answer::of(200, &self.declarations),
+            ("", "/declarations") => self.store.list(),
+            ("", "/refs") => Answer::of(200, &self.refs),
             ("/shapes", name) => {
                 let shape = self.shapes.get(name.trim_start_matches('/'));
                 shape.map_or_else(missing, |shape| Answer::of(200, shape))
@@ -110,7 +114,10 @@ impl State {
             return Answer::of(429, json!({ "error": "too many requests", "after_ms": 20 }));
         }
         if request.path.starts_with("/declarations") {
-            return declarations(&mut self.declarations, request);
+            return self.store.write(request);
+        }
+        if request.path.starts_with("/refs") {
+            return refs::write(&mut self.refs, request);
         }
         if self.faults.tasks {
             let id = format!("t{}", self.tasks.len() + 1);
@@ -184,8 +191,16 @@ impl State {
         Some(shape)
     }
 
+    /// The lines of a watch, if this is the path of one.
+    pub(super) fn watched(&mut self, path: &str) -> Option<Receiver<String>> {
+        match path.strip_prefix("/declarations/watch/") {
+            Some(after) => Some(self.store.watch(after.parse().unwrap_or_default())),
+            None => (path == "/watch").then(|| self.watch()),
+        }
+    }
+
     /// A new watcher; the first line says where the numbers stand.
-    pub(super) fn watch(&mut self) -> Receiver<String> {
+    fn watch(&mut self) -> Receiver<String> {
         let (sender, receiver) = channel();
         let _ = sender.send(format!("{}\n", json!({ "number": self.notices })));
         self.watchers.push(sender);
@@ -195,6 +210,7 @@ impl State {
     /// Ends all watches.
     pub fn hang_up(&mut self) {
         self.watchers.clear();
+        self.store.hang_up();
     }
 
     /// How many watch.
