@@ -8,6 +8,7 @@ mod events;
 mod hand_over;
 mod history;
 mod journal;
+pub(crate) mod left_trial;
 mod man;
 mod plan;
 mod run;

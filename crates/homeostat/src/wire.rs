@@ -1,5 +1,6 @@
 //! What is said over the control socket: one JSON object a line, both ways.
 
+use std::fmt;
 use std::time::Duration;
 
 use clap::Args;
@@ -7,6 +8,7 @@ use homeostat_engine::{Cascades, Failure, Guards, MassDelete, OpenCounts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::output::line::plain;
 use crate::output::text::Drawing;
 
 /// The version of all that is said here; another first number is another language.
@@ -221,10 +223,13 @@ pub(crate) struct TrialStatus {
     pub(crate) from: Vec<std::path::PathBuf>,
     pub(crate) began_at: String,
     pub(crate) left_ms: u64,
-    /// The number of the confirmed document that it returns to.
-    pub(crate) returns_to: u64,
+    /// The number of the confirmed document that it returns to; nothing, if nothing was declared before.
+    pub(crate) returns_to: Option<u64>,
     /// Whether the daemon's own files changed meanwhile.
     pub(crate) edit_waits: bool,
+    /// Why it is being rolled back, while that lasts.
+    #[serde(default)]
+    pub(crate) rolls_back: Option<String>,
 }
 
 /// How a trial ended.
@@ -233,8 +238,65 @@ pub(crate) struct TrialStatus {
 pub(crate) enum TrialEnd {
     /// Its document is a confirmed one now.
     Confirmed { number: u64, by: String },
-    /// A confirmed document is in force again.
-    RolledBack { why: String, to: u64 },
+    /// What was declared before is in force again.
+    RolledBack(RolledBack),
+}
+
+/// A rollback that has been carried out.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct RolledBack {
+    pub(crate) why: String,
+    /// The confirmed document; nothing, if nothing was declared before.
+    pub(crate) to: Option<u64>,
+    /// The first keys that are not as they were; the loops go on with them.
+    #[serde(default)]
+    pub(crate) not: Vec<NotRestored>,
+    /// How many there are.
+    #[serde(default)]
+    pub(crate) not_count: usize,
+}
+
+/// A key that a rollback could not bring back yet.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct NotRestored {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) key: String,
+    pub(crate) kind: String,
+    pub(crate) reason: Option<String>,
+}
+
+impl fmt::Display for TrialEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrialEnd::Confirmed { number, by } => {
+                write!(f, "Confirmed by {}: it is document {number} of the history.", plain(by))
+            }
+            TrialEnd::RolledBack(end) => write!(f, "{end}"),
+        }
+    }
+}
+
+impl fmt::Display for RolledBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to {
+            Some(number) => write!(f, "Rolled back to the confirmed document {number}: ")?,
+            None => f.write_str("Rolled back to nothing declared: ")?,
+        }
+        write!(f, "{}.", plain(&self.why))?;
+        if self.not.is_empty() {
+            return Ok(());
+        }
+        f.write_str("\nRolled back, but not:")?;
+        for NotRestored { source, scope, key, kind, reason } in &self.not {
+            let why = reason.as_deref().unwrap_or(kind);
+            write!(f, "\n  {} ({source} in {}): {}", plain(key), plain(scope), plain(why))?;
+        }
+        match self.not_count.saturating_sub(self.not.len()) {
+            0 => Ok(()),
+            more => write!(f, "\n  and {more} more"),
+        }
+    }
 }
 
 /// Some of the keys that are not as declared.

@@ -13,7 +13,7 @@ use homeostat_engine::{Entry, Finding, Kind, Ledger, SqliteLedger, Strictness, W
 use crate::cli::{ApplyArgs, FormArgs, Global};
 use crate::commands::plan::plan;
 use crate::commands::saved::{self, Saved};
-use crate::commands::{block_on, hand_over};
+use crate::commands::{block_on, hand_over, left_trial};
 use crate::confirmed::{self, ConfirmedDocuments, Origin};
 use crate::context::Context;
 use crate::failure::{self, helped};
@@ -44,6 +44,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let context = context.writing();
     let files = ReferencedFiles::of(&document);
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    left_trial::roll_back(&context, &ledger)?;
     let machine = Machine::bind(&context, &document, &*ledger)?;
     let drivers = match machine.unlock(&ledger) {
         Ok(_) if args.confirm_within.is_some() => {

@@ -5,10 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
-use homeostat_engine::{Cascades, Error, MassDelete, OnRelease, Strictness};
+use homeostat_engine::{Cascades, MassDelete, OnRelease, Strictness};
 
 use super::apply::{Asked, confirm};
 use super::control::print_report;
+use super::left_trial::is_locked;
 use super::plan::plan;
 use super::trial;
 use crate::client::Client;
@@ -24,10 +25,7 @@ pub(super) fn instead(
     context: &Context,
     document: &Document,
 ) -> Result<ExitCode> {
-    let is_locked = error
-        .chain()
-        .any(|cause| matches!(cause.downcast_ref::<Error>(), Some(Error::Locked { .. })));
-    let client = if is_locked { Client::try_connect(&context.socket) } else { None };
+    let client = if is_locked(&error) { Client::try_connect(&context.socket) } else { None };
     let Some(client) = client else { return Err(error) };
     let caller = &context.caller;
     if caller.strictness == Strictness::Strict || caller.on_release == OnRelease::Restore {

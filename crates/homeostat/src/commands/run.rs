@@ -11,11 +11,11 @@ use homeostat_kit::provider::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{Global, RunArgs};
-use crate::commands::runtime;
+use crate::commands::{left_trial, runtime};
 use crate::confirmed::{self, ConfirmedDocuments};
 use crate::context::{self, Context};
 use crate::daemon::trial::tried_before;
-use crate::daemon::{Daemon, End, Fallback, Options, Readers, log};
+use crate::daemon::{Daemon, End, Fallback, Options, Readers, Role, log};
 use crate::provider;
 
 /// Each namespace takes about ten descriptors, and the usual limit is 1024. Programs that are started get the limit
@@ -44,6 +44,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         Answer::Nothing => confirmed(arguments, &global, anyhow!("the provider has no document"))?,
     };
     let context = Context::enter(global, &document.settings)?.writing();
+    let left_trial = left_trial::find(&context)?;
     log::init(args.log, context.detail);
     let (ledger, unwritable) = LateLedger::open(&context.state_dir)?;
     if let Some(error) = unwritable {
@@ -53,6 +54,8 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let options = Options {
         from: arguments.clone(),
         fallback,
+        role: Role::Keep,
+        left_trial,
         on_stop: args.on_stop,
         listen: args.listen,
         readers: args.status_group.as_deref().map(Readers::find).transpose()?,

@@ -136,11 +136,18 @@ fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
 fn draw_trial(trial: &TrialStatus, to: &mut dyn Write) -> io::Result<()> {
     let from: Vec<_> = trial.from.iter().map(|path| path.to_string_lossy()).collect();
     let (from, left) = (plain(&from.join(" ")), time(trial.left_ms));
-    writeln!(to, "trial {}: {from} is tried, {left} left", trial.id)?;
+    match &trial.rolls_back {
+        None => writeln!(to, "trial {}: {from} is tried, {left} left", trial.id)?,
+        Some(why) => {
+            writeln!(to, "trial {}: {from} is being rolled back: {}", trial.id, plain(why))?;
+        }
+    }
     row("begun", Some(&format!("by {}, at {}", trial.by, trial.began_at)), to)?;
-    let returns =
-        format!("the confirmed document {}, unless `homeostat confirm` comes", trial.returns_to);
-    row("returns to", Some(&returns), to)?;
+    let returns = match trial.returns_to {
+        Some(number) => format!("the confirmed document {number}"),
+        None => "nothing declared".to_owned(),
+    };
+    row("returns to", Some(&format!("{returns}, unless `homeostat confirm` comes")), to)?;
     let waits = "the daemon's files changed; they are taken when the trial has ended";
     row("waits", trial.edit_waits.then_some(waits), to)
 }

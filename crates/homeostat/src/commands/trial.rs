@@ -12,7 +12,6 @@ use crate::cli::{Color, ConfirmArgs, Global, RollbackArgs};
 use crate::client::{Client, read, socket_path};
 use crate::commands::control::run_passes;
 use crate::failure::helped;
-use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{OlderDocument, Request, TrialEnd, TrialStatus, millis};
 
@@ -34,7 +33,7 @@ pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
             let trial: TrialStatus = read(trial.clone())?;
             format!("Trial {} goes on for {}.", trial.id, seconds(trial.left_ms))
         }
-        None => ended(&answer)?.map(|end| words(&end)).unwrap_or_default(),
+        None => ended(&answer)?.map(|end| end.to_string()).unwrap_or_default(),
     };
     stream::print(global.color, |to| writeln!(to, "{said}"))?;
     Ok(ExitCode::SUCCESS)
@@ -78,26 +77,15 @@ pub(super) fn follow(socket: &Path, color: Color) -> Result<ExitCode> {
     let end = ended(&answer)?.ok_or_else(|| {
         helped("the daemon does not know how the trial ended", "`homeostat events` may tell")
     })?;
-    stream::print(color, |to| writeln!(to, "{}", words(&end)))?;
+    stream::print(color, |to| writeln!(to, "{}", end))?;
     Ok(match end {
         TrialEnd::Confirmed { .. } => ExitCode::SUCCESS,
-        TrialEnd::RolledBack { .. } => ExitCode::FAILURE,
+        TrialEnd::RolledBack(_) => ExitCode::FAILURE,
     })
 }
 
 fn ended(answer: &Value) -> Result<Option<TrialEnd>> {
     answer.pointer("/last/ended").map(|end| read(end.clone())).transpose()
-}
-
-fn words(end: &TrialEnd) -> String {
-    match end {
-        TrialEnd::Confirmed { number, by } => {
-            format!("Confirmed by {}: it is document {number} of the history.", plain(by))
-        }
-        TrialEnd::RolledBack { why, to } => {
-            format!("Rolled back to the confirmed document {to}: {}.", plain(why))
-        }
-    }
 }
 
 fn seconds(millis: u64) -> String {

@@ -96,7 +96,11 @@ impl Answers {
                 self.trials()
             }
             Request::Rollback { ask, to: None } => {
-                self.passes(Some(DaemonCommand::RollBack { by: by.clone() }), ask).await
+                let open = self.snapshot.borrow().trials.open.as_ref().map(|trial| trial.record.id);
+                let report =
+                    self.passes(Some(DaemonCommand::RollBack { by: by.clone() }), ask).await?;
+                self.trial(open.unwrap_or_default(), LONGEST_WAIT).await?;
+                Ok(report)
             }
             Request::Rollback { ask, to: Some(OlderDocument { number, confirm_within_ms }) } => {
                 let within = Duration::from_millis(confirm_within_ms);

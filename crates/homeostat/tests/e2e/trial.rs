@@ -2,6 +2,7 @@
 
 use std::process::Stdio;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::daemon::Daemon;
@@ -14,6 +15,8 @@ const KEY: &str = "net/ipv4/tcp_retries1";
 const BEFORE: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 const TRIED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n";
 const EDITED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 7\n";
+
+const ROUTE: &str = "routes = [{ to = \"10.6.0.0/16\", type = \"blackhole\" }]\n";
 
 const LOGIN: &str = "{ echo 0 > /proc/self/loginuid; } 2>/dev/null; exec \"$0\" \"$@\"";
 
@@ -30,6 +33,11 @@ fn kept() -> (World, Daemon) {
 impl World {
     fn trial(&self) -> Value {
         self.status()["trial"].clone()
+    }
+
+    fn rolled_back(&self) -> Vec<Value> {
+        let history: Value = self.run("history --json").json(0);
+        history["rolled_back"].as_array().unwrap().clone()
     }
 
     /// Begins a trial whose client is gone, so that nothing is left of it but the trial.
@@ -162,12 +170,60 @@ fn a_daemon_that_is_killed_takes_its_trial_with_it() {
     world.write("host.toml", TRIED);
     let _daemon = world.keep_by(world.homeostat("run host.toml"));
     until("the document before", || world.knob(KEY) == "5");
-    assert_eq!(world.event("trial-ended").unwrap()["why"], "the daemon that held it ended");
+    until("the end", || world.event("trial-ended").is_some());
+    assert_eq!(world.event("trial-ended").unwrap()["why"], "the process that held it ended");
     assert_eq!(world.status()["fallback"], 1);
     let why = world.run("status").exits(2).stdout;
     assert!(why.contains("this document was tried, and nobody confirmed it"), "{why}");
     world.write("host.toml", EDITED);
     until("a document that was never tried", || world.knob(KEY) == "7");
+}
+
+#[test]
+fn a_daemon_that_is_stopped_rolls_back_before_it_ends() {
+    let (world, daemon) = kept();
+    world.try_for("1h");
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert_eq!(world.knob(KEY), "5");
+    let ended = &world.rolled_back()[0];
+    assert_eq!(ended["why"], "the daemon that held it was stopped");
+    assert_eq!((&ended["trial"], &ended["to"]), (&2.into(), &1.into()));
+}
+
+#[test]
+fn whoever_takes_the_lock_after_the_holder_died_rolls_back_first() {
+    let (world, daemon) = kept();
+    world.write("new.toml", &format!("{ROUTE}{TRIED}"));
+    world.try_for("1h");
+    until("the route", || world.ip("route show").contains("10.6.0.0/16"));
+    daemon.kill();
+    assert_eq!(world.knob(KEY), "6");
+    world.write("other.toml", &format!("{}[sysctl]\n", ROUTE.replace("10.6", "10.7")));
+    let ran = world.run("apply --yes other.toml").exits(0);
+    let line = "Trial 2 was left open. Rolled back to the confirmed document 1: the process that held it ended.";
+    assert!(ran.stderr.contains(line), "{}", ran.stderr);
+    assert_eq!(world.knob(KEY), "5");
+    assert!(!world.ip("route show").contains("10.6."), "the former document has no section for it");
+    assert!(world.ip("route show").contains("blackhole 10.7.0.0/16"));
+    assert_eq!(world.rolled_back().len(), 1);
+    let again = world.run("apply --yes other.toml").exits(0);
+    assert_eq!(again.stderr, "");
+}
+
+/// Not even if the file was changed since: what it does not speak of would stay.
+#[test]
+fn a_daemon_that_starts_after_the_holder_died_rolls_back_first() {
+    let (world, daemon) = kept();
+    world.write("new.toml", &format!("{ROUTE}{TRIED}"));
+    world.try_for("1h");
+    until("the route", || world.ip("route show").contains("10.6.0.0/16"));
+    daemon.kill();
+    let _daemon = world.keep(EDITED);
+    until("the daemon's own document", || world.knob(KEY) == "7");
+    assert!(!world.ip("route show").contains("10.6."));
+    assert_eq!(world.event("trial-ended").unwrap()["to"], 1);
+    world.confirms(2);
 }
 
 #[test]
