@@ -113,6 +113,12 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+    /// Hold a trial where no daemon runs; `apply --confirm-within` starts it
+    #[command(hide = true)]
+    HoldTrial(HoldArgs),
+    /// Bring back what was before a trial whose holder ended
+    #[command(hide = true)]
+    EndLeftTrial,
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -169,7 +175,7 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Make it a trial: the daemon returns to the document before it unless `homeostat confirm` comes within this time
+    /// Make it a trial: the document before it comes back unless `homeostat confirm` comes within this time
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<Period>,
 }
@@ -307,6 +313,13 @@ pub(crate) struct RollbackArgs {
     pub(crate) confirm_within: Period,
     #[command(flatten)]
     pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HoldArgs {
+    /// Another process waits for the end of this one
+    #[arg(long)]
+    pub(crate) watched: bool,
 }
 
 #[derive(Args, Debug)]

@@ -379,6 +379,13 @@ impl ConfirmedDocuments {
             write_file(&kept_texts.join(index.to_string()), &mut text.as_bytes())?;
         }
         let mut directories = BTreeSet::from([kept_texts, kept_files.clone(), new.to_owned()]);
+        for SourceText { directory, .. } in &texts {
+            // Rulesets in a document are compiled in its directory, whether they include files or not.
+            let directory = copy_below(&kept_files, directory);
+            make_directory(&directory)?;
+            let inside = directory.ancestors().take_while(|above| above.starts_with(new));
+            directories.extend(inside.map(Path::to_owned));
+        }
         // One that is not there is looked for, but not part of it.
         for path in files.paths().filter(|path| path.is_file()) {
             let copy = copy_below(&kept_files, &original(document, path));

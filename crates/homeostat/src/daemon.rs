@@ -88,6 +88,8 @@ pub(crate) struct Options {
     pub(crate) listen: Option<Listen>,
     /// Who may read status over the control socket.
     pub(crate) readers: Option<Readers>,
+    /// What is done once a trial can be handed over.
+    pub(crate) ready: Option<Box<dyn FnOnce()>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -282,6 +284,9 @@ impl Daemon {
         if let Role::HoldTrial { .. } = self.options.role {
             self.scopes.hold(&self.context, &*self.ledger)?;
             self.publish();
+            if let Some(ready) = self.options.ready.take() {
+                ready();
+            }
             return Ok(());
         }
         if let Some(trial) = &self.trials.open {

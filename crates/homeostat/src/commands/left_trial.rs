@@ -29,18 +29,26 @@ pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Document)
     Ok(Some((left, before)))
 }
 
-/// Brings back what was before a trial whose holder ended, and says so. Does nothing while the holder lives: it has the
-/// lock.
-pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<()> {
-    let Some((left, before)) = find(context)? else { return Ok(()) };
+/// What stands in the way of who wants to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// No trial is open, or no longer.
+    Nothing,
+    /// One is open, and somebody has the lock: its holder, or a process that is just ending.
+    Locked,
+}
+
+/// Brings back what was before a trial whose holder ended, and says so. While the holder lives, it has the lock.
+pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<Left> {
+    let Some((left, before)) = find(context)? else { return Ok(Left::Nothing) };
     let lock = match context.lock_to_mark(&context.top_scope()?, &**ledger) {
         Ok(lock) => Arc::new(lock),
-        Err(error) if is_locked(&error) => return Ok(()),
+        Err(error) if is_locked(&error) => return Ok(Left::Locked),
         Err(error) => return Err(error),
     };
     // Another process may have done it just before.
     if find(context)?.is_none() {
-        return Ok(());
+        return Ok(Left::Nothing);
     }
     let mut undoing = context.clone();
     if !left.record.guarded {
@@ -62,7 +70,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<(
     let end = TrialEnd::RolledBack(end);
     // It is done, whoever can read about it.
     let _ = writeln!(stderr, "Trial {} was left open. {end}", left.record.id);
-    Ok(())
+    Ok(Left::Nothing)
 }
 
 /// Whether somebody else has the lock.

@@ -20,7 +20,7 @@ use crate::provider;
 
 /// Each namespace takes about ten descriptors, and the usual limit is 1024. Programs that are started get the limit
 /// too: `nft` does not use `select`, for which it is low.
-fn raise_open_files() {
+pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // Without it, fewer namespaces can be kept.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -59,6 +59,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         on_stop: args.on_stop,
         listen: args.listen,
         readers: args.status_group.as_deref().map(Readers::find).transpose()?,
+        ready: None,
     };
     let daemon = Daemon::new(context, provider, document, ledger, options).confined()?;
     Ok(match runtime.block_on(Box::pin(daemon.run()))? {

@@ -25,6 +25,11 @@ impl Drivers<'_> {
         self.machine.plan(&*self.ledger).await
     }
 
+    /// Whether nobody else can write in the first scope now.
+    pub(crate) fn has_top_lock(&self) -> bool {
+        self.first_lock.is_some()
+    }
+
     /// Deletes the records of scopes that are gone: nothing of ours can be in them.
     fn prune(&self) -> Result<()> {
         for key in &self.machine.gone {
