@@ -10,6 +10,7 @@
 //! which says why and what could not be brought back. While `.trial` is there, the state before it is not back yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -19,6 +20,7 @@ use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Format, SourceText, copy_below};
 use serde::{Deserialize, Serialize};
 
+use crate::checks::Check;
 use crate::daemon::clock::Stamp;
 use crate::failure::helped;
 use crate::person::Person;
@@ -56,6 +58,9 @@ pub(crate) struct Entry {
     pub(crate) origin: Origin,
     /// When it was confirmed.
     pub(crate) confirmed_at: String,
+    /// The checks that confirmed it.
+    #[serde(default)]
+    pub(crate) confirmed_by_checks: Vec<Check>,
     documents: Vec<DocumentText>,
 }
 
@@ -70,6 +75,38 @@ pub(crate) struct Origin {
     pub(crate) applied_by: Person,
     /// Who confirmed it; nothing if it was confirmed by its first pass.
     pub(crate) confirmed_by: Option<Person>,
+}
+
+/// Who or what confirms a trial.
+#[derive(Clone, Debug)]
+pub(crate) enum Confirmer {
+    Person(Person),
+    Checks(Vec<Check>),
+    /// Its passes: everything is as declared.
+    Passes,
+}
+
+impl fmt::Display for Confirmer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Confirmer::Person(person) => write!(f, "{person}"),
+            Confirmer::Checks(checks) => {
+                let checks: Vec<_> = checks.iter().map(ToString::to_string).collect();
+                write!(f, "its checks ({})", checks.join(", "))
+            }
+            Confirmer::Passes => f.write_str("its first pass"),
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn confirmer(&self) -> Confirmer {
+        match &self.origin.confirmed_by {
+            Some(person) => Confirmer::Person(person.clone()),
+            None if self.confirmed_by_checks.is_empty() => Confirmer::Passes,
+            None => Confirmer::Checks(self.confirmed_by_checks.clone()),
+        }
+    }
 }
 
 /// An open trial.
@@ -265,11 +302,15 @@ impl ConfirmedDocuments {
     }
 
     /// The trial's document is confirmed. Returns its number.
-    pub(crate) fn confirm_trial(&self, by: Person) -> Result<u64> {
+    pub(crate) fn confirm_trial(&self, by: Confirmer) -> Result<u64> {
         let whole = || format!("cannot confirm the trial in {}", self.directory.display());
         let trial = self.directory.join(TRIAL);
         let mut entry: Entry = read_json(&trial.join(ENTRY_FILE)).with_context(whole)?;
-        entry.origin.confirmed_by = Some(by);
+        match by {
+            Confirmer::Person(person) => entry.origin.confirmed_by = Some(person),
+            Confirmer::Checks(checks) => entry.confirmed_by_checks = checks,
+            Confirmer::Passes => {}
+        }
         entry.confirmed_at = Stamp::now().to_string();
         write_json(&trial, ENTRY_FILE, &entry).with_context(whole)?;
         let number = self.numbers().last().map_or(1, |newest| newest + 1);
@@ -405,6 +446,7 @@ impl ConfirmedDocuments {
             number: 0,
             origin,
             confirmed_at: Stamp::now().to_string(),
+            confirmed_by_checks: Vec::new(),
             documents: texts.iter().map(text).collect(),
         };
         write_file(&new.join(ENTRY_FILE), &mut &*serde_json::to_vec_pretty(&entry)?)?;

@@ -153,6 +153,10 @@ enum Wake {
     RollBack(String),
     /// The passes of a rollback have run.
     RolledBack,
+    /// The passes of a trial have run.
+    Tried,
+    /// The checks of the open trial were good often enough.
+    ChecksAreGood,
     Stop,
 }
 
@@ -339,6 +343,8 @@ impl Daemon {
             Wake::Command(request) => self.handle_command(request).await,
             Wake::Passed => self.confirm().await,
             Wake::RollBack(why) => self.roll_back_or_retry(&why).await,
+            Wake::Tried => self.judge_trial().await,
+            Wake::ChecksAreGood => self.confirm_trial_by_checks().await,
             Wake::RolledBack => {
                 self.rolled_back().await;
                 self.reload_edit().await;

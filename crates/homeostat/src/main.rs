@@ -2,6 +2,7 @@
 //!
 //! Start at [`commands::run`]; [`registry`] is the only list of sources.
 
+mod checks;
 mod cli;
 mod client;
 mod commands;

@@ -3,11 +3,12 @@
 use std::fmt;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use homeostat_engine::{Cascades, Failure, Guards, MassDelete, OpenCounts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::checks::{Check, CheckResult};
 use crate::output::line::plain;
 use crate::output::text::Drawing;
 
@@ -51,6 +52,8 @@ pub(crate) enum Request {
         ask: Ask,
         #[serde(default)]
         confirm_within_ms: Option<u64>,
+        #[serde(default)]
+        terms: Terms,
     },
     /// How a trial ended; waits so long for its end.
     Trial { id: u64, wait_ms: u64 },
@@ -206,6 +209,40 @@ pub(crate) struct Overview {
     pub(crate) open_keys: Vec<OpenItem>,
 }
 
+/// What decides about a trial besides time and people.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Terms {
+    #[serde(default)]
+    pub(crate) checks: Vec<Check>,
+    #[serde(default)]
+    pub(crate) confirm_by: ConfirmBy,
+    #[serde(default)]
+    pub(crate) on_failure: OnFailure,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ConfirmBy {
+    /// `homeostat confirm`, from another session
+    #[default]
+    Person,
+    /// The checks, once all are good three times in a row
+    Checks,
+    /// The passes, once everything is as declared.
+    #[value(skip)]
+    Passes,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OnFailure {
+    /// What could be applied stays
+    #[default]
+    Keep,
+    /// What was before comes back if not everything can be applied
+    Rollback,
+}
+
 /// A confirmed document that is tried again.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub(crate) struct OlderDocument {
@@ -230,6 +267,11 @@ pub(crate) struct TrialStatus {
     /// Why it is being rolled back, while that lasts.
     #[serde(default)]
     pub(crate) rolls_back: Option<String>,
+    #[serde(default)]
+    pub(crate) confirm_by: ConfirmBy,
+    /// How its checks ended the last time.
+    #[serde(default)]
+    pub(crate) checks: Vec<CheckResult>,
 }
 
 /// How a trial ended.
@@ -254,6 +296,9 @@ pub(crate) struct RolledBack {
     /// How many there are.
     #[serde(default)]
     pub(crate) not_count: usize,
+    /// How the checks of the trial ended after the rollback.
+    #[serde(default)]
+    pub(crate) checks: Vec<CheckResult>,
 }
 
 /// A key that a rollback could not bring back yet.
@@ -284,18 +329,18 @@ impl fmt::Display for RolledBack {
             None => f.write_str("Rolled back to nothing declared: ")?,
         }
         write!(f, "{}.", plain(&self.why))?;
-        if self.not.is_empty() {
-            return Ok(());
+        if !self.not.is_empty() {
+            f.write_str("\nRolled back, but not:")?;
         }
-        f.write_str("\nRolled back, but not:")?;
         for NotRestored { source, scope, key, kind, reason } in &self.not {
             let why = reason.as_deref().unwrap_or(kind);
             write!(f, "\n  {} ({source} in {}): {}", plain(key), plain(scope), plain(why))?;
         }
         match self.not_count.saturating_sub(self.not.len()) {
-            0 => Ok(()),
-            more => write!(f, "\n  and {more} more"),
+            0 => {}
+            more => write!(f, "\n  and {more} more")?,
         }
+        self.checks.iter().try_for_each(|result| write!(f, "\nAfter the rollback, {result}."))
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         }
     };
     let drivers = match unlocked {
-        Ok(drivers) if args.confirm_within.is_some() => {
+        Ok(drivers) if args.trial().is_some() => {
             if args.strict {
                 refuse_unresolved(&block_on(drivers.plan())??)?;
             }

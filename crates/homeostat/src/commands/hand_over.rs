@@ -58,7 +58,8 @@ pub(super) fn to_daemon(
         cascades: caller.guards.cascades == Cascades::Allow,
     };
     let ask = Ask { text: asked.args.form.drawing(context.detail), leave };
-    let confirm_within_ms = asked.args.confirm_within.map(|within| millis(within.get()));
+    let (within, terms) = asked.args.trial().unzip();
+    let (confirm_within_ms, terms) = (within.map(millis), terms.unwrap_or_default());
     start()?;
     let following = Following {
         socket: &context.socket,
@@ -66,7 +67,7 @@ pub(super) fn to_daemon(
         color: context.color,
         json: asked.args.form.json,
     };
-    let request = Request::Apply { handed, ask, confirm_within_ms };
+    let request = Request::Apply { handed, ask, confirm_within_ms, terms };
     let code = match Client::connect(&context.socket)?.ask(request) {
         Ok(answer) => print_report(&answer, asked.args.form, context.color)?,
         // The holder died: what it began ends all the same.

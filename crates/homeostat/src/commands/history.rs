@@ -43,6 +43,7 @@ fn print_json(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
             "scope": entry.origin.scope,
             "applied_by": entry.origin.applied_by,
             "confirmed_by": entry.origin.confirmed_by,
+            "confirmed_by_checks": entry.confirmed_by_checks,
         })
     };
     let history: Vec<_> = entries.iter().map(entry).collect();
@@ -58,6 +59,7 @@ fn print_json(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
             "to": end.to,
             "not": end.not,
             "not_count": end.not_count,
+            "checks": end.checks,
         })
     };
     let rolled_back: Vec<_> = rolled_back.iter().map(ended).collect();
@@ -71,12 +73,10 @@ fn print_text(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
     if entries.is_empty() {
         writeln!(to, "No document was confirmed yet.")?;
     }
-    for Entry { number, origin, confirmed_at, .. } in entries {
+    for entry in entries {
+        let Entry { number, origin, confirmed_at, .. } = entry;
         let from: Vec<_> = origin.from.iter().map(|path| path.to_string_lossy()).collect();
-        let by = match &origin.confirmed_by {
-            Some(person) => format!("confirmed by {person}"),
-            None => "confirmed by its first pass".to_owned(),
-        };
+        let by = plain(&format!("confirmed by {}", entry.confirmer()));
         let (from, scope) = (plain(&from.join(" ")), plain(&origin.scope));
         writeln!(to, "{number:>4}  {confirmed_at}  {from} in {scope}")?;
         writeln!(to, "      applied by {}, {by}", origin.applied_by)?;

@@ -64,6 +64,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         to: left.record.before,
         not_count: not.len(),
         not,
+        checks: Vec::new(),
     };
     ConfirmedDocuments::of(&context.state_dir, &context.caller.owner).end_trial(&end)?;
     let mut stderr = stream::stderr(context.color);

@@ -148,6 +148,9 @@ fn draw_trial(trial: &TrialStatus, to: &mut dyn Write) -> io::Result<()> {
         None => "nothing declared".to_owned(),
     };
     row("returns to", Some(&format!("{returns}, unless `homeostat confirm` comes")), to)?;
+    for result in &trial.checks {
+        row("check", Some(&result.to_string()), to)?;
+    }
     let waits = "the daemon's files changed; they are taken when the trial has ended";
     row("waits", trial.edit_waits.then_some(waits), to)
 }

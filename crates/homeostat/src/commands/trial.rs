@@ -15,7 +15,9 @@ use crate::confirmed::ConfirmedDocuments;
 use crate::context::state_dir;
 use crate::failure::helped;
 use crate::output::stream;
-use crate::wire::{FORMAT_VERSION, OlderDocument, Request, TrialEnd, TrialStatus, millis};
+use crate::wire::{
+    ConfirmBy, FORMAT_VERSION, OlderDocument, Request, TrialEnd, TrialStatus, millis,
+};
 
 /// How long one request waits for the end of a trial.
 const ROUND: Duration = Duration::from_secs(30);
@@ -108,6 +110,16 @@ fn follow_to_end(following: &Following<'_>) -> Result<(u64, TrialEnd)> {
 
 fn announce(trial: &TrialStatus, color: Color) -> Result<()> {
     let mut to = stream::stderr(color);
+    match trial.confirm_by {
+        ConfirmBy::Person => {}
+        ConfirmBy::Passes => return Ok(()),
+        ConfirmBy::Checks => {
+            let (id, left) = (trial.id, seconds(trial.left_ms));
+            let line = "unless its checks are good three times in a row";
+            writeln!(to, "Trial {id}: {line} within {left}, what was before it comes back.")?;
+            return Ok(());
+        }
+    }
     writeln!(
         to,
         "Trial {}: unless it is confirmed within {}, what was before it comes back. Confirm from a new session: \
@@ -135,13 +147,9 @@ fn recorded_end(confirmed: &ConfirmedDocuments, id: u64) -> Result<(u64, TrialEn
         return Ok((id, TrialEnd::RolledBack(end)));
     }
     let newest = confirmed.entries()?.pop().filter(|_| confirmed.open_trial().is_none());
-    let by = newest.as_ref().and_then(|entry| entry.origin.confirmed_by.as_ref());
-    match (&newest, by) {
-        (Some(entry), Some(by)) => {
-            Ok((id, TrialEnd::Confirmed { number: entry.number, by: by.to_string() }))
-        }
-        _ => Err(unknown_end()),
-    }
+    let newest = newest.ok_or_else(unknown_end)?;
+    let by = newest.confirmer().to_string();
+    Ok((id, TrialEnd::Confirmed { number: newest.number, by }))
 }
 
 fn unknown_end() -> anyhow::Error {

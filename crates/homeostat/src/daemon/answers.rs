@@ -21,7 +21,8 @@ use crate::output::{SourceReport, is_converged, json as report, text};
 use crate::person::Person;
 use crate::registry;
 use crate::wire::{
-    About, Ask, FORMAT_VERSION, KeyStatus, Leave, OlderDocument, Request, SourceAnswer, refusal,
+    About, Ask, FORMAT_VERSION, KeyStatus, Leave, OlderDocument, Request, SourceAnswer, Terms,
+    refusal,
 };
 
 /// The longest that one request waits; who wants to wait longer asks again.
@@ -80,10 +81,11 @@ impl Answers {
             }
             Request::Resync(ask) => self.passes(None, ask).await,
             Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
-            Request::Apply { handed, ask, confirm_within_ms } => {
+            Request::Apply { handed, ask, confirm_within_ms, terms } => {
                 let trial = confirm_within_ms.map(|within| TrialRequest {
                     within: Duration::from_millis(within),
                     by: by.clone(),
+                    terms,
                 });
                 self.passes(Some(DaemonCommand::TakeDocument { handed, trial }), ask).await
             }
@@ -104,7 +106,7 @@ impl Answers {
             }
             Request::Rollback { ask, to: Some(OlderDocument { number, confirm_within_ms }) } => {
                 let within = Duration::from_millis(confirm_within_ms);
-                let trial = TrialRequest { within, by: by.clone() };
+                let trial = TrialRequest { within, by: by.clone(), terms: Terms::default() };
                 self.passes(Some(DaemonCommand::TryOlder { number, trial }), ask).await
             }
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,

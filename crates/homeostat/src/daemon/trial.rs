@@ -12,19 +12,27 @@ use std::time::Duration;
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
 use homeostat_engine::{Kind, MassDelete, OnRelease};
+use homeostat_netns::Netns;
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::Level;
 
 use super::clock::{BootTime, Stamp, boot_id};
 use super::command::TrialRequest;
+use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use super::{Daemon, Recipients, Role, Wake, log, refused};
-use crate::confirmed::{ConfirmedDocuments, Origin, RecordedTrial, TrialRecord};
+use crate::checks::{Check, CheckResult, run_all};
+use crate::confirmed::{ConfirmedDocuments, Confirmer, Origin, RecordedTrial, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::is_remote;
-use crate::wire::{NotRestored, RolledBack, TrialEnd, TrialStatus, millis};
+use crate::wire::{
+    ConfirmBy, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
+};
 
 /// How many keys that could not be brought back are named.
 const NAMED: usize = 20;
@@ -37,6 +45,13 @@ const LAST_RETRY: Duration = Duration::from_secs(30);
 const BEGIN: Duration = Duration::from_mins(1);
 const LINGER: Duration = Duration::from_secs(1);
 
+/// When the checks of a trial begin, how often they run, and how many good rounds in a row confirm.
+const FIRST_CHECK: Duration = Duration::from_secs(3);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+const GOOD_ROUNDS: u32 = 3;
+/// How often checks may fail before a trial until they count as failing.
+const TRIES_BEFORE: u32 = 3;
+
 /// A trial that is open.
 #[derive(Clone, Debug)]
 pub(super) struct Trial {
@@ -46,6 +61,10 @@ pub(super) struct Trial {
     /// Whether the daemon's own document is tried.
     pub(super) is_edit: bool,
     pub(super) phase: Phase,
+    terms: Terms,
+    /// Whether it was looked at what the first passes came to.
+    is_judged: bool,
+    checking: Option<Arc<Checking>>,
     /// The keys that were not as declared before it: source, scope, key.
     open_before: Arc<BTreeSet<(String, String, String)>>,
 }
@@ -58,6 +77,55 @@ pub(super) enum Phase {
     Retrying { why: String, at: BootTime, failures: u32, last: String },
     /// The loops have the document before it. Their passes are waited for until then.
     RollingBack { why: String, until: BootTime },
+}
+
+/// Runs the checks of an open trial, until it is dropped.
+#[derive(Debug)]
+struct Checking {
+    rounds: watch::Receiver<Rounds>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rounds {
+    good_in_a_row: u32,
+    last: Vec<CheckResult>,
+}
+
+impl Checking {
+    fn start(checks: Vec<Check>, netns: Arc<Netns>) -> Self {
+        let (sender, rounds) = watch::channel(Rounds::default());
+        let task = tokio::spawn(async move {
+            let mut times = interval_at(Instant::now() + FIRST_CHECK, CHECK_EVERY);
+            times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                times.tick().await;
+                let last = run_all(&checks, &netns).await;
+                let is_good = last.iter().all(|result| result.error.is_none());
+                sender.send_modify(|rounds| {
+                    rounds.good_in_a_row = if is_good { rounds.good_in_a_row + 1 } else { 0 };
+                    rounds.last = last;
+                });
+            }
+        });
+        Checking { rounds, task }
+    }
+
+    fn last(&self) -> Vec<CheckResult> {
+        self.rounds.borrow().last.clone()
+    }
+
+    async fn wait_until_good(&self) {
+        let mut rounds = self.rounds.clone();
+        // It ends only with this value.
+        let _ = rounds.wait_for(|rounds| rounds.good_in_a_row >= GOOD_ROUNDS).await;
+    }
+}
+
+impl Drop for Checking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// The trial that is open, and how the last one ended.
@@ -77,8 +145,46 @@ impl Trial {
         let RecordedTrial { record, origin } = left;
         let why = "the process that held it ended".to_owned();
         let phase = Phase::RollingBack { why, until: BootTime::after(PASSES) };
-        let (by, from) = (origin.applied_by, origin.from);
-        Trial { record, by, from, is_edit: false, phase, open_before: Arc::default() }
+        Trial {
+            record,
+            by: origin.applied_by,
+            from: origin.from,
+            is_edit: false,
+            phase,
+            terms: Terms::default(),
+            is_judged: true,
+            checking: None,
+            open_before: Arc::default(),
+        }
+    }
+
+    fn needs_judgement(&self) -> bool {
+        let Terms { confirm_by, on_failure, .. } = self.terms;
+        !self.is_judged && (on_failure == OnFailure::Rollback || confirm_by == ConfirmBy::Passes)
+    }
+
+    /// Waits until its checks confirm it: for ever, if they are not to do that.
+    async fn wait_until_checked(&self, loops: &LoopsSnapshot) {
+        match &self.checking {
+            Some(checking) if self.terms.confirm_by == ConfirmBy::Checks => {
+                loops.wait_until_passed().await;
+                checking.wait_until_good().await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Why its time is over without a confirm.
+    fn why_unconfirmed(&self) -> String {
+        let last = self.checking.as_ref().map(|checking| checking.last()).unwrap_or_default();
+        let bad = last.into_iter().find(|result| result.error.is_some());
+        let bad = bad.map(|result| result.to_string());
+        match (self.terms.confirm_by, bad) {
+            (ConfirmBy::Checks, Some(bad)) => bad,
+            (ConfirmBy::Checks, None) => "its checks were not good three times in a row".to_owned(),
+            (_, Some(bad)) => format!("nobody confirmed it in time, and {bad}"),
+            (_, None) => "nobody confirmed it in time".to_owned(),
+        }
     }
 }
 
@@ -101,6 +207,8 @@ impl Trials {
             returns_to: trial.record.before,
             edit_waits: self.has_edit,
             rolls_back,
+            confirm_by: trial.terms.confirm_by,
+            checks: trial.checking.as_ref().map(|checking| checking.last()).unwrap_or_default(),
         })
     }
 
@@ -139,6 +247,34 @@ pub(super) fn check_within(within: Duration) -> Result<()> {
         format!("a trial of {within:?} makes no sense"),
         "give a time from 1s to 24h; two minutes are a good start",
     ))
+}
+
+/// Refuses checks that cannot decide anything: there is too little time for them, or they fail already.
+async fn check_terms(request: &TrialRequest, netns: &Netns) -> Result<()> {
+    let TrialRequest { within, terms: Terms { checks, confirm_by, .. }, .. } = request;
+    let least = FIRST_CHECK + CHECK_EVERY * GOOD_ROUNDS;
+    if *confirm_by == ConfirmBy::Checks && *within < least {
+        return Err(helped(
+            format!("checks cannot confirm a trial within {within:?}"),
+            format!(
+                "they begin after {FIRST_CHECK:?} and must be good three times: give at least {least:?}"
+            ),
+        ));
+    }
+    let mut bad = None;
+    for _ in 0..TRIES_BEFORE {
+        let results = run_all(checks, netns).await;
+        bad = results.into_iter().find(|result| result.error.is_some());
+        if bad.is_none() {
+            return Ok(());
+        }
+    }
+    bad.map_or(Ok(()), |bad| {
+        Err(helped(
+            format!("{bad}, before anything was changed"),
+            "mend that first, or leave this check out",
+        ))
+    })
 }
 
 /// Refuses to confirm from the session that applied: its connections pass a firewall that drops new ones.
@@ -184,6 +320,8 @@ impl Daemon {
                 "confirm it or roll it back first: `homeostat confirm`, `homeostat rollback`",
             ));
         }
+        let netns = Arc::clone(&self.context.top_scope()?.netns);
+        check_terms(&request, &netns).await?;
         if self.unconfirmed.is_some() {
             // What the trial returns to must be known to work.
             self.passed().await;
@@ -221,12 +359,16 @@ impl Daemon {
         let open_before = self.snapshot.borrow().open(None, Some(usize::MAX)).open.into_iter();
         let open_before = open_before.map(|open| (open.source, open.scope, open.key)).collect();
         let is_edit = from == self.options.from;
+        let checks = Some(request.terms.checks.clone()).filter(|checks| !checks.is_empty());
         self.trials.open = Some(Trial {
             record,
             by: request.by,
             from,
             is_edit,
             phase,
+            terms: request.terms,
+            is_judged: false,
+            checking: checks.map(|checks| Arc::new(Checking::start(checks, netns))),
             open_before: Arc::new(open_before),
         });
         Ok(())
@@ -262,7 +404,8 @@ impl Daemon {
         if !is_asked_for && confirmed.is_unconfirmed(document) {
             return Err(tried_before());
         }
-        let request = TrialRequest { within: within.get(), by: Person::current() };
+        let request =
+            TrialRequest { within: within.get(), by: Person::current(), terms: Terms::default() };
         let from = self.options.from.clone();
         self.begin_trial(document, request, from).await
     }
@@ -270,9 +413,47 @@ impl Daemon {
     /// Ends the trial: what it made stays.
     pub(super) fn confirm_trial(&mut self, by: &Person, same_session: bool) -> Result<()> {
         check_session(self.trials.unconfirmed()?, by, same_session)?;
-        let number = self.confirmed().confirm_trial(by.clone())?;
-        self.end_trial(TrialEnd::Confirmed { number, by: by.to_string() });
+        self.confirm_trial_by(Confirmer::Person(by.clone()))
+    }
+
+    fn confirm_trial_by(&mut self, by: Confirmer) -> Result<()> {
+        let words = by.to_string();
+        let number = self.confirmed().confirm_trial(by)?;
+        self.end_trial(TrialEnd::Confirmed { number, by: words });
         Ok(())
+    }
+
+    pub(super) async fn confirm_trial_by_checks(&mut self) {
+        let Ok(trial) = self.trials.unconfirmed() else { return };
+        let checks = trial.terms.checks.clone();
+        self.confirm_or_roll_back(Confirmer::Checks(checks)).await;
+    }
+
+    async fn confirm_or_roll_back(&mut self, by: Confirmer) {
+        if let Err(error) = self.confirm_trial_by(by) {
+            log::log_error(&error, "the trial cannot be confirmed");
+            self.roll_back_or_retry(&failure::text(&error)).await;
+        }
+    }
+
+    /// The first passes of a trial have run: a document that could not be applied completely may have to go back.
+    pub(super) async fn judge_trial(&mut self) {
+        let (not, _) = self.not_restored();
+        let Ok(trial) = self.trials.unconfirmed() else { return };
+        trial.is_judged = true;
+        let (confirm_by, on_failure) = (trial.terms.confirm_by, trial.terms.on_failure);
+        match not.first() {
+            Some(first) if on_failure == OnFailure::Rollback => {
+                let NotRestored { key, kind, reason, .. } = first;
+                let why = reason.as_deref().unwrap_or(kind);
+                let why = format!("not everything could be applied: {key}: {why}");
+                self.roll_back_or_retry(&why).await;
+            }
+            None if confirm_by == ConfirmBy::Passes => {
+                self.confirm_or_roll_back(Confirmer::Passes).await;
+            }
+            _ => {}
+        }
     }
 
     /// Gives the trial more time, from now on.
@@ -349,13 +530,14 @@ impl Daemon {
 
     /// The passes of the rollback have run, or have had their time.
     pub(super) async fn rolled_back(&mut self) {
-        let Some(Trial { record, is_edit, phase: Phase::RollingBack { why, .. }, .. }) =
+        let Some(Trial { record, is_edit, terms, phase: Phase::RollingBack { why, .. }, .. }) =
             self.trials.open.clone()
         else {
             return;
         };
         let (not, not_count) = self.not_restored();
-        let end = RolledBack { why: why.clone(), to: record.before, not, not_count };
+        let checks = self.check_after(&terms.checks).await;
+        let end = RolledBack { why: why.clone(), to: record.before, not, not_count, checks };
         if let Err(error) = self.confirmed().end_trial(&end) {
             return self.retry_rollback(&why, &error);
         }
@@ -369,7 +551,22 @@ impl Daemon {
         }
     }
 
-    /// The first keys that are not as they were before the trial, and how many there are.
+    /// How the checks of a trial end once it is rolled back. A stop waits only so long.
+    async fn check_after(&self, checks: &[Check]) -> Vec<CheckResult> {
+        let Ok(top) = self.context.top_scope() else { return Vec::new() };
+        let ran = run_all(checks, &top.netns);
+        let Some(stops_at) = self.stops_at else { return ran.await };
+        let unknown = |check: &Check| {
+            let error = Some("the daemon stopped before it had ended".to_owned());
+            CheckResult { check: check.clone(), error }
+        };
+        tokio::select! {
+            results = ran => results,
+            () = stops_at.wait() => checks.iter().map(unknown).collect(),
+        }
+    }
+
+    /// The first keys that are open now and were not before the trial, and how many there are.
     fn not_restored(&self) -> (Vec<NotRestored>, usize) {
         let snapshot = self.snapshot.borrow();
         let open_before = self.trials.open.as_ref().map(|trial| Arc::clone(&trial.open_before));
@@ -420,30 +617,35 @@ impl Daemon {
 
     /// Waits for what the open trial needs next, or for the end of a daemon that only holds one.
     pub(super) fn trial_wakes(&self) -> impl Future<Output = Wake> + use<> {
-        let phase = self.trials.open.as_ref().map(|trial| trial.phase.clone());
+        let trial = self.trials.open.clone();
         let (role, last) = (self.options.role, self.trials.last.is_some());
         let snapshot = self.snapshot.borrow().clone();
         async move {
-            match phase {
-                Some(Phase::Open { deadline }) => {
-                    deadline.wait().await;
-                    Wake::RollBack("nobody confirmed it in time".to_owned())
+            let Some(trial) = trial else {
+                if role != Role::Keep {
+                    BootTime::after(if last { LINGER } else { BEGIN }).wait().await;
+                    return Wake::Stop;
                 }
-                Some(Phase::Retrying { why, at, .. }) => {
+                return std::future::pending().await;
+            };
+            match &trial.phase {
+                Phase::Open { deadline } => {
+                    tokio::select! {
+                        () = deadline.wait() => Wake::RollBack(trial.why_unconfirmed()),
+                        () = snapshot.wait_until_settled(), if trial.needs_judgement() => Wake::Tried,
+                        () = trial.wait_until_checked(&snapshot) => Wake::ChecksAreGood,
+                    }
+                }
+                Phase::Retrying { why, at, .. } => {
                     at.wait().await;
-                    Wake::RollBack(why)
+                    Wake::RollBack(why.clone())
                 }
-                Some(Phase::RollingBack { until, .. }) => {
+                Phase::RollingBack { until, .. } => {
                     tokio::select! {
                         () = snapshot.wait_until_settled() => {}
                         () = until.wait() => {}
                     }
                     Wake::RolledBack
-                }
-                None if role == Role::Keep => std::future::pending().await,
-                None => {
-                    BootTime::after(if last { LINGER } else { BEGIN }).wait().await;
-                    Wake::Stop
                 }
             }
         }

@@ -50,8 +50,8 @@ ruleset = "table inet kept { chain in { type filter hook input priority 0; tcp d
 "#;
 
 /// A world with a network of its own, and with objects of others.
-struct Site {
-    world: World,
+pub(crate) struct Site {
+    pub(crate) world: World,
 }
 
 impl Site {
@@ -72,17 +72,22 @@ impl Site {
     }
 
     /// One in which a document was applied, and everything that is there after it.
-    fn applied() -> (Self, Dump) {
+    pub(crate) fn applied() -> (Self, Dump) {
         let site = Self::new();
         site.world.apply(BEFORE);
-        until("quiet addresses", || !site.world.ip("address show").contains("tentative"));
+        site.is_quiet();
         let before = site.world.dump();
         site.world.write("new.toml", TRIED);
         (site, before)
     }
 
+    /// Every address is probed, and every link has its state.
+    fn is_quiet(&self) {
+        until("quiet addresses", || !self.world.ip("address show").contains("tentative"));
+    }
+
     /// Begins a trial, and returns its client.
-    fn try_for(&self, within: &str) -> Child {
+    pub(crate) fn try_for(&self, within: &str) -> Child {
         let mut client =
             self.world.homeostat(&format!("apply --yes --confirm-within {within} new.toml"));
         let client = client.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -96,7 +101,7 @@ impl Site {
             && self.world.run("status --json").stdout.contains("\"returns_to\"")
     }
 
-    fn holder(&self) -> Option<Pid> {
+    pub(crate) fn holder(&self) -> Option<Pid> {
         self.processes(true).pop()
     }
 
@@ -119,10 +124,10 @@ impl Site {
         }
         found
     }
+}
 
-    fn end(&self, process: Option<Pid>) {
-        kill_process(process.unwrap(), Signal::KILL).unwrap();
-    }
+fn end(process: Option<Pid>) {
+    kill_process(process.unwrap(), Signal::KILL).unwrap();
 }
 
 fn path(path: &Path) -> &[u8] {
@@ -165,6 +170,7 @@ fn a_trial_is_confirmed_without_a_daemon() {
     assert!(refused.contains("this is the session that began the trial"), "{refused}");
     let refused = site.world.run("apply --yes --confirm-within 1m host.toml").exits(1).stderr;
     assert!(refused.contains("trial 2 of uid "), "{refused}");
+    site.is_quiet();
     let tried = site.world.dump();
     site.world.in_another_session("confirm").exits(0);
     let (code, said) = end_of(client);
@@ -194,7 +200,7 @@ fn the_end_of_the_client_changes_nothing() {
 fn a_holder_that_is_killed_is_made_good_by_the_one_who_watches_it() {
     let (site, before) = Site::applied();
     let client = site.try_for("1h");
-    site.end(site.holder());
+    end(site.holder());
     let (code, said) = end_of(client);
     assert_eq!(code, Some(1));
     let end = "Rolled back to the confirmed document 1: the process that held it ended.";
@@ -208,8 +214,8 @@ fn when_both_are_killed_the_next_apply_rolls_back_first() {
     let mut client = site.try_for("1h");
     client.kill().unwrap();
     client.wait().unwrap();
-    site.end(site.watcher());
-    site.end(site.holder());
+    end(site.watcher());
+    end(site.holder());
     until("the end of the holder", || site.holder().is_none());
     let ran = site.world.run("apply --yes host.toml").exits(0);
     assert!(ran.stderr.contains("Trial 2 was left open. Rolled back to"), "{}", ran.stderr);
@@ -231,7 +237,7 @@ fn a_holder_that_is_stopped_rolls_back_before_it_ends() {
 #[test]
 fn without_a_document_before_it_everything_that_a_trial_made_goes() {
     let site = Site::new();
-    until("quiet addresses", || !site.world.ip("address show").contains("tentative"));
+    site.is_quiet();
     let before = site.world.dump();
     site.world.write("new.toml", TRIED.replace("[links.lan0]\nup = true\n", "[links.lan0]\n"));
     let ran = site.world.run("apply --yes --confirm-within 2s new.toml").exits(1);

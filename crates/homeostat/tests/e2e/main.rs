@@ -15,6 +15,7 @@
 
 mod apply;
 mod bad;
+mod checks;
 mod clusters;
 mod colours;
 mod commands;

@@ -194,12 +194,12 @@ fn a_daemon_that_is_stopped_rolls_back_before_it_ends() {
 #[test]
 fn whoever_takes_the_lock_after_the_holder_died_rolls_back_first() {
     let (world, daemon) = kept();
-    world.write("new.toml", &format!("{ROUTE}{TRIED}"));
+    world.write("new.toml", format!("{ROUTE}{TRIED}"));
     world.try_for("1h");
     until("the route", || world.ip("route show").contains("10.6.0.0/16"));
     daemon.kill();
     assert_eq!(world.knob(KEY), "6");
-    world.write("other.toml", &format!("{}[sysctl]\n", ROUTE.replace("10.6", "10.7")));
+    world.write("other.toml", format!("{}[sysctl]\n", ROUTE.replace("10.6", "10.7")));
     let ran = world.run("apply --yes other.toml").exits(0);
     let line = "Trial 2 was left open. Rolled back to the confirmed document 1: the process that held it ended.";
     assert!(ran.stderr.contains(line), "{}", ran.stderr);
@@ -215,7 +215,7 @@ fn whoever_takes_the_lock_after_the_holder_died_rolls_back_first() {
 #[test]
 fn a_daemon_that_starts_after_the_holder_died_rolls_back_first() {
     let (world, daemon) = kept();
-    world.write("new.toml", &format!("{ROUTE}{TRIED}"));
+    world.write("new.toml", format!("{ROUTE}{TRIED}"));
     world.try_for("1h");
     until("the route", || world.ip("route show").contains("10.6.0.0/16"));
     daemon.kill();
