@@ -14,6 +14,7 @@ mod failure;
 mod journal;
 mod machine;
 mod mark;
+mod operator;
 mod output;
 mod person;
 mod provider;

@@ -19,6 +19,7 @@ use crate::confirmed::{self, ConfirmedDocuments, Origin};
 use crate::context::Context;
 use crate::failure::{self, helped};
 use crate::machine::{Drivers, Machine};
+use crate::operator;
 use crate::output::digest::Digest;
 use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
@@ -220,6 +221,9 @@ pub(super) fn confirm(context: &Context, reports: &[SourceReport], form: FormArg
     let length = if form.full && !form.json { Length::Full } else { Length::Cut };
     let mut stderr = stream::stderr(context.color);
     text::plan(reports, Drawing { detail: Detail::Normal, length }, Closing::Plan, &mut stderr)?;
+    for warning in operator::warnings(context, reports) {
+        writeln!(stderr, "warning: {warning}")?;
+    }
     write!(stderr, "Apply? Only `yes` goes on: ")?;
     stderr.flush()?;
     let mut answer = String::new();

@@ -265,3 +265,79 @@ fn a_disk_without_room_for_the_record_keeps_a_trial_from_beginning() {
     assert!(refused.contains("cannot record the trial"), "{refused}");
     site.world.is_again(&before);
 }
+
+/// A firewall that drops new connections lets the old one pass: that it still works proves nothing.
+#[test]
+fn a_firewall_that_drops_new_connections_cannot_be_confirmed_over_the_old_one() {
+    let (site, before) = Site::applied();
+    let drops = "table inet kept { chain in { type filter hook input priority 0; policy drop; \
+                 ct state established accept; }; }";
+    let text = BEFORE.lines().map(|line| match line.starts_with("ruleset") {
+        true => format!("ruleset = \"{drops}\"\n"),
+        false => format!("{line}\n"),
+    });
+    site.world.write("new.toml", text.collect::<String>());
+    let mut client = site.world.homeostat("apply --yes --confirm-within 3s new.toml");
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    until("the firewall", || site.world.nft("list ruleset").contains("policy drop"));
+    let refused = site.world.run("confirm").exits(1).stderr;
+    assert!(refused.contains("open a new session to the machine"), "{refused}");
+    assert_eq!(end_of(client).0, Some(1));
+    site.world.is_again(&before);
+}
+
+#[test]
+fn a_namespace_that_a_trial_made_goes_with_it() {
+    let world = World::new().with_own_names();
+    let site = Site { world };
+    site.world
+        .apply("namespaces = {}\nroutes = [{ to = \"10.1.0.0/16\", type = \"blackhole\" }]\n");
+    let before = site.world.dump();
+    site.world.write(
+        "new.toml",
+        "routes = []\n[namespaces.blue]\ncreate = true\nsysctl = { \"net.ipv4.tcp_retries1\" = 5 }\n",
+    );
+    let mut client = site.world.homeostat("apply --yes --confirm-within 3s new.toml");
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let blue = site.world.outside("/run/netns/blue");
+    until("the namespace", || Path::new(&blue).exists());
+    let (code, said) = end_of(client);
+    assert_eq!(code, Some(1));
+    let end = "Rolled back to the confirmed document 1: nobody confirmed it in time.";
+    assert_eq!(said.lines().last(), Some(end), "{said}");
+    assert!(!Path::new(&blue).exists());
+    site.world.is_again(&before);
+}
+
+/// Calls that make something durable, or that write to the kernel.
+const CALLS: [&str; 3] = ["rename", "fsync", "sendmsg"];
+
+/// Client, holder and watcher are killed at the same call of each, wherever that is: the next apply of the former
+/// document finds everything as it was, or brings it back.
+#[test]
+fn a_kill_at_any_durable_write_ends_in_the_state_before() {
+    let is_soak = std::env::var_os("HOMEOSTAT_SOAK").is_some();
+    let mut kills = 0;
+    for call in CALLS {
+        // The first and the last calls of a trial have few others between them.
+        let moments = (1..60).filter(|nth| is_soak || [1, 2, 3, 5, 8, 13, 21].contains(nth));
+        for nth in moments {
+            let (site, before) = Site::applied();
+            let log = site.world.path().join("strace");
+            let mut command = site.world.command("strace");
+            command.args(["-f", "-qq", "-e", &format!("trace={call}"), "-o"]).arg(&log);
+            command.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]);
+            let apply = site.world.homeostat("apply --yes --confirm-within 1s new.toml");
+            command.arg(apply.get_program()).args(apply.get_args());
+            let _ = site.world.finish(command);
+            until("the end of the holder", || site.holder().is_none() && site.watcher().is_none());
+            site.world.run("apply --yes host.toml").exits(0);
+            site.world.is_again(&before);
+            if !fs::read_to_string(&log).unwrap().contains("killed by SIGKILL") {
+                break;
+            }
+            kills += 1;
+        }
+    }
+    assert!(kills > 5, "{kills}");
+}

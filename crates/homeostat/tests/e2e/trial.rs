@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::daemon::Daemon;
 use crate::http::listening;
 use crate::keeping::until;
+use crate::program::output;
 use crate::provider::metric;
 use crate::world::{Ran, World};
 
@@ -224,6 +225,52 @@ fn a_daemon_that_starts_after_the_holder_died_rolls_back_first() {
     assert!(!world.ip("route show").contains("10.6."));
     assert_eq!(world.event("trial-ended").unwrap()["to"], 1);
     world.confirms(2);
+}
+
+/// Nothing of a trial is in the kernel after a boot, and its document is not taken, wherever it lies by then.
+#[test]
+fn a_boot_ends_a_trial() {
+    let world = World::new().with_own_names();
+    let daemon = world.keep(BEFORE);
+    world.converges();
+    world.confirms(1);
+    world.write("new.toml", TRIED);
+    world.try_for("1h");
+    daemon.kill();
+    world.meddle(KEY, "3");
+    let boot = world.write("boot_id", "11111111-2222-3333-4444-555555555555\n");
+    let mut mount = world.command("mount");
+    mount.arg("--bind").arg(boot).arg("/proc/sys/kernel/random/boot_id");
+    output(mount);
+    world.write("host.toml", TRIED);
+    let _daemon = world.keep_by(world.homeostat("run host.toml"));
+    until("the document before", || world.knob(KEY) == "5");
+    until("the end", || world.event("trial-ended").is_some());
+    assert_eq!(world.event("trial-ended").unwrap()["why"], "the machine was booted");
+    assert_eq!(world.status()["fallback"], 1);
+    assert_eq!(world.rolled_back()[0]["why"], "the machine was booted");
+}
+
+/// A full disk lets no trial begin: nothing of it is written.
+#[test]
+fn without_room_for_its_record_no_trial_begins() {
+    let (world, _daemon) = kept();
+    // Nobody, not even root, makes a directory where a file is.
+    std::fs::write(world.state().join("confirmed/default/.new"), "").unwrap();
+    let refused = world.run("apply --yes --confirm-within 1m new.toml").exits(1).stderr;
+    assert!(refused.contains("cannot record the trial"), "{refused}");
+    assert_eq!(world.knob(KEY), "5");
+    assert!(world.trial().is_null());
+}
+
+/// What is paused would stay as it was tried.
+#[test]
+fn a_paused_daemon_rolls_back_all_the_same() {
+    let (world, _daemon) = kept();
+    world.try_for("2s");
+    world.run("pause").exits(0);
+    until("the document before", || world.knob(KEY) == "5");
+    until("the end", || world.event("trial-ended").is_some());
 }
 
 #[test]
