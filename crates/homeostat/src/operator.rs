@@ -84,15 +84,18 @@ fn variable_of(pid: u32) -> Option<String> {
 
 /// The longest route to an address.
 fn way_to(address: IpAddr) -> Option<Way> {
-    let (file, parse): (_, fn(&str) -> Option<(IpAddr, Way)>) = match address {
-        IpAddr::V4(_) => ("/proc/net/route", ipv4_route),
-        IpAddr::V6(_) => ("/proc/net/ipv6_route", ipv6_route),
+    let (file, parse) = match address {
+        IpAddr::V4(_) => ("/proc/net/route", ipv4_route as ParseRoute),
+        IpAddr::V6(_) => ("/proc/net/ipv6_route", ipv6_route as ParseRoute),
     };
     let text = fs::read_to_string(file).ok()?;
     let routes = text.lines().filter_map(parse);
     let here = routes.filter(|(network, way)| is_inside(address, *network, way.prefix_len));
     here.map(|(_, way)| way).max_by_key(|way| way.prefix_len)
 }
+
+/// Reads a line of a list of routes.
+type ParseRoute = fn(&str) -> Option<(IpAddr, Way)>;
 
 /// Link, network and, as the eighth word, the mask; numbers as the machine has them in memory.
 fn ipv4_route(line: &str) -> Option<(IpAddr, Way)> {

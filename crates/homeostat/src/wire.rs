@@ -201,6 +201,9 @@ pub(crate) struct Overview {
     /// The open trial.
     #[serde(default)]
     pub(crate) trial: Option<TrialStatus>,
+    /// The last trial that has ended since the start.
+    #[serde(default)]
+    pub(crate) last_trial: Option<LastTrial>,
     /// Where the daemon's own document comes from; nothing, if the daemon does not say.
     pub(crate) provider: Option<ProviderStatus>,
     pub(crate) loops: Vec<LoopStatus>,
@@ -272,6 +275,13 @@ pub(crate) struct TrialStatus {
     /// How its checks ended the last time.
     #[serde(default)]
     pub(crate) checks: Vec<CheckResult>,
+}
+
+/// A trial that has ended.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct LastTrial {
+    pub(crate) id: u64,
+    pub(crate) ended: TrialEnd,
 }
 
 /// How a trial ended.

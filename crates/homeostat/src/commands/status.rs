@@ -16,8 +16,8 @@ use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
-    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request,
-    TrialStatus, millis,
+    About, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem, Overview, ProviderStatus,
+    Request, TrialEnd, TrialStatus, millis,
 };
 
 /// How long a daemon that is just starting may take to listen.
@@ -92,6 +92,9 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
             to,
             "A document is in force that `apply` handed over; `reload` brings the daemon's own back."
         )?;
+    }
+    if let Some(LastTrial { id, ended: TrialEnd::RolledBack(end) }) = &overview.last_trial {
+        writeln!(to, "trial {id}: {}", end.to_string().replace('\n', "\n  "))?;
     }
     if let Some(trial) = &overview.trial {
         draw_trial(trial, to)?;

@@ -52,6 +52,7 @@ impl LoopsSnapshot {
             handed: self.is_handed,
             fallback: self.fallback,
             trial: self.trials.status(),
+            last_trial: self.trials.last.clone(),
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,

@@ -31,7 +31,7 @@ use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::is_remote;
 use crate::wire::{
-    ConfirmBy, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
+    ConfirmBy, LastTrial, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
 };
 
 /// How many keys that could not be brought back are named.
@@ -132,7 +132,7 @@ impl Drop for Checking {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trials {
     pub(super) open: Option<Trial>,
-    pub(super) last: Option<(u64, TrialEnd)>,
+    pub(super) last: Option<LastTrial>,
     /// Whether the daemon's own files changed during a trial: they wait for its end.
     pub(super) has_edit: bool,
     confirmed: u64,
@@ -222,7 +222,7 @@ impl Trials {
             TrialEnd::Confirmed { .. } => self.confirmed += 1,
             TrialEnd::RolledBack(_) => self.rolled_back += 1,
         }
-        self.last = Some((id, end));
+        self.last = Some(LastTrial { id, ended: end });
     }
 
     /// The trial that waits for its confirm.

@@ -272,11 +272,8 @@ fn a_firewall_that_drops_new_connections_cannot_be_confirmed_over_the_old_one() 
     let (site, before) = Site::applied();
     let drops = "table inet kept { chain in { type filter hook input priority 0; policy drop; \
                  ct state established accept; }; }";
-    let text = BEFORE.lines().map(|line| match line.starts_with("ruleset") {
-        true => format!("ruleset = \"{drops}\"\n"),
-        false => format!("{line}\n"),
-    });
-    site.world.write("new.toml", text.collect::<String>());
+    let text = BEFORE.lines().filter(|line| !line.starts_with("ruleset")).collect::<Vec<_>>();
+    site.world.write("new.toml", format!("{}\nruleset = \"{drops}\"\n", text.join("\n")));
     let mut client = site.world.homeostat("apply --yes --confirm-within 3s new.toml");
     let client = client.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     until("the firewall", || site.world.nft("list ruleset").contains("policy drop"));

@@ -126,9 +126,13 @@ fn whoever_insists_may_confirm_in_the_same_session() {
 fn an_operator_may_roll_back_at_any_time() {
     let (world, _daemon) = kept();
     world.try_for("1h");
-    world.run("rollback").exits(0);
+    let said = world.run("rollback").exits(0).stdout;
+    assert!(said.contains("Rolled back to the confirmed document 1: uid "), "{said}");
     assert_eq!(world.knob(KEY), "5");
     assert!(world.trial().is_null());
+    let status = world.run("status").exits(0).stdout;
+    assert!(status.contains("trial 2: Rolled back to the confirmed document 1: uid "), "{status}");
+    assert_eq!(world.status()["last_trial"]["ended"]["end"], "rolled-back");
     let none = world.run("rollback").exits(1).stderr;
     assert!(none.contains("there is no open trial"), "{none}");
 }
