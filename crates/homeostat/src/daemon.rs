@@ -531,6 +531,12 @@ impl Daemon {
     /// Takes a document in place of the provider's, until that one changes or is asked for again.
     async fn take_handed(&mut self, handed: &Handed, trial: Option<TrialRequest>) -> Result<()> {
         command::check_meant_for(&self.context, handed)?;
+        if trial.is_none() && self.options.role != Role::Keep && self.trials.open.is_none() {
+            return Err(helped(
+                "the holder of a trial that has ended is about to end, and takes no other document",
+                "apply it again in a moment",
+            ));
+        }
         let document = load(&handed.paths)?;
         if trial.is_none() && self.trials.open.is_some() {
             return Err(helped(

@@ -52,7 +52,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         let unlocked = Machine::bind(&context, &document, &*ledger)?.unlock(&ledger);
         // The holder of a trial may have ended just between the two.
         let is_free = unlocked.as_ref().is_ok_and(Drivers::has_top_lock);
-        if left == Left::Nothing || !is_free || left_trial::find(&context)?.is_none() {
+        if left == Left::Nothing || !is_free {
             break unlocked;
         }
     };
@@ -64,7 +64,9 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
             // The holder takes the lock.
             drop(drivers);
             let start = || holder::start(&context, holder_arguments);
-            return hand_over::to_daemon(&asked, &context, &document, start);
+            let code = hand_over::to_daemon(&asked, &context, &document, start)?;
+            holder::wait_for_end(&context);
+            return Ok(code);
         }
         Ok(drivers) => drivers,
         Err(error) => return hand_over::instead(error, &asked, &context, &document),

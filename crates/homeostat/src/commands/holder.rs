@@ -28,6 +28,7 @@ use super::plan::plan;
 use super::run::raise_open_files;
 use super::runtime;
 use crate::cli::{Global, HoldArgs, LogForm};
+use crate::client::Client;
 use crate::confirmed::{ConfirmedDocuments, absolute, nothing_declared};
 use crate::context::{Context, Top};
 use crate::daemon::{Daemon, Options, Role, log};
@@ -39,6 +40,9 @@ const READY: &str = "ready\n";
 /// How often the second process tries to bring back what was before, and how long it waits in between.
 const TRIES: u32 = 30;
 const RETRY: Duration = Duration::from_secs(1);
+/// How often is looked whether a holder is gone, and how many times.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 60;
 
 /// The command line of a holder that works where and as this process does.
 pub(super) fn arguments(global: &Global) -> Vec<OsString> {
@@ -70,7 +74,7 @@ pub(super) fn start(context: &Context, mut arguments: Vec<OsString>) -> Result<(
             "leave out --sandbox or --confirm-within",
         ));
     }
-    if crate::client::Client::try_connect(&context.socket).is_some() {
+    if Client::try_connect(&context.socket).is_some() {
         return Err(helped(
             format!(
                 "the daemon of `{}` works elsewhere, so it cannot hold the trial",
@@ -141,6 +145,16 @@ fn start_detached(program: &Path, arguments: &[OsString]) -> Result<()> {
     match text.strip_suffix(READY) {
         Some(warnings) => io::stderr().write_all(warnings.as_bytes()).map_err(Into::into),
         None => Err(Relayed(text).into()),
+    }
+}
+
+/// Waits until a holder whose trial has ended is gone, so that the next command finds the lock free.
+pub(super) fn wait_for_end(context: &Context) {
+    for _ in 0..LOOKS {
+        if Client::try_connect(&context.socket).is_none() {
+            return;
+        }
+        std::thread::sleep(LOOK);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::commands::block_on;
 use crate::confirmed::{ConfirmedDocuments, RecordedTrial};
 use crate::context::Context;
 use crate::daemon::clock::boot_id;
+use crate::failure;
 use crate::machine::Machine;
 use crate::output::{SourceReport, stream};
 use crate::wire::{NotRestored, RolledBack, TrialEnd};
@@ -40,14 +41,23 @@ pub(crate) enum Left {
 
 /// Brings back what was before a trial whose holder ended, and says so. While the holder lives, it has the lock.
 pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<Left> {
-    let Some((left, before)) = find(context)? else { return Ok(Left::Nothing) };
+    let (left, before) = match find(context) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Left::Nothing),
+        Err(error) => {
+            // Nobody could mend it if nothing could be applied.
+            failure::warn(&error, context.color);
+            return Ok(Left::Nothing);
+        }
+    };
     let lock = match context.lock_to_mark(&context.top_scope()?, &**ledger) {
         Ok(lock) => Arc::new(lock),
         Err(error) if is_locked(&error) => return Ok(Left::Locked),
         Err(error) => return Err(error),
     };
     // Another process may have done it just before.
-    if find(context)?.is_none() {
+    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    if confirmed.open_trial().is_none_or(|open| open != left) {
         return Ok(Left::Nothing);
     }
     let mut undoing = context.clone();
@@ -66,7 +76,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         not,
         checks: Vec::new(),
     };
-    ConfirmedDocuments::of(&context.state_dir, &context.caller.owner).end_trial(&end)?;
+    confirmed.end_trial(&end)?;
     let mut stderr = stream::stderr(context.color);
     let end = TrialEnd::RolledBack(end);
     // It is done, whoever can read about it.

@@ -44,8 +44,12 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         Answer::Nothing => confirmed(arguments, &global, anyhow!("the provider has no document"))?,
     };
     let context = Context::enter(global, &document.settings)?.writing();
-    let left_trial = left_trial::find(&context)?;
     log::init(args.log, context.detail);
+    let left_trial = left_trial::find(&context).unwrap_or_else(|error| {
+        // A machine without its document would be worse.
+        log::log_error(&error, "a trial that was left open cannot be rolled back");
+        None
+    });
     let (ledger, unwritable) = LateLedger::open(&context.state_dir)?;
     if let Some(error) = unwritable {
         log::log_error(&error.into(), "started without a ledger that can be written");

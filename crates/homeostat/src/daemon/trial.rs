@@ -376,7 +376,12 @@ impl Daemon {
 
     /// Forgets the trial that was just begun: its document cannot be taken. Some loops may have it all the same.
     pub(super) async fn abandon_trial(&mut self, why: &anyhow::Error) {
-        if self.loops().is_empty() || self.arrange(Recipients::All).await.is_ok() {
+        let is_undone = match self.options.role {
+            Role::Keep => self.arrange(Recipients::All).await.is_ok(),
+            // Before a trial it has no loops.
+            Role::HoldTrial { .. } => self.loops().is_empty(),
+        };
+        if is_undone {
             self.trials.open = None;
             if let Err(error) = self.confirmed().discard_trial() {
                 log::log_error(&error, "a trial that was not begun cannot be discarded");

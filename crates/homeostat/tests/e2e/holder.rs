@@ -155,6 +155,8 @@ fn a_trial_that_nobody_confirms_is_rolled_back_without_a_daemon() {
     let ran = site.world.run("apply --yes --confirm-within 2s new.toml").exits(1);
     let end = "Rolled back to the confirmed document 1: nobody confirmed it in time.";
     assert_eq!(ran.last_line(), end, "{ran:#?}");
+    // The holder is gone, so nothing is handed to it.
+    site.world.run("apply --yes host.toml").says(0, "No changes.\n");
     site.world.is_again(&before);
     site.world.run("verify host.toml").exits(0);
     until("the end of the holder", || site.holder().is_none() && site.watcher().is_none());
