@@ -29,6 +29,8 @@ pub const REGISTRATION: Registration = Registration {
         None => CapabilitySet::empty(),
     },
     show: |binding, _| show(binding),
+    // What a table lets through is known to the kernel alone.
+    carries: |_, _| true,
     start: Start::Firewall,
     ..Registration::new(section::SECTIONS, bind)
 };

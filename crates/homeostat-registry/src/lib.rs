@@ -17,6 +17,7 @@
 //! ```
 
 mod binding;
+mod connection;
 mod error;
 mod gate;
 mod marks;
@@ -36,6 +37,7 @@ pub use rustix::thread::CapabilitySet;
 use serde_json::{Map, Value};
 
 pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal};
+pub use connection::{Connection, Way};
 pub use error::Error;
 pub use gate::Gate;
 pub use marks::{forget_marks, record_mark};
@@ -66,6 +68,8 @@ pub struct Registration {
     pub capabilities: fn(&Section) -> CapabilitySet,
     /// What is observed in a scope, as sections of a document.
     pub show: fn(&Binding<'_>, Extent) -> Result<Shown, Error>,
+    /// Whether a change of this key may cut a connection.
+    pub carries: fn(&str, &Connection) -> bool,
     /// When a daemon starts it.
     pub start: Start,
     /// What is different about a target on another machine.
@@ -90,6 +94,7 @@ impl Registration {
             files: |_, _, _| {},
             capabilities: |_| CapabilitySet::empty(),
             show: |_, _| Ok(Shown::default()),
+            carries: |_, _| false,
             start: Start::Usual,
             remote: None,
             scopes: None,

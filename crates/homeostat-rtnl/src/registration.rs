@@ -7,7 +7,8 @@ use homeostat_core::{Desired as _, Failure, Owner, Ownership, Retry, Slot};
 use homeostat_document::{Document, Scope as Section, Section as _};
 use homeostat_netns::Netns;
 use homeostat_registry::{
-    BindResult, Binding, DocumentPlace, Error, Mark, MissingSections, Registration, Scope, Shown,
+    BindResult, Binding, Connection, DocumentPlace, Error, Mark, MissingSections, Registration,
+    Scope, Shown,
 };
 
 use crate::desired::DesiredState;
@@ -35,8 +36,26 @@ pub const REGISTRATION: Registration = Registration {
         shown.sections = section::show(&found);
         Ok(shown)
     },
+    carries: |key, connection| key.parse().is_ok_and(|key| carries(&key, connection)),
     ..Registration::new(section::SECTIONS, bind)
 };
+
+/// Whether a connection has this address, or takes this link or route; a route that is as long as the one in use, or
+/// longer, decides in its place.
+fn carries(key: &Key, connection: &Connection) -> bool {
+    let Connection { local, remote, route } = connection;
+    let is_link = |link: &LinkName| route.as_ref().is_some_and(|way| way.link == link.as_str());
+    match key {
+        Key::Address(address) => address.ip == *local,
+        Key::Route(route_key) => {
+            let least = route.as_ref().map_or(0, |way| way.prefix_len);
+            route_key.dst.contains(*remote) && route_key.dst.prefix_len() >= least
+        }
+        Key::Link(link) | Key::LinkField(link, _) => is_link(link),
+        Key::Neighbour(neighbour) => is_link(&neighbour.link),
+        Key::Nexthop(_) | Key::Rule(_) => false,
+    }
+}
 
 /// The keys that wait for a namespace that is not there.
 fn waiting(document: &Document, section: &Section) -> Vec<String> {

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 pub(crate) use clap::ColorChoice as Color;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -11,10 +12,11 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use homeostat_document::{DEFAULT_OWNER, OnStop, OwnerName, Period, Protocol, Text as _};
 use homeostat_netns::Place;
 
+use crate::checks::Check;
 use crate::daemon::http::Listen;
 use crate::output::text::{Detail, Drawing, Length};
 use crate::registry::SourceCommand;
-use crate::wire::{About, Leave};
+use crate::wire::{About, ConfirmBy, Leave, OnFailure, Terms};
 
 /// Keeps Linux machines the way their owners declared them.
 ///
@@ -113,6 +115,12 @@ pub(crate) enum Command {
     },
     /// Print the manual page
     Man,
+    /// Hold a trial where no daemon runs; `apply --confirm-within` starts it
+    #[command(hide = true)]
+    HoldTrial(HoldArgs),
+    /// Bring back what was before a trial whose holder ended
+    #[command(hide = true)]
+    EndLeftTrial,
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -169,10 +177,43 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Make it a trial: the daemon returns to the document before it unless `homeostat confirm` comes within this time
+    /// Make it a trial: the document before it comes back unless `homeostat confirm` comes within this time
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<Period>,
+    /// Check during the trial that this works: ping:ADDRESS, tcp:ADDRESS:PORT or `cmd:/PATH ARGUMENTS`; may be given
+    /// several times. One that fails before the trial keeps it from beginning
+    #[arg(long = "check", value_name = "CHECK", requires = "confirm_within")]
+    pub(crate) checks: Vec<Check>,
+    /// What confirms the trial
+    #[arg(
+        long,
+        value_name = "WHO",
+        value_enum,
+        default_value = "person",
+        requires_if("checks", "checks")
+    )]
+    pub(crate) confirm_by: ConfirmBy,
+    /// What happens if not everything can be applied
+    #[arg(long, value_name = "WHAT", value_enum, default_value = "keep")]
+    pub(crate) on_failure: OnFailure,
 }
+
+impl ApplyArgs {
+    /// Whether it is a trial: for how long, and what decides about it.
+    pub(crate) fn trial(&self) -> Option<(Duration, Terms)> {
+        let Self { checks, confirm_by, on_failure, .. } = self;
+        let terms =
+            |confirm_by| Terms { checks: checks.clone(), confirm_by, on_failure: *on_failure };
+        match (self.confirm_within, on_failure) {
+            (Some(within), _) => Some((within.get(), terms(*confirm_by))),
+            (None, OnFailure::Rollback) => Some((FIRST_PASSES, terms(ConfirmBy::Passes))),
+            (None, OnFailure::Keep) => None,
+        }
+    }
+}
+
+/// How long a document may take to be applied that its own passes confirm.
+const FIRST_PASSES: Duration = Duration::from_hours(1);
 
 #[derive(Args, Debug)]
 pub(crate) struct RunArgs {
@@ -307,6 +348,13 @@ pub(crate) struct RollbackArgs {
     pub(crate) confirm_within: Period,
     #[command(flatten)]
     pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct HoldArgs {
+    /// Another process waits for the end of this one
+    #[arg(long)]
+    pub(crate) watched: bool,
 }
 
 #[derive(Args, Debug)]

@@ -7,7 +7,9 @@ mod demo;
 mod events;
 mod hand_over;
 mod history;
+mod holder;
 mod journal;
+pub(crate) mod left_trial;
 mod man;
 mod plan;
 mod run;
@@ -51,6 +53,8 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
         Command::Source(command) => command.run(global),
+        Command::HoldTrial(args) => holder::run(&args, global),
+        Command::EndLeftTrial => holder::end_left_trial(global),
         Command::History(args) => history::run(&args, &global),
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),

@@ -6,9 +6,11 @@
 //! not at all.
 //!
 //! The document of an open trial is kept in the same way, in `.trial`: it is there before anything is written to the
-//! machine. A confirmed trial is renamed to its number, one that was rolled back to `.rolled-back`.
+//! machine. A confirmed trial is renamed to its number, one that was rolled back to `.rolled-back/ID`, with `end.json`,
+//! which says why and what could not be brought back. While `.trial` is there, the state before it is not back yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
@@ -18,24 +20,29 @@ use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Format, SourceText, copy_below};
 use serde::{Deserialize, Serialize};
 
+use crate::checks::Check;
 use crate::daemon::clock::Stamp;
 use crate::failure::helped;
 use crate::person::Person;
 use crate::provider::understand;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::READER;
+use crate::wire::RolledBack;
 
-/// How many are kept.
+/// How many confirmed documents are kept, and how many trials that were rolled back.
 pub(crate) const KEPT: usize = 20;
 
 /// Below the state directory.
 const DIRECTORY: &str = "confirmed";
 /// One that is being written. No number is hidden.
 const NEW: &str = ".new";
-/// The document of an open trial, and of the last one that was rolled back.
+/// The document of an open trial, and those of the last ones that were rolled back.
 const TRIAL: &str = ".trial";
 const ROLLED_BACK: &str = ".rolled-back";
 const UNDO: &str = "undo";
+const ENTRY_FILE: &str = "entry.json";
+const TRIAL_FILE: &str = "trial.json";
+const END_FILE: &str = "end.json";
 
 /// The confirmed documents of one owner.
 #[derive(Clone, Debug)]
@@ -52,6 +59,9 @@ pub(crate) struct Entry {
     pub(crate) origin: Origin,
     /// When it was confirmed.
     pub(crate) confirmed_at: String,
+    /// The checks that confirmed it.
+    #[serde(default)]
+    pub(crate) confirmed_by_checks: Vec<Check>,
     documents: Vec<DocumentText>,
 }
 
@@ -68,20 +78,73 @@ pub(crate) struct Origin {
     pub(crate) confirmed_by: Option<Person>,
 }
 
+/// Who or what confirms a trial.
+#[derive(Clone, Debug)]
+pub(crate) enum Confirmer {
+    Person(Person),
+    Checks(Vec<Check>),
+    /// Its passes: everything is as declared.
+    Passes,
+}
+
+impl fmt::Display for Confirmer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Confirmer::Person(person) => write!(f, "{person}"),
+            Confirmer::Checks(checks) => {
+                let checks: Vec<_> = checks.iter().map(ToString::to_string).collect();
+                write!(f, "its checks ({})", checks.join(", "))
+            }
+            Confirmer::Passes => f.write_str("its first pass"),
+        }
+    }
+}
+
+impl Entry {
+    pub(crate) fn confirmer(&self) -> Confirmer {
+        match &self.origin.confirmed_by {
+            Some(person) => Confirmer::Person(person.clone()),
+            None if self.confirmed_by_checks.is_empty() => Confirmer::Passes,
+            None => Confirmer::Checks(self.confirmed_by_checks.clone()),
+        }
+    }
+}
+
 /// An open trial.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct TrialRecord {
     pub(crate) id: u64,
-    /// The confirmed document that it returns to.
-    pub(crate) before: u64,
+    /// The confirmed document that it returns to; without one, nothing is declared.
+    pub(crate) before: Option<u64>,
     /// The boot in which it was begun.
     pub(crate) boot: String,
     /// When it began.
     pub(crate) began_at: String,
-    /// Whether guards held something back when it began: then they stay in force when it is undone, since what they
-    /// hold is not the trial's.
+    /// Whether guards held deletes back before the trial: then they hold them back in the rollback, too.
     #[serde(default)]
-    pub(crate) guards_held: bool,
+    pub(crate) guarded: bool,
+}
+
+/// A trial with the document that is tried.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct RecordedTrial {
+    pub(crate) record: TrialRecord,
+    pub(crate) origin: Origin,
+}
+
+/// A trial that was rolled back.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct EndedTrial {
+    pub(crate) trial: RecordedTrial,
+    pub(crate) ended_at: String,
+    pub(crate) end: RolledBack,
+}
+
+#[derive(Deserialize, Serialize)]
+struct EndRecord {
+    ended_at: String,
+    #[serde(flatten)]
+    end: RolledBack,
 }
 
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
@@ -116,8 +179,7 @@ impl ConfirmedDocuments {
     }
 
     fn numbers(&self) -> BTreeSet<u64> {
-        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
-        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+        numbered(&self.directory)
     }
 
     fn place(&self, number: u64) -> PathBuf {
@@ -134,8 +196,7 @@ impl ConfirmedDocuments {
             ));
         }
         let whole = || format!("cannot read the confirmed document {}", place.display());
-        let text = fs::read(place.join("entry.json")).with_context(whole)?;
-        let entry: Entry = serde_json::from_slice(&text).with_context(whole)?;
+        let entry: Entry = read_json(&place.join(ENTRY_FILE)).with_context(whole)?;
         Ok(Entry { number, ..entry })
     }
 
@@ -170,17 +231,59 @@ impl ConfirmedDocuments {
         understand(READER.restore_with_files(&files, self.texts(entry)?))
     }
 
-    /// The trial that is open, or was open when its holder ended.
-    pub(crate) fn open_trial(&self) -> Option<TrialRecord> {
-        let text = fs::read(self.directory.join(TRIAL).join("trial.json")).ok()?;
-        serde_json::from_slice(&text).ok()
+    /// The newest one for a scope.
+    pub(crate) fn newest_in(&self, scope: &str) -> Option<Entry> {
+        let numbers = self.numbers().into_iter().rev();
+        let mut entries = numbers.filter_map(|number| self.entry(number).ok());
+        entries.find(|entry| entry.origin.scope == scope)
     }
 
-    /// The number of the next trial: no two in a row have the same.
-    pub(crate) fn next_trial(&self, before: u64) -> u64 {
-        let last = fs::read(self.directory.join(ROLLED_BACK).join("trial.json")).ok();
-        let last = last.and_then(|text| serde_json::from_slice::<TrialRecord>(&text).ok());
-        last.map_or(0, |last| last.id).max(before) + 1
+    /// Whether this is the newest document for a scope, with the files that it names.
+    pub(crate) fn is_newest_in(
+        &self,
+        scope: &str,
+        document: &Document,
+        files: &ReferencedFiles,
+    ) -> bool {
+        self.newest_in(scope)
+            .is_some_and(|entry| is_same(&self.place(entry.number), &entry, document, files))
+    }
+
+    /// The document that a trial returns to.
+    pub(crate) fn before(&self, trial: &TrialRecord) -> Result<Document> {
+        match trial.before {
+            Some(number) => self.load(&self.entry(number)?),
+            None => nothing_declared(),
+        }
+    }
+
+    /// The trial that is open, or was open when its holder ended.
+    pub(crate) fn open_trial(&self) -> Option<RecordedTrial> {
+        read_trial(&self.directory.join(TRIAL)).ok()
+    }
+
+    /// The trials that were rolled back, the oldest first.
+    pub(crate) fn rolled_back(&self) -> Vec<EndedTrial> {
+        let read = |id: u64| {
+            let place = self.rolled_back_place(id);
+            let EndRecord { ended_at, end } = read_json(&place.join(END_FILE)).ok()?;
+            Some(EndedTrial { trial: read_trial(&place).ok()?, ended_at, end })
+        };
+        self.rolled_back_ids().into_iter().filter_map(read).collect()
+    }
+
+    fn rolled_back_ids(&self) -> BTreeSet<u64> {
+        numbered(&self.directory.join(ROLLED_BACK))
+    }
+
+    fn rolled_back_place(&self, id: u64) -> PathBuf {
+        self.directory.join(ROLLED_BACK).join(id.to_string())
+    }
+
+    /// The number of the next trial: larger than those of all trials and documents that are kept.
+    pub(crate) fn next_trial(&self) -> u64 {
+        let last = self.rolled_back_ids().last().copied();
+        last.max(self.numbers().last().copied()).map_or(1, |last| last + 1)
     }
 
     /// Keeps the document of a trial before anything of it is written to the machine.
@@ -194,9 +297,7 @@ impl ConfirmedDocuments {
         let whole = || format!("cannot record the trial in {}", self.directory.display());
         let new = self.directory.join(NEW);
         self.write(&new, document, files, origin).with_context(whole)?;
-        let text = serde_json::to_vec_pretty(trial)?;
-        write_file(&new.join("trial.json"), &mut &*text).with_context(whole)?;
-        sync_directory(&new).with_context(whole)?;
+        write_json(&new, TRIAL_FILE, trial).with_context(whole)?;
         files.check_unchanged(document)?;
         self.rename(NEW, TRIAL).with_context(whole)
     }
@@ -206,30 +307,18 @@ impl ConfirmedDocuments {
         self.directory.join(TRIAL).join(UNDO)
     }
 
-    /// The same of the last trial that was rolled back, in this boot: what is in it is still to be made again.
-    pub(crate) fn undo_file_of_last(&self, boot: &str) -> Option<PathBuf> {
-        let last = self.directory.join(ROLLED_BACK);
-        let record: TrialRecord =
-            serde_json::from_slice(&fs::read(last.join("trial.json")).ok()?).ok()?;
-        let undo = last.join(UNDO);
-        (record.boot == boot && undo.exists()).then_some(undo)
-    }
-
     /// The trial's document is confirmed. Returns its number.
-    pub(crate) fn confirm_trial(&self, by: Person) -> Result<u64> {
+    pub(crate) fn confirm_trial(&self, by: Confirmer) -> Result<u64> {
         let whole = || format!("cannot confirm the trial in {}", self.directory.display());
         let trial = self.directory.join(TRIAL);
-        let text = fs::read(trial.join("entry.json")).with_context(whole)?;
-        let mut entry: Entry = serde_json::from_slice(&text).with_context(whole)?;
-        entry.origin.confirmed_by = Some(by);
+        let mut entry: Entry = read_json(&trial.join(ENTRY_FILE)).with_context(whole)?;
+        match by {
+            Confirmer::Person(person) => entry.origin.confirmed_by = Some(person),
+            Confirmer::Checks(checks) => entry.confirmed_by_checks = checks,
+            Confirmer::Passes => {}
+        }
         entry.confirmed_at = Stamp::now().to_string();
-        let text = serde_json::to_vec_pretty(&entry)?;
-        let written = trial.join("entry.json.new");
-        // One that a full disk left.
-        let _ = fs::remove_file(&written);
-        write_file(&written, &mut &*text).with_context(whole)?;
-        fs::rename(&written, trial.join("entry.json")).with_context(whole)?;
-        sync_directory(&trial).with_context(whole)?;
+        write_json(&trial, ENTRY_FILE, &entry).with_context(whole)?;
         // What was taken stays taken.
         let _ = fs::remove_file(self.undo_file());
         let number = self.numbers().last().map_or(1, |newest| newest + 1);
@@ -239,22 +328,35 @@ impl ConfirmedDocuments {
     }
 
     /// The trial was rolled back. Its document is remembered, so that it is not taken again by itself.
-    pub(crate) fn end_trial(&self) -> Result<()> {
+    pub(crate) fn end_trial(&self, end: &RolledBack) -> Result<()> {
         let whole = || format!("cannot end the trial in {}", self.directory.display());
-        self.rename(TRIAL, ROLLED_BACK).with_context(whole)
+        let trial = self.directory.join(TRIAL);
+        let TrialRecord { id, .. } = read_json(&trial.join(TRIAL_FILE)).with_context(whole)?;
+        let record = EndRecord { ended_at: Stamp::now().to_string(), end: end.clone() };
+        write_json(&trial, END_FILE, &record).with_context(whole)?;
+        let ended = self.directory.join(ROLLED_BACK);
+        make_directory(&ended).with_context(whole)?;
+        self.rename(TRIAL, &format!("{ROLLED_BACK}/{id}")).with_context(whole)?;
+        sync_directory(&ended).with_context(whole)?;
+        for old in self.rolled_back_ids().iter().rev().skip(KEPT) {
+            // One more that is kept does no harm.
+            let _ = fs::remove_dir_all(self.rolled_back_place(*old));
+        }
+        Ok(())
+    }
+
+    /// Forgets a trial of which nothing was written to the machine.
+    pub(crate) fn discard_trial(&self) -> Result<()> {
+        let whole = || format!("cannot discard the trial in {}", self.directory.display());
+        self.rename(TRIAL, NEW).with_context(whole)
     }
 
     /// Whether this is the document of the trial that is open, or of the last one that was rolled back, wherever it
     /// lay when it was tried.
     pub(crate) fn is_unconfirmed(&self, document: &Document) -> bool {
-        let now: Vec<String> = document.files.texts().into_iter().map(|text| text.text).collect();
-        [TRIAL, ROLLED_BACK].iter().any(|place| {
-            let place = self.directory.join(place);
-            let entry = fs::read(place.join("entry.json")).ok();
-            let entry = entry.and_then(|text| serde_json::from_slice::<Entry>(&text).ok());
-            let then = entry.and_then(|entry| texts(&place, &entry).ok());
-            then.is_some_and(|then| then.into_iter().map(|text| text.text).eq(now.iter().cloned()))
-        })
+        let last = self.rolled_back_ids().last().map(|id| self.rolled_back_place(*id));
+        let places = [Some(self.directory.join(TRIAL)), last];
+        places.into_iter().flatten().any(|place| has_texts_of(&place, document))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -296,9 +398,11 @@ impl ConfirmedDocuments {
         files.check_unchanged(document)?;
         let number = newest.map_or(1, |newest| newest + 1);
         self.rename(NEW, &number.to_string()).with_context(whole)?;
-        if self.is_unconfirmed(document) {
-            // Somebody applied it all the same.
-            let _ = fs::remove_dir_all(self.directory.join(ROLLED_BACK));
+        if let Some(last) = self.rolled_back_ids().last().map(|id| self.rolled_back_place(*id))
+            && has_texts_of(&last, document)
+        {
+            // Somebody applied it all the same: it may be taken by itself again.
+            let _ = fs::remove_dir_all(last.join("texts"));
         }
         self.remove_old();
         Ok(number)
@@ -329,8 +433,8 @@ impl ConfirmedDocuments {
             directories.extend(inside.map(Path::to_owned));
             make_directory(directory)
         };
-        // Programs that read the document run where it lies.
         for SourceText { directory, .. } in &texts {
+            // Rulesets in a document are compiled in its directory, whether they include files or not.
             make(&copy_below(&kept_files, directory))?;
         }
         // One that is not there is looked for, but not part of it.
@@ -348,12 +452,50 @@ impl ConfirmedDocuments {
             number: 0,
             origin,
             confirmed_at: Stamp::now().to_string(),
+            confirmed_by_checks: Vec::new(),
             documents: texts.iter().map(text).collect(),
         };
-        write_file(&new.join("entry.json"), &mut &*serde_json::to_vec_pretty(&entry)?)?;
+        write_file(&new.join(ENTRY_FILE), &mut &*serde_json::to_vec_pretty(&entry)?)?;
         directories.iter().rev().try_for_each(|directory| sync_directory(directory))?;
         Ok(())
     }
+}
+
+/// The document of who declares nothing.
+pub(crate) fn nothing_declared() -> Result<Document> {
+    understand(READER.restore(Vec::new()))
+}
+
+/// The directories in one that are called by a number.
+fn numbered(directory: &Path) -> BTreeSet<u64> {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<T> {
+    Ok(serde_json::from_slice(&fs::read(path)?)?)
+}
+
+/// Writes a file of a directory in one go, in place of one that may be there.
+fn write_json(directory: &Path, name: &str, what: &impl Serialize) -> io::Result<()> {
+    let written = directory.join(format!("{name}.new"));
+    // One that a full disk left.
+    let _ = fs::remove_file(&written);
+    write_file(&written, &mut &*serde_json::to_vec_pretty(what)?)?;
+    fs::rename(&written, directory.join(name))?;
+    sync_directory(directory)
+}
+
+fn read_trial(place: &Path) -> io::Result<RecordedTrial> {
+    let Entry { origin, .. } = read_json(&place.join(ENTRY_FILE))?;
+    Ok(RecordedTrial { record: read_json(&place.join(TRIAL_FILE))?, origin })
+}
+
+/// Whether what is kept at a place has the texts of this document, whatever the files are called.
+fn has_texts_of(place: &Path, document: &Document) -> bool {
+    let then = read_json(&place.join(ENTRY_FILE)).and_then(|entry| texts(place, &entry));
+    let now = document.files.texts().into_iter().map(|text| text.text);
+    then.is_ok_and(|then| then.into_iter().map(|text| text.text).eq(now))
 }
 
 fn texts(place: &Path, entry: &Entry) -> io::Result<Vec<SourceText>> {

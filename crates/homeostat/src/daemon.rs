@@ -43,7 +43,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
 use tracing::Level;
 
-use crate::confirmed::{self, ConfirmedDocuments, Entry, Origin};
+use crate::confirmed::{self, ConfirmedDocuments, Entry, Origin, RecordedTrial};
 use crate::context::Context;
 use crate::failure::{self, helped};
 use crate::person::Person;
@@ -51,7 +51,7 @@ use crate::provider::{DocumentProvider, load};
 use crate::referenced_files::ReferencedFiles;
 use crate::wire::Handed;
 use answers::Answers;
-use clock::{Stamp, boot_id};
+use clock::{BootTime, Stamp};
 use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialRequest};
 use http::Listen;
 use loops_snapshot::LoopsSnapshot;
@@ -62,10 +62,14 @@ use recent::Recent;
 use scopes::{Arrangement, Recipients, Scopes};
 use socket::ControlSocket;
 use systemd::Systemd;
-use trial::Trials;
+use trial::{Trial, Trials};
 
 /// What a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
+
+/// What rolling back an open trial may take at a stop. What is not back by then is brought back by whoever takes the
+/// lock next.
+const STOP_ROLLBACK: Duration = Duration::from_secs(8);
 
 /// How a daemon was asked to run.
 #[derive(Default)]
@@ -74,12 +78,28 @@ pub(crate) struct Options {
     pub(crate) from: Vec<PathBuf>,
     /// The confirmed document that the daemon begins with, and why it is not the provider's.
     pub(crate) fallback: Option<Fallback>,
+    /// What the daemon is for.
+    pub(crate) role: Role,
+    /// A trial whose holder ended, and the document that it returns to: that comes before any other.
+    pub(crate) left_trial: Option<(RecordedTrial, Document)>,
     /// Another way to stop than the document says.
     pub(crate) on_stop: Option<StopPolicy>,
     /// Where status is read over HTTP.
     pub(crate) listen: Option<Listen>,
     /// Who may read status over the control socket.
     pub(crate) readers: Option<Readers>,
+    /// What is done once a trial can be handed over.
+    pub(crate) ready: Option<Box<dyn FnOnce()>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// It keeps its document until it is stopped.
+    #[default]
+    Keep,
+    /// It has no document of its own: it waits for one trial, and ends with it. `guarded` as in
+    /// [`TrialRecord`](crate::confirmed::TrialRecord).
+    HoldTrial { guarded: bool },
 }
 
 /// A confirmed document in place of the provider's.
@@ -110,6 +130,8 @@ pub(crate) struct Daemon {
     trials: Trials,
     /// Whether the client of the present command lets a trial do what cannot be undone.
     losses: Losses,
+    /// When the daemon ends at the latest, once it was told to stop while a trial is open.
+    stops_at: Option<BootTime>,
     ledger: Arc<dyn Ledger>,
     events: Events,
     recent: Recent,
@@ -129,8 +151,14 @@ enum Wake {
     Namespaces,
     /// Every loop on this machine has made a full pass for the document in force.
     Passed,
-    /// The time of the open trial is over.
-    TrialIsOver,
+    /// The open trial is to be rolled back, for this reason.
+    RollBack(String),
+    /// The passes of a rollback have run.
+    RolledBack,
+    /// The passes of a trial have run.
+    Tried,
+    /// The checks of the open trial were good often enough.
+    ChecksAreGood,
     Stop,
 }
 
@@ -150,6 +178,13 @@ impl Daemon {
         let recent = Recent::default();
         let mut options = options;
         let fallback = options.fallback.take();
+        let (mut document, mut own, mut trials) = (document, None, Trials::default());
+        if let Some((left, before)) = options.left_trial.take() {
+            own = Some(std::mem::replace(&mut document, Arc::new(before)));
+            trials.open = Some(Trial::left_by_another(left));
+            // Then the provider's own document is taken.
+            trials.has_edit = fallback.is_none();
+        }
         let health = match &fallback {
             None => ProviderHealth::new(&from),
             Some(Fallback { entry, why }) => {
@@ -170,11 +205,12 @@ impl Daemon {
             referenced: ReferencedFiles::of(&document),
             bound: ReferencedFiles::of(&document),
             document,
-            own: None,
+            own,
             unconfirmed: None,
             fallback: fallback.map(|fallback| fallback.entry.number),
-            trials: Trials::default(),
+            trials,
             losses: Losses::Hold,
+            stops_at: None,
             ledger,
             events: Events::default(),
             recent,
@@ -187,7 +223,15 @@ impl Daemon {
     /// Drops what the document has no need of. Must come before any thread exists.
     pub(crate) fn confined(mut self) -> Result<Self> {
         let Daemon { context, document, ledger, .. } = &self;
-        let mut allowed = capabilities::needed(context, document, &**ledger)?;
+        let mut allowed = match self.options.role {
+            Role::Keep => {
+                let needed = |document| capabilities::needed(context, document, &**ledger);
+                let own = self.own.as_deref().map(needed).transpose()?;
+                needed(document)? | own.unwrap_or(CapabilitySet::empty())
+            }
+            // It cannot know what will be tried.
+            Role::HoldTrial { .. } => return Ok(self),
+        };
         if self.options.readers.is_some() {
             // To give the control socket to the group.
             allowed |= CapabilitySet::CHOWN;
@@ -213,22 +257,8 @@ impl Daemon {
         let systemd = Systemd::from_environment();
         // Later it is waited for.
         self.context.top_scope()?;
-        let left_open = self.confirmed().open_trial().filter(|trial| trial.boot == boot_id());
-        let caller = left_open.map(|trial| self.undo(&trial));
-        let arranged = wakes.unless_stopped(self.arrange(Recipients::Changed)).await;
-        if let Some(caller) = caller {
-            self.context.caller = caller;
-        }
+        let arranged = wakes.unless_stopped(self.begin()).await;
         let mut goes_on = arranged.transpose()?.is_some();
-        self.close_former_trial();
-        self.restore_taken();
-        if self.fallback.is_none() {
-            self.unconfirmed = self.origin().ok();
-            self.provider.judged(Verdict::Accepted);
-        } else {
-            let why = self.health.failure.as_ref().map(|failure| failure.error.clone());
-            self.provider.judged(Verdict::Refused { why: why.unwrap_or_default() });
-        }
         let mut end = End::Stopped;
         while goes_on {
             let places = self.scopes.places(&self.context, &self.document, &*self.ledger);
@@ -237,14 +267,64 @@ impl Daemon {
                 end = End::ProcessEnded;
                 break;
             }
-            let (passed, trial_ends) = (self.passed(), self.trial_ends());
-            let wake = wakes.next(&mut self.provider, passed, trial_ends).await;
-            goes_on = !matches!(wake, Wake::Stop)
-                && wakes.unless_stopped(self.handle(wake, &systemd)).await.is_some();
+            let (passed, trial, stops_at) = (self.passed(), self.trial_wakes(), self.stops_at);
+            let wake = wakes.next(&mut self.provider, passed, trial, stops_at).await;
+            let handled = match wake {
+                Wake::Stop => None,
+                wake => wakes.unless_stopped(self.handle(wake, &systemd)).await,
+            };
+            if handled.is_none() {
+                // The second time nothing is waited for.
+                let stopped = self.stops_at.is_none();
+                goes_on =
+                    stopped && wakes.unless_stopped(self.roll_back_at_stop()).await == Some(true);
+            }
+            goes_on &= self.stops_at.is_none() || self.trials.open.is_some();
         }
         systemd.stopping();
         self.stop().await;
         Ok(end)
+    }
+
+    /// Starts the loops; or, where only a trial is held, takes the lock that is needed for it.
+    async fn begin(&mut self) -> Result<()> {
+        if let Role::HoldTrial { .. } = self.options.role {
+            self.scopes.hold(&self.context, &*self.ledger)?;
+            self.publish();
+            if let Some(ready) = self.options.ready.take() {
+                ready();
+            }
+            return Ok(());
+        }
+        if let Some(trial) = &self.trials.open {
+            tracing::warn!(
+                trial = trial.record.id,
+                "a trial was left open: it is rolled back first"
+            );
+            self.roll_back_or_retry("the process that held it ended").await;
+        } else {
+            self.arrange(Recipients::Changed).await?;
+            self.close_trial_of_another_boot();
+        }
+        if self.fallback.is_none() {
+            self.unconfirmed = self.origin().ok().filter(|_| self.trials.open.is_none());
+            self.provider.judged(Verdict::Accepted);
+        } else {
+            let why = self.health.failure.as_ref().map(|failure| failure.error.clone());
+            self.provider.judged(Verdict::Refused { why: why.unwrap_or_default() });
+        }
+        Ok(())
+    }
+
+    /// The daemon was told to stop. Returns whether an open trial keeps it from that: an open trial never outlives its
+    /// holder.
+    async fn roll_back_at_stop(&mut self) -> bool {
+        if self.trials.open.is_none() {
+            return false;
+        }
+        self.stops_at = Some(BootTime::after(STOP_ROLLBACK));
+        self.roll_back_or_retry("the daemon that held it was stopped").await;
+        true
     }
 
     async fn handle(&mut self, wake: Wake, systemd: &Systemd) {
@@ -265,8 +345,11 @@ impl Daemon {
             }
             Wake::Command(request) => self.handle_command(request).await,
             Wake::Passed => self.confirm().await,
-            Wake::TrialIsOver => {
-                self.trial_is_over().await;
+            Wake::RollBack(why) => self.roll_back_or_retry(&why).await,
+            Wake::Tried => self.judge_trial().await,
+            Wake::ChecksAreGood => self.confirm_trial_by_checks().await,
+            Wake::RolledBack => {
+                self.rolled_back().await;
                 self.reload_edit().await;
             }
         }
@@ -365,7 +448,9 @@ impl Daemon {
                 self.confirm_trial(&by, same_session).await
             }
             DaemonCommand::TryOlder { number, trial } => self.try_older(number, trial).await,
-            DaemonCommand::RollBack { by } => self.roll_back(&format!("{by} asked for it")).await,
+            DaemonCommand::RollBack { by } => {
+                self.roll_back(&format!("{by} asked for it"), Recipients::AllForClient).await
+            }
         };
         self.context.caller.guards = guards;
         self.losses = Losses::Hold;
@@ -378,6 +463,7 @@ impl Daemon {
     /// Takes the document that was edited during a trial, once that has ended.
     async fn reload_edit(&mut self) {
         if self.trials.open.is_none()
+            && self.stops_at.is_none()
             && std::mem::take(&mut self.trials.has_edit)
             && let Err(error) = self.reload(Recipients::Changed).await
         {
@@ -438,22 +524,24 @@ impl Daemon {
             return Ok(Reloaded::Unchanged);
         }
         let is_asked_for = recipients != Recipients::Changed;
-        let trial =
-            if is_same { None } else { self.begin_trial_of_edit(&document, is_asked_for).await? };
-        let taken = self.take(document, recipients).await;
-        if trial.is_some() && taken.is_err() {
-            self.abandon_trial()?;
+        if !is_same {
+            self.begin_trial_of_edit(&document, is_asked_for).await?;
         }
-        taken?;
+        self.take_tried(document, recipients).await?;
         (self.own, self.referenced, self.fallback) = (None, referenced, None);
-        self.unconfirmed = if trial.is_some() { None } else { self.origin().ok() };
-        self.trials.open = trial;
+        self.unconfirmed = self.origin().ok().filter(|_| self.trials.open.is_none());
         Ok(Reloaded::Taken)
     }
 
     /// Takes a document in place of the provider's, until that one changes or is asked for again.
     async fn take_handed(&mut self, handed: &Handed, trial: Option<TrialRequest>) -> Result<()> {
         command::check_meant_for(&self.context, handed)?;
+        if trial.is_none() && self.options.role != Role::Keep && self.trials.open.is_none() {
+            return Err(helped(
+                "the holder of a trial that has ended is about to end, and takes no other document",
+                "apply it again in a moment",
+            ));
+        }
         let document = load(&handed.paths)?;
         if trial.is_none() && self.trials.open.is_some() {
             return Err(helped(
@@ -478,22 +566,25 @@ impl Daemon {
         trial: Option<TrialRequest>,
         from: Vec<PathBuf>,
     ) -> Result<()> {
-        let begun = match trial {
-            Some(request) => Some(self.begin_trial(&document, request, from).await?),
-            None => None,
-        };
-        let before = Arc::clone(&self.document);
-        let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
-        if begun.is_some() && taken.is_err() {
-            self.abandon_trial()?;
+        if let Some(request) = trial {
+            self.begin_trial(&document, request, from).await?;
         }
-        taken?;
-        self.trials.open = begun;
+        let before = Arc::clone(&self.document);
+        self.take_tried(Arc::new(document), Recipients::AllForClient).await?;
         self.own.get_or_insert(before);
         // It is in force until the files change, and no longer.
         self.unconfirmed = None;
         self.publish();
         Ok(())
+    }
+
+    /// Takes a document; a trial that was begun for it ends if it cannot be taken.
+    async fn take_tried(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
+        let taken = self.take(document, recipients).await;
+        if let (Err(error), Some(_)) = (&taken, &self.trials.open) {
+            self.abandon_trial(error).await;
+        }
+        taken
     }
 
     async fn take(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
@@ -584,8 +675,15 @@ impl Wakes {
         &mut self,
         provider: &mut DocumentProvider,
         passed: impl Future<Output = ()>,
-        trial_ends: impl Future<Output = ()>,
+        trial: impl Future<Output = Wake>,
+        stops_at: Option<BootTime>,
     ) -> Wake {
+        let stops = async {
+            match stops_at {
+                Some(time) => time.wait().await,
+                None => std::future::pending().await,
+            }
+        };
         let Wakes { commands, terminate, interrupt, hangup, namespaces } = self;
         tokio::select! {
             _ = terminate.recv() => Wake::Stop,
@@ -595,7 +693,8 @@ impl Wakes {
             () = provider.changed() => Wake::Document(Recipients::Changed),
             () = namespaces.changed() => Wake::Namespaces,
             () = passed => Wake::Passed,
-            () = trial_ends => Wake::TrialIsOver,
+            wake = trial => wake,
+            () = stops => Wake::Stop,
         }
     }
 }

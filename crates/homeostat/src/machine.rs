@@ -235,7 +235,7 @@ impl<'a> Machine<'a> {
     }
 
     /// The same for a process that has the lock of the first scope already.
-    fn unlock_under(
+    pub(crate) fn unlock_under(
         mut self,
         mut first_lock: Option<Arc<ScopeLock>>,
         ledger: &Arc<dyn Ledger>,

@@ -2,6 +2,7 @@
 //!
 //! Start at [`commands::run`]; [`registry`] is the only list of sources.
 
+mod checks;
 mod cli;
 mod client;
 mod commands;
@@ -13,6 +14,7 @@ mod failure;
 mod journal;
 mod machine;
 mod mark;
+mod operator;
 mod output;
 mod person;
 mod provider;

@@ -5,10 +5,12 @@ use std::fs::{self, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_engine::{Failure, LedgerKey, Retry, Snapshot, UndoList};
+use homeostat_engine::{Control, Failure, LedgerKey, Restored, Retry, Snapshot, UndoList};
 use serde::{Deserialize, Serialize};
+
+use crate::wire::NotRestored;
 
 /// Where a trial records what it takes from others.
 #[derive(Debug)]
@@ -101,6 +103,40 @@ pub(crate) fn read(path: &Path) -> Vec<TakenObject> {
         }
     }
     taken.into_values().collect()
+}
+
+/// Makes objects again that a trial took from others, and returns those that are not back.
+pub(crate) async fn restore(taken: &[TakenObject], loops: &[Arc<dyn Control>]) -> Vec<NotRestored> {
+    let mut lost = Vec::new();
+    for control in loops {
+        let of = control.ledger_key();
+        let is_here = |one: &&TakenObject| one.source == of.source && one.scope == of.scope;
+        let here = taken.iter().filter(is_here);
+        let here: Vec<_> =
+            here.filter_map(|one| Some((one.key.clone(), one.snapshot.clone()?))).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let restored = match control.restore(here).await {
+            Ok(restored) => restored,
+            Err(refused) => {
+                let failure = Failure::from_error(&refused, Retry::Never);
+                vec![(of.source.clone(), Restored::Failed(failure))]
+            }
+        };
+        for (key, restored) in restored {
+            if let Restored::Failed(failure) = restored {
+                lost.push(NotRestored {
+                    source: of.source.clone(),
+                    scope: of.scope.clone(),
+                    key,
+                    kind: "lost".to_owned(),
+                    reason: Some(failure.error),
+                });
+            }
+        }
+    }
+    lost
 }
 
 #[cfg(test)]

@@ -1,12 +1,15 @@
 //! What is said over the control socket: one JSON object a line, both ways.
 
+use std::fmt;
 use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use homeostat_engine::{Cascades, Failure, Guards, MassDelete, OpenCounts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::checks::{Check, CheckResult};
+use crate::output::line::plain;
 use crate::output::text::Drawing;
 
 /// The version of all that is said here; another first number is another language.
@@ -49,6 +52,8 @@ pub(crate) enum Request {
         ask: Ask,
         #[serde(default)]
         confirm_within_ms: Option<u64>,
+        #[serde(default)]
+        terms: Terms,
     },
     /// How a trial ended; waits so long for its end.
     Trial { id: u64, wait_ms: u64 },
@@ -199,12 +204,49 @@ pub(crate) struct Overview {
     /// The open trial.
     #[serde(default)]
     pub(crate) trial: Option<TrialStatus>,
+    /// The last trial that has ended since the start.
+    #[serde(default)]
+    pub(crate) last_trial: Option<LastTrial>,
     /// Where the daemon's own document comes from; nothing, if the daemon does not say.
     pub(crate) provider: Option<ProviderStatus>,
     pub(crate) loops: Vec<LoopStatus>,
     /// The first keys that are not as declared.
     #[serde(default)]
     pub(crate) open_keys: Vec<OpenItem>,
+}
+
+/// What decides about a trial besides time and people.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct Terms {
+    #[serde(default)]
+    pub(crate) checks: Vec<Check>,
+    #[serde(default)]
+    pub(crate) confirm_by: ConfirmBy,
+    #[serde(default)]
+    pub(crate) on_failure: OnFailure,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum ConfirmBy {
+    /// `homeostat confirm`, from another session
+    #[default]
+    Person,
+    /// The checks, once all are good three times in a row
+    Checks,
+    /// The passes, once everything is as declared.
+    #[value(skip)]
+    Passes,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum OnFailure {
+    /// What could be applied stays
+    #[default]
+    Keep,
+    /// What was before comes back if not everything can be applied
+    Rollback,
 }
 
 /// A confirmed document that is tried again.
@@ -224,10 +266,25 @@ pub(crate) struct TrialStatus {
     pub(crate) from: Vec<std::path::PathBuf>,
     pub(crate) began_at: String,
     pub(crate) left_ms: u64,
-    /// The number of the confirmed document that it returns to.
-    pub(crate) returns_to: u64,
+    /// The number of the confirmed document that it returns to; nothing, if nothing was declared before.
+    pub(crate) returns_to: Option<u64>,
     /// Whether the daemon's own files changed meanwhile.
     pub(crate) edit_waits: bool,
+    /// Why it is being rolled back, while that lasts.
+    #[serde(default)]
+    pub(crate) rolls_back: Option<String>,
+    #[serde(default)]
+    pub(crate) confirm_by: ConfirmBy,
+    /// How its checks ended the last time.
+    #[serde(default)]
+    pub(crate) checks: Vec<CheckResult>,
+}
+
+/// A trial that has ended.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(crate) struct LastTrial {
+    pub(crate) id: u64,
+    pub(crate) ended: TrialEnd,
 }
 
 /// How a trial ended.
@@ -236,8 +293,68 @@ pub(crate) struct TrialStatus {
 pub(crate) enum TrialEnd {
     /// Its document is a confirmed one now.
     Confirmed { number: u64, by: String },
-    /// A confirmed document is in force again.
-    RolledBack { why: String, to: u64 },
+    /// What was declared before is in force again.
+    RolledBack(RolledBack),
+}
+
+/// A rollback that has been carried out.
+#[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct RolledBack {
+    pub(crate) why: String,
+    /// The confirmed document; nothing, if nothing was declared before.
+    pub(crate) to: Option<u64>,
+    /// The first keys that are not as they were; the loops go on with them.
+    #[serde(default)]
+    pub(crate) not: Vec<NotRestored>,
+    /// How many there are.
+    #[serde(default)]
+    pub(crate) not_count: usize,
+    /// How the checks of the trial ended after the rollback.
+    #[serde(default)]
+    pub(crate) checks: Vec<CheckResult>,
+}
+
+/// A key that a rollback could not bring back yet.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct NotRestored {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) key: String,
+    pub(crate) kind: String,
+    pub(crate) reason: Option<String>,
+}
+
+impl fmt::Display for TrialEnd {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TrialEnd::Confirmed { number, by } => {
+                write!(f, "Confirmed by {}: it is document {number} of the history.", plain(by))
+            }
+            TrialEnd::RolledBack(end) => write!(f, "{end}"),
+        }
+    }
+}
+
+impl fmt::Display for RolledBack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.to {
+            Some(number) => write!(f, "Rolled back to the confirmed document {number}: ")?,
+            None => f.write_str("Rolled back to nothing declared: ")?,
+        }
+        write!(f, "{}.", plain(&self.why))?;
+        if !self.not.is_empty() {
+            f.write_str("\nRolled back, but not:")?;
+        }
+        for NotRestored { source, scope, key, kind, reason } in &self.not {
+            let why = reason.as_deref().unwrap_or(kind);
+            write!(f, "\n  {} ({source} in {}): {}", plain(key), plain(scope), plain(why))?;
+        }
+        match self.not_count.saturating_sub(self.not.len()) {
+            0 => {}
+            more => write!(f, "\n  and {more} more")?,
+        }
+        self.checks.iter().try_for_each(|result| write!(f, "\nAfter the rollback, {result}."))
+    }
 }
 
 /// Some of the keys that are not as declared.

@@ -11,13 +11,15 @@ use homeostat_document::{Document, Format};
 use homeostat_engine::{Entry, Finding, Kind, Ledger, SqliteLedger, Strictness, WaitsOn};
 
 use crate::cli::{ApplyArgs, FormArgs, Global};
+use crate::commands::left_trial::{self, Left};
 use crate::commands::plan::plan;
 use crate::commands::saved::{self, Saved};
-use crate::commands::{block_on, hand_over};
+use crate::commands::{block_on, hand_over, holder};
 use crate::confirmed::{self, ConfirmedDocuments, Origin};
 use crate::context::Context;
 use crate::failure::{self, helped};
 use crate::machine::{Drivers, Machine};
+use crate::operator;
 use crate::output::digest::Digest;
 use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
@@ -30,6 +32,7 @@ use crate::referenced_files::ReferencedFiles;
 pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let asked = Asked::read(args)?;
     let document = asked.document()?;
+    let holder_arguments = holder::arguments(&global);
     let mut context = Context::enter(global, &document.settings)?;
     if args.strict {
         context.caller.strictness = Strictness::Strict;
@@ -44,13 +47,26 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let context = context.writing();
     let files = ReferencedFiles::of(&document);
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
-    let machine = Machine::bind(&context, &document, &*ledger)?;
-    let drivers = match machine.unlock(&ledger) {
-        Ok(_) if args.confirm_within.is_some() => {
-            return Err(helped(
-                "no daemon runs that could hold the trial",
-                "start it first: `homeostat run DOC` with the documents that are in force",
-            ));
+    let unlocked = loop {
+        let left = left_trial::roll_back(&context, &ledger)?;
+        let unlocked = Machine::bind(&context, &document, &*ledger)?.unlock(&ledger);
+        // The holder of a trial may have ended just between the two.
+        let is_free = unlocked.as_ref().is_ok_and(Drivers::has_top_lock);
+        if left == Left::Nothing || !is_free {
+            break unlocked;
+        }
+    };
+    let drivers = match unlocked {
+        Ok(drivers) if args.trial().is_some() => {
+            if args.strict {
+                refuse_unresolved(&block_on(drivers.plan())??)?;
+            }
+            // The holder takes the lock.
+            drop(drivers);
+            let start = || holder::start(&context, holder_arguments);
+            let code = hand_over::to_daemon(&asked, &context, &document, start)?;
+            holder::wait_for_end(&context);
+            return Ok(code);
         }
         Ok(drivers) => drivers,
         Err(error) => return hand_over::instead(error, &asked, &context, &document),
@@ -207,6 +223,9 @@ pub(super) fn confirm(context: &Context, reports: &[SourceReport], form: FormArg
     let length = if form.full && !form.json { Length::Full } else { Length::Cut };
     let mut stderr = stream::stderr(context.color);
     text::plan(reports, Drawing { detail: Detail::Normal, length }, Closing::Plan, &mut stderr)?;
+    for warning in operator::warnings(context, reports) {
+        writeln!(stderr, "warning: {warning}")?;
+    }
     write!(stderr, "Apply? Only `yes` goes on: ")?;
     stderr.flush()?;
     let mut answer = String::new();

@@ -5,15 +5,17 @@ use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
-use homeostat_engine::{Error, OnRelease, Strictness};
+use homeostat_engine::{OnRelease, Strictness};
 
 use super::apply::{Asked, confirm};
 use super::control::print_report;
+use super::left_trial::is_locked;
 use super::plan::plan;
-use super::trial;
+use super::trial::{self, Following};
 use crate::client::Client;
+use crate::confirmed::ConfirmedDocuments;
 use crate::context::Context;
-use crate::failure::helped;
+use crate::failure::{self, Relayed, helped};
 use crate::output::summary;
 use crate::wire::{Ask, Handed, Request, millis};
 
@@ -24,11 +26,9 @@ pub(super) fn instead(
     context: &Context,
     document: &Document,
 ) -> Result<ExitCode> {
-    let is_locked = error
-        .chain()
-        .any(|cause| matches!(cause.downcast_ref::<Error>(), Some(Error::Locked { .. })));
-    let client = if is_locked { Client::try_connect(&context.socket) } else { None };
+    let client = if is_locked(&error) { Client::try_connect(&context.socket) } else { None };
     let Some(client) = client else { return Err(error) };
+    drop(client);
     let caller = &context.caller;
     if caller.strictness == Strictness::Strict || caller.on_release == OnRelease::Restore {
         return Err(helped(
@@ -36,6 +36,17 @@ pub(super) fn instead(
             "leave out --strict and --revert-on-release, or start the daemon with them",
         ));
     }
+    to_daemon(asked, context, document, || Ok(()))
+}
+
+/// Hands the document to a daemon that `start` starts, or that runs already.
+pub(super) fn to_daemon(
+    asked: &Asked<'_>,
+    context: &Context,
+    document: &Document,
+    start: impl FnOnce() -> Result<()>,
+) -> Result<ExitCode> {
+    let caller = &context.caller;
     let files = agreed(asked, context, document)?;
     let handed = Handed {
         paths: files.iter().map(|path| absolute(path)).collect::<Result<_>>()?,
@@ -43,13 +54,26 @@ pub(super) fn instead(
         protocol: caller.mark.0,
     };
     let ask = Ask { text: asked.args.form.drawing(context.detail), leave: context.leave };
-    let confirm_within_ms = asked.args.confirm_within.map(|within| millis(within.get()));
-    let answer = client.ask(Request::Apply { handed, ask, confirm_within_ms })?;
-    let code = print_report(&answer, asked.args.form, context.color)?;
-    match confirm_within_ms {
-        Some(_) => trial::follow(&context.socket, context.color),
-        None => Ok(code),
-    }
+    let (within, terms) = asked.args.trial().unzip();
+    let (confirm_within_ms, terms) = (within.map(millis), terms.unwrap_or_default());
+    start()?;
+    let following = Following {
+        socket: &context.socket,
+        confirmed: ConfirmedDocuments::of(&context.state_dir, &caller.owner),
+        color: context.color,
+        json: asked.args.form.json,
+    };
+    let request = Request::Apply { handed, ask, confirm_within_ms, terms };
+    let code = match Client::connect(&context.socket)?.ask(request) {
+        Ok(answer) => print_report(&answer, asked.args.form, context.color)?,
+        // The holder died: what it began ends all the same.
+        Err(error) if !error.is::<Relayed>() && following.confirmed.open_trial().is_some() => {
+            failure::warn(&error, context.color);
+            return trial::follow(&following);
+        }
+        Err(error) => return Err(error),
+    };
+    if confirm_within_ms.is_some() { trial::follow(&following) } else { Ok(code) }
 }
 
 /// The files to hand over, once what will be done is what was planned, or was confirmed.

@@ -10,7 +10,7 @@ use serde_json::json;
 use similar::TextDiff;
 
 use crate::cli::{Global, HistoryArgs};
-use crate::confirmed::{ConfirmedDocuments, Entry};
+use crate::confirmed::{ConfirmedDocuments, EndedTrial, Entry, RecordedTrial};
 use crate::context::state_dir;
 use crate::failure::helped;
 use crate::output::line::plain;
@@ -28,13 +28,13 @@ pub(super) fn run(args: &HistoryArgs, global: &Global) -> Result<ExitCode> {
         stream::print(global.color, |to| to.write_all(text.as_bytes()))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let entries = confirmed.entries()?;
+    let (entries, rolled_back) = (confirmed.entries()?, confirmed.rolled_back());
     let draw = if args.json { print_json } else { print_text };
-    stream::print(global.color, |to| draw(&entries, to))?;
+    stream::print(global.color, |to| draw(&entries, &rolled_back, to))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn print_json(entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {
+fn print_json(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write) -> io::Result<()> {
     let entry = |entry: &Entry| {
         json!({
             "number": entry.number,
@@ -43,25 +43,55 @@ fn print_json(entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {
             "scope": entry.origin.scope,
             "applied_by": entry.origin.applied_by,
             "confirmed_by": entry.origin.confirmed_by,
+            "confirmed_by_checks": entry.confirmed_by_checks,
         })
     };
     let history: Vec<_> = entries.iter().map(entry).collect();
-    writeln!(to, "{}", json!({ "format_version": FORMAT_VERSION, "history": history }))
+    let ended = |EndedTrial { trial, ended_at, end }: &EndedTrial| {
+        json!({
+            "trial": trial.record.id,
+            "began_at": trial.record.began_at,
+            "ended_at": ended_at,
+            "from": trial.origin.from,
+            "scope": trial.origin.scope,
+            "applied_by": trial.origin.applied_by,
+            "why": end.why,
+            "to": end.to,
+            "not": end.not,
+            "not_count": end.not_count,
+            "checks": end.checks,
+        })
+    };
+    let rolled_back: Vec<_> = rolled_back.iter().map(ended).collect();
+    let all = json!({
+        "format_version": FORMAT_VERSION, "history": history, "rolled_back": rolled_back,
+    });
+    writeln!(to, "{all}")
 }
 
-fn print_text(entries: &[Entry], to: &mut dyn Write) -> io::Result<()> {
+fn print_text(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write) -> io::Result<()> {
     if entries.is_empty() {
-        return writeln!(to, "No document was confirmed yet.");
+        writeln!(to, "No document was confirmed yet.")?;
     }
-    for Entry { number, origin, confirmed_at, .. } in entries {
+    for entry in entries {
+        let Entry { number, origin, confirmed_at, .. } = entry;
         let from: Vec<_> = origin.from.iter().map(|path| path.to_string_lossy()).collect();
-        let by = match &origin.confirmed_by {
-            Some(person) => format!("confirmed by {person}"),
-            None => "confirmed by its first pass".to_owned(),
-        };
+        let by = plain(&format!("confirmed by {}", entry.confirmer()));
         let (from, scope) = (plain(&from.join(" ")), plain(&origin.scope));
         writeln!(to, "{number:>4}  {confirmed_at}  {from} in {scope}")?;
         writeln!(to, "      applied by {}, {by}", origin.applied_by)?;
+    }
+    if !rolled_back.is_empty() {
+        writeln!(to, "Trials that were rolled back:")?;
+    }
+    for EndedTrial { trial: RecordedTrial { record, origin }, ended_at, end } in rolled_back {
+        let from: Vec<_> = origin.from.iter().map(|path| path.to_string_lossy()).collect();
+        let (from, scope) = (plain(&from.join(" ")), plain(&origin.scope));
+        writeln!(to, "{:>4}  {ended_at}  {from} in {scope}", record.id)?;
+        writeln!(to, "      applied by {} at {}", origin.applied_by, record.began_at)?;
+        for line in end.to_string().lines() {
+            writeln!(to, "      {line}")?;
+        }
     }
     Ok(())
 }

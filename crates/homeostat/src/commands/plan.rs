@@ -11,6 +11,7 @@ use crate::cli::{FormArgs, Global, PlanArgs, VerifyArgs};
 use crate::commands::{block_on, saved};
 use crate::context::Context;
 use crate::machine::Machine;
+use crate::operator;
 use crate::output::text::{Closing, Detail};
 use crate::output::{SourceReport, is_converged, json, stream, text};
 use crate::provider::load;
@@ -24,7 +25,8 @@ pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
     if let Some(path) = &args.out {
         saved::save(path, &document, &reports)?;
     }
-    print(&context, &reports, args.form, Closing::Plan)?;
+    let warnings = operator::warnings(&context, &reports);
+    print(&context, &reports, args.form, Closing::Plan, &warnings)?;
     let is_failure = args.detailed_exitcode && !is_converged(&reports);
     Ok(if is_failure { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
 }
@@ -34,7 +36,7 @@ pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
     let (context, _, reports) = look(&args.documents.documents, global)?;
     let converged = is_converged(&reports);
     if args.form.json || !converged || context.detail == Detail::Verbose {
-        print(&context, &reports, args.form, Closing::Verdict)?;
+        print(&context, &reports, args.form, Closing::Verdict, &[])?;
     }
     Ok(if converged { ExitCode::SUCCESS } else { ExitCode::from(NOT_CONVERGED) })
 }
@@ -58,10 +60,14 @@ fn print(
     reports: &[SourceReport],
     form: FormArgs,
     closing: Closing,
+    warnings: &[String],
 ) -> Result<()> {
     let printed = stream::print(context.color, |to| match form.drawing(context.detail) {
-        None => json::plan(reports, to),
-        Some(drawing) => text::plan(reports, drawing, closing, to),
+        None => json::plan_with_warnings(reports, warnings, to),
+        Some(drawing) => {
+            text::plan(reports, drawing, closing, to)?;
+            warnings.iter().try_for_each(|warning| writeln!(to, "warning: {warning}"))
+        }
     });
     printed.context("cannot write to standard output")
 }

@@ -11,16 +11,16 @@ use homeostat_kit::provider::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{Global, RunArgs};
-use crate::commands::runtime;
+use crate::commands::{left_trial, runtime};
 use crate::confirmed::{self, ConfirmedDocuments};
 use crate::context::{self, Context};
 use crate::daemon::trial::tried_before;
-use crate::daemon::{Daemon, End, Fallback, Options, Readers, log};
+use crate::daemon::{Daemon, End, Fallback, Options, Readers, Role, log};
 use crate::provider;
 
 /// Each namespace takes about ten descriptors, and the usual limit is 1024. Programs that are started get the limit
 /// too: `nft` does not use `select`, for which it is low.
-fn raise_open_files() {
+pub(super) fn raise_open_files() {
     let limit = getrlimit(Resource::Nofile);
     // Without it, fewer namespaces can be kept.
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
@@ -45,6 +45,11 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     };
     let context = Context::enter(global, &document.settings)?.writing();
     log::init(args.log, context.detail);
+    let left_trial = left_trial::find(&context).unwrap_or_else(|error| {
+        // A machine without its document would be worse.
+        log::log_error(&error, "a trial that was left open cannot be rolled back");
+        None
+    });
     let (ledger, unwritable) = LateLedger::open(&context.state_dir)?;
     if let Some(error) = unwritable {
         log::log_error(&error.into(), "started without a ledger that can be written");
@@ -53,9 +58,12 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let options = Options {
         from: arguments.clone(),
         fallback,
+        role: Role::Keep,
+        left_trial,
         on_stop: args.on_stop,
         listen: args.listen,
         readers: args.status_group.as_deref().map(Readers::find).transpose()?,
+        ready: None,
     };
     let daemon = Daemon::new(context, provider, document, ledger, options).confined()?;
     Ok(match runtime.block_on(Box::pin(daemon.run()))? {

@@ -16,8 +16,8 @@ use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
-    About, Contended, KeyStatus, LoopStatus, OpenItem, Overview, ProviderStatus, Request,
-    TrialStatus, millis,
+    About, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem, Overview, ProviderStatus,
+    Request, TrialEnd, TrialStatus, millis,
 };
 
 /// How long a daemon that is just starting may take to listen.
@@ -93,6 +93,9 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
             "A document is in force that `apply` handed over; `reload` brings the daemon's own back."
         )?;
     }
+    if let Some(LastTrial { id, ended: TrialEnd::RolledBack(end) }) = &overview.last_trial {
+        writeln!(to, "trial {id}: {}", end.to_string().replace('\n', "\n  "))?;
+    }
     if let Some(trial) = &overview.trial {
         draw_trial(trial, to)?;
     }
@@ -136,11 +139,21 @@ fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
 fn draw_trial(trial: &TrialStatus, to: &mut dyn Write) -> io::Result<()> {
     let from: Vec<_> = trial.from.iter().map(|path| path.to_string_lossy()).collect();
     let (from, left) = (plain(&from.join(" ")), time(trial.left_ms));
-    writeln!(to, "trial {}: {from} is tried, {left} left", trial.id)?;
+    match &trial.rolls_back {
+        None => writeln!(to, "trial {}: {from} is tried, {left} left", trial.id)?,
+        Some(why) => {
+            writeln!(to, "trial {}: {from} is being rolled back: {}", trial.id, plain(why))?;
+        }
+    }
     row("begun", Some(&format!("by {}, at {}", trial.by, trial.began_at)), to)?;
-    let returns =
-        format!("the confirmed document {}, unless `homeostat confirm` comes", trial.returns_to);
-    row("returns to", Some(&returns), to)?;
+    let returns = match trial.returns_to {
+        Some(number) => format!("the confirmed document {number}"),
+        None => "nothing declared".to_owned(),
+    };
+    row("returns to", Some(&format!("{returns}, unless `homeostat confirm` comes")), to)?;
+    for result in &trial.checks {
+        row("check", Some(&result.to_string()), to)?;
+    }
     let waits = "the daemon's files changed; they are taken when the trial has ended";
     row("waits", trial.edit_waits.then_some(waits), to)
 }

@@ -6,20 +6,26 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::cli::{Color, ConfirmArgs, Global, RollbackArgs};
 use crate::client::{Client, read, socket_path};
 use crate::commands::control::run_passes;
+use crate::confirmed::ConfirmedDocuments;
+use crate::context::state_dir;
 use crate::failure::helped;
-use crate::output::line::plain;
 use crate::output::stream;
-use crate::wire::{OlderDocument, Request, TrialEnd, TrialStatus, millis};
+use crate::wire::{
+    ConfirmBy, FORMAT_VERSION, OlderDocument, Request, TrialEnd, TrialStatus, millis,
+};
 
 /// How long one request waits for the end of a trial.
 const ROUND: Duration = Duration::from_secs(30);
 /// A trial that is shorter than this is over before a new session can be opened.
 const SHORT: u64 = 15_000;
+/// How often is looked whether a trial has ended whose holder cannot be asked, and how many times.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS: u32 = 600;
 
 /// Confirms the open trial, or lets it go on.
 pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
@@ -34,7 +40,7 @@ pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
             let trial: TrialStatus = read(trial.clone())?;
             format!("Trial {} goes on for {}.", trial.id, seconds(trial.left_ms))
         }
-        None => ended(&answer)?.map(|end| words(&end)).unwrap_or_default(),
+        None => ended(&answer)?.map(|end| end.to_string()).unwrap_or_default(),
     };
     stream::print(global.color, |to| writeln!(to, "{said}"))?;
     Ok(ExitCode::SUCCESS)
@@ -47,57 +53,114 @@ pub(super) fn roll_back(args: &RollbackArgs, global: &Global) -> Result<ExitCode
         confirm_within_ms: millis(args.confirm_within.get()),
     });
     let code = run_passes(args.form, global, |ask| Request::Rollback { ask, to })?;
-    if to.is_some() { follow(&socket_path(global), global.color) } else { Ok(code) }
+    if to.is_none() {
+        return Ok(code);
+    }
+    follow(&Following {
+        socket: &socket_path(global),
+        confirmed: ConfirmedDocuments::of(&state_dir(global), global.owner_name()),
+        color: global.color,
+        json: args.form.json,
+    })
+}
+
+/// Where the end of a trial is learnt, and how it is printed.
+pub(super) struct Following<'a> {
+    pub(super) socket: &'a Path,
+    pub(super) confirmed: ConfirmedDocuments,
+    pub(super) color: Color,
+    pub(super) json: bool,
 }
 
 /// Waits for the end of the trial that was just begun. Whoever ends this wait changes nothing about the trial.
-pub(super) fn follow(socket: &Path, color: Color) -> Result<ExitCode> {
-    let ask = |request| Client::connect(socket)?.ask(request);
-    let mut answer = ask(Request::Trial { id: 0, wait_ms: 0 })?;
-    let mut id = None;
-    while let Some(trial) = answer.get("trial").filter(|trial| !trial.is_null()) {
-        let trial: TrialStatus = read(trial.clone())?;
-        if id.is_none() {
-            let mut to = stream::stderr(color);
-            writeln!(
-                to,
-                "Trial {}: unless it is confirmed within {}, the document before it comes back. Confirm from a new \
-                 session: homeostat confirm",
-                trial.id,
-                seconds(trial.left_ms)
-            )?;
-            if trial.left_ms < SHORT {
-                writeln!(to, "warning: this is little time to open a new session")?;
-            }
-        } else if id != Some(trial.id) {
-            break;
-        }
-        id = Some(trial.id);
-        answer = ask(Request::Trial { id: trial.id, wait_ms: millis(ROUND) })?;
-    }
-    let end = ended(&answer)?.ok_or_else(|| {
-        helped("the daemon does not know how the trial ended", "`homeostat events` may tell")
-    })?;
-    stream::print(color, |to| writeln!(to, "{}", words(&end)))?;
+pub(super) fn follow(following: &Following<'_>) -> Result<ExitCode> {
+    let (id, end) = follow_to_end(following)?;
+    let said = if following.json {
+        json!({ "format_version": FORMAT_VERSION, "trial": id, "ended": end }).to_string()
+    } else {
+        end.to_string()
+    };
+    stream::print(following.color, |to| writeln!(to, "{said}"))?;
     Ok(match end {
         TrialEnd::Confirmed { .. } => ExitCode::SUCCESS,
-        TrialEnd::RolledBack { .. } => ExitCode::FAILURE,
+        TrialEnd::RolledBack(_) => ExitCode::FAILURE,
     })
+}
+
+fn follow_to_end(following: &Following<'_>) -> Result<(u64, TrialEnd)> {
+    let (mut id, mut wait_ms) = (0, 0);
+    loop {
+        let asked = Client::connect(following.socket)
+            .and_then(|client| client.ask(Request::Trial { id, wait_ms }));
+        // The holder has ended, or died: what it left on the disk says how the trial ended.
+        let Ok(answer) = asked else { return recorded_end(&following.confirmed, id) };
+        let Some(trial) = answer.get("trial").filter(|trial| !trial.is_null()) else {
+            let last = answer.pointer("/last/id").and_then(Value::as_u64);
+            return Ok((last.unwrap_or(id), ended(&answer)?.ok_or_else(unknown_end)?));
+        };
+        let trial: TrialStatus = read(trial.clone())?;
+        if id == 0 {
+            announce(&trial, following.color)?;
+        } else if id != trial.id {
+            return recorded_end(&following.confirmed, id);
+        }
+        (id, wait_ms) = (trial.id, millis(ROUND));
+    }
+}
+
+fn announce(trial: &TrialStatus, color: Color) -> Result<()> {
+    let mut to = stream::stderr(color);
+    match trial.confirm_by {
+        ConfirmBy::Person => {}
+        ConfirmBy::Passes => return Ok(()),
+        ConfirmBy::Checks => {
+            let (id, left) = (trial.id, seconds(trial.left_ms));
+            let line = "unless its checks are good three times in a row";
+            writeln!(to, "Trial {id}: {line} within {left}, what was before it comes back.")?;
+            return Ok(());
+        }
+    }
+    writeln!(
+        to,
+        "Trial {}: unless it is confirmed within {}, what was before it comes back. Confirm from a new session: \
+         homeostat confirm",
+        trial.id,
+        seconds(trial.left_ms)
+    )?;
+    if trial.left_ms < SHORT {
+        writeln!(to, "warning: this is little time to open a new session")?;
+    }
+    Ok(())
+}
+
+/// How a trial ended whose holder cannot be asked. Who watches the holder, or takes the lock next, ends the trial.
+fn recorded_end(confirmed: &ConfirmedDocuments, id: u64) -> Result<(u64, TrialEnd)> {
+    for _ in 0..LOOKS {
+        match confirmed.open_trial() {
+            Some(open) if id == 0 || open.record.id == id => std::thread::sleep(LOOK),
+            _ => break,
+        }
+    }
+    let rolled_back = confirmed.rolled_back().into_iter().rev();
+    let mut rolled_back = rolled_back.map(|ended| (ended.trial.record.id, ended.end));
+    if let Some((id, end)) = rolled_back.find(|(ended, _)| id == 0 || *ended == id) {
+        return Ok((id, TrialEnd::RolledBack(end)));
+    }
+    let newest = confirmed.entries()?.pop().filter(|_| confirmed.open_trial().is_none());
+    let newest = newest.ok_or_else(unknown_end)?;
+    let by = newest.confirmer().to_string();
+    Ok((id, TrialEnd::Confirmed { number: newest.number, by }))
+}
+
+fn unknown_end() -> anyhow::Error {
+    helped(
+        "whoever held the trial cannot be asked how it ended",
+        "`homeostat history` shows whether it was confirmed; the next `homeostat apply` or `run` ends one that is left",
+    )
 }
 
 fn ended(answer: &Value) -> Result<Option<TrialEnd>> {
     answer.pointer("/last/ended").map(|end| read(end.clone())).transpose()
-}
-
-fn words(end: &TrialEnd) -> String {
-    match end {
-        TrialEnd::Confirmed { number, by } => {
-            format!("Confirmed by {}: it is document {number} of the history.", plain(by))
-        }
-        TrialEnd::RolledBack { why, to } => {
-            format!("Rolled back to the confirmed document {to}: {}.", plain(why))
-        }
-    }
 }
 
 fn seconds(millis: u64) -> String {

@@ -21,7 +21,8 @@ use crate::output::{SourceReport, is_converged, json as report, text};
 use crate::person::Person;
 use crate::registry;
 use crate::wire::{
-    About, Ask, FORMAT_VERSION, KeyStatus, Leave, OlderDocument, Request, SourceAnswer, refusal,
+    About, Ask, FORMAT_VERSION, KeyStatus, Leave, OlderDocument, Request, SourceAnswer, Terms,
+    refusal,
 };
 
 /// The longest that one request waits; who wants to wait longer asks again.
@@ -80,10 +81,11 @@ impl Answers {
             }
             Request::Resync(ask) => self.passes(None, ask).await,
             Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
-            Request::Apply { handed, ask, confirm_within_ms } => {
+            Request::Apply { handed, ask, confirm_within_ms, terms } => {
                 let trial = confirm_within_ms.map(|within| TrialRequest {
                     within: Duration::from_millis(within),
                     by: by.clone(),
+                    terms,
                 });
                 self.passes(Some(DaemonCommand::TakeDocument { handed, trial }), ask).await
             }
@@ -95,12 +97,10 @@ impl Answers {
                 self.commands.send(command, Leave::default()).await?;
                 self.trials()
             }
-            Request::Rollback { ask, to: None } => {
-                self.passes(Some(DaemonCommand::RollBack { by: by.clone() }), ask).await
-            }
+            Request::Rollback { ask, to: None } => self.roll_back(by.clone(), ask).await,
             Request::Rollback { ask, to: Some(OlderDocument { number, confirm_within_ms }) } => {
                 let within = Duration::from_millis(confirm_within_ms);
-                let trial = TrialRequest { within, by: by.clone() };
+                let trial = TrialRequest { within, by: by.clone(), terms: Terms::default() };
                 self.passes(Some(DaemonCommand::TryOlder { number, trial }), ask).await
             }
             Request::Adopt { about, ask } => self.adopt(&about, ask).await,
@@ -139,13 +139,27 @@ impl Answers {
         self::answer(&SourceAnswer { format_version: FORMAT_VERSION, answer })
     }
 
+    /// Rolls the open trial back, and waits for the end of that.
+    async fn roll_back(&self, by: Person, ask: Ask) -> Result<Vec<u8>> {
+        let id = self.snapshot.borrow().trials.open.as_ref().map(|trial| trial.record.id);
+        let report = self.passes(Some(DaemonCommand::RollBack { by }), ask).await?;
+        self.trial(id.unwrap_or_default(), LONGEST_WAIT).await?;
+        let last = self.snapshot.borrow().trials.last.clone();
+        let Some(last) = last.filter(|last| ask.text.is_some() && Some(last.id) == id) else {
+            return Ok(report);
+        };
+        let mut report: Value = serde_json::from_slice(&report)?;
+        let text = report["text"].as_str().unwrap_or_default();
+        report["text"] = json!(format!("{text}{}\n", last.ended));
+        answer(&report)
+    }
+
     /// The open trial, and how the last one ended.
     fn trials(&self) -> Result<Vec<u8>> {
         let trials = self.snapshot.borrow().trials.clone();
         let open = trials.status();
-        let last = trials.last.map(|(id, end)| json!({ "id": id, "ended": end }));
         answer(&json!({
-            "format_version": FORMAT_VERSION, "trial": open, "last": last,
+            "format_version": FORMAT_VERSION, "trial": open, "last": trials.last,
         }))
     }
 

@@ -3,7 +3,7 @@
 //! What stays allowed is what the kernel asks for: `NET_ADMIN` for everything of the network and for
 //! sysctls below `net/`, `SYS_ADMIN` to enter and make namespaces, also to compile nftables in, `SYS_PTRACE` to see who else is in
 //! one before it is removed, `DAC_OVERRIDE` for documents and cgroups that belong to others, `LEASE` to know whether somebody
-//! has a document of another user open for writing. Other
+//! has a document of another user open for writing, `NET_RAW` for the checks of a trial that ping. Other
 //! sysctls are guarded by capabilities of many kinds, so a document with one of them keeps all.
 
 use anyhow::{Context as _, Result};
@@ -18,8 +18,10 @@ use crate::context::{Context, Top};
 use crate::failure::helped;
 use crate::registry;
 
-const ALWAYS: CapabilitySet =
-    CapabilitySet::NET_ADMIN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::LEASE);
+const ALWAYS: CapabilitySet = CapabilitySet::NET_ADMIN
+    .union(CapabilitySet::NET_RAW)
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::LEASE);
 /// To enter and make namespaces.
 const SPACES: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SYS_PTRACE);
 

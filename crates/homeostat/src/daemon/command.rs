@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::context::Context;
 use crate::failure::helped;
 use crate::person::Person;
-use crate::wire::{Handed, Leave};
+use crate::wire::{Handed, Leave, Terms};
 
 /// How many commands may wait.
 const WAITING: usize = 16;
@@ -73,6 +73,7 @@ pub(super) enum DaemonCommand {
 pub(super) struct TrialRequest {
     pub(super) within: Duration,
     pub(super) by: Person,
+    pub(super) terms: Terms,
 }
 
 /// Sends commands to the daemon.

@@ -2,8 +2,10 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
-use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Status};
+use futures_util::future::join_all;
+use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Patience, Status};
 use homeostat_registry::CommandDeps;
 use tokio::time::Instant;
 
@@ -50,6 +52,7 @@ impl LoopsSnapshot {
             handed: self.is_handed,
             fallback: self.fallback,
             trial: self.trials.status(),
+            last_trial: self.trials.last.clone(),
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,
@@ -114,6 +117,14 @@ impl LoopsSnapshot {
     /// Waits until every loop on this machine has made a full pass for its newest desired state.
     pub(super) async fn wait_until_passed(&self) {
         self.wait_for(|status| status.has_passed, |one| !is_remote(&one.ledger_key().source)).await;
+    }
+
+    /// Waits until the loops on this machine have made their passes, and nothing is left that a moment could cure.
+    pub(super) async fn wait_until_settled(&self) {
+        self.wait_until_passed().await;
+        let here = self.loops.iter().filter(|one| !is_remote(&one.ledger_key().source));
+        let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
+        join_all(here.map(|one| one.settle(patience))).await;
     }
 
     /// Waits until all of these loops stand like this at once.

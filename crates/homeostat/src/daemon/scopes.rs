@@ -30,6 +30,8 @@ pub(super) struct Scopes {
     /// The passes that a client waits for.
     started: Vec<StartedPass>,
     waiting: Vec<Waiting>,
+    /// The lock of a scope in which nothing runs yet.
+    held: Option<(String, Arc<ScopeLock>)>,
 }
 
 /// What runs in one scope.
@@ -99,6 +101,14 @@ impl Scopes {
     pub(super) fn loops(&self) -> Vec<Arc<dyn Control>> {
         let all = self.running.values().flat_map(|scope| scope.loops.values());
         all.map(|looping| Arc::clone(&looping.control)).collect()
+    }
+
+    /// Keeps others from writing in the top scope before anything runs there.
+    pub(super) fn hold(&mut self, context: &Context, ledger: &dyn Ledger) -> Result<()> {
+        let top = context.top_scope()?;
+        let lock = Arc::new(context.lock_to_mark(&top, ledger)?);
+        self.held = Some((top.name, lock));
+        Ok(())
     }
 
     /// The lock of a scope in which something runs.
@@ -205,7 +215,10 @@ impl Scopes {
                     identity: scope.identity.clone(),
                     netns: Arc::clone(&scope.netns),
                     reach: scope.reach,
-                    lock: Arc::new(by.context.lock_to_mark(&scope, &**by.ledger)?),
+                    lock: match &self.held {
+                        Some((name, lock)) if *name == scope.name => Arc::clone(lock),
+                        _ => Arc::new(by.context.lock_to_mark(&scope, &**by.ledger)?),
+                    },
                     loops: BTreeMap::new(),
                     firewall: Firewall::default(),
                 }),

@@ -1,26 +1,57 @@
 //! A trial: a document that is in force until it is confirmed, and undone if nobody confirms it in time.
+//!
+//! A rollback is decided, then begun by giving the loops the document before the trial, then waited for: until the
+//! passes have run, the trial counts as open, in memory and on disk. So whoever takes the lock after a holder that died
+//! in between begins it again.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
-use homeostat_engine::{Kind, LedgerKey, MassDelete, OnRelease, Restored};
-use homeostat_registry::Caller;
+use homeostat_engine::{Kind, MassDelete, OnRelease};
+use homeostat_netns::Netns;
 use serde_json::json;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tracing::Level;
 
 use super::clock::{BootTime, Stamp, boot_id};
 use super::command::TrialRequest;
+use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
-use super::{Daemon, Recipients, log, refused};
-use crate::confirmed::{ConfirmedDocuments, Origin, TrialRecord};
+use super::{Daemon, Recipients, Role, Wake, log, refused};
+use crate::checks::{Check, CheckResult, run_all};
+use crate::confirmed::{ConfirmedDocuments, Confirmer, Origin, RecordedTrial, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
-use crate::undo_file::{self, TakenObject, UndoFile};
-use crate::wire::{TrialEnd, TrialStatus, millis};
+use crate::registry::is_remote;
+use crate::undo_file::{self, UndoFile};
+use crate::wire::{
+    ConfirmBy, LastTrial, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
+};
+
+/// How many keys that could not be brought back are named.
+const NAMED: usize = 20;
+/// How long the passes of a rollback are waited for before it is reported as it stands. The loops go on.
+const PASSES: Duration = Duration::from_secs(30);
+/// The first and the longest wait before a rollback that could not begin is tried again.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(30);
+/// How long a holder without a trial waits for one, and how long one whose trial has ended still answers.
+const BEGIN: Duration = Duration::from_mins(1);
+const LINGER: Duration = Duration::from_secs(1);
+
+/// When the checks of a trial begin, how often they run, and how many good rounds in a row confirm.
+const FIRST_CHECK: Duration = Duration::from_secs(3);
+const CHECK_EVERY: Duration = Duration::from_secs(1);
+const GOOD_ROUNDS: u32 = 3;
+/// How often checks may fail before a trial until they count as failing.
+const TRIES_BEFORE: u32 = 3;
 
 /// A trial that is open.
 #[derive(Clone, Debug)]
@@ -28,34 +59,157 @@ pub(super) struct Trial {
     pub(super) record: TrialRecord,
     pub(super) by: Person,
     pub(super) from: Vec<PathBuf>,
-    pub(super) deadline: BootTime,
     /// Whether the daemon's own document is tried.
     pub(super) is_edit: bool,
+    pub(super) phase: Phase,
+    terms: Terms,
+    /// Whether it was looked at what the first passes came to.
+    is_judged: bool,
+    checking: Option<Arc<Checking>>,
+    /// The keys that were not as declared before it: source, scope, key.
+    open_before: Arc<BTreeSet<(String, String, String)>>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// It waits for somebody to confirm it.
+    Open { deadline: BootTime },
+    /// The document before it could not be given to the loops so often.
+    Retrying { why: String, at: BootTime, failures: u32, last: String },
+    /// The loops have the document before it. Their passes are waited for until then.
+    RollingBack { why: String, until: BootTime },
+}
+
+/// Runs the checks of an open trial, until it is dropped.
+#[derive(Debug)]
+struct Checking {
+    rounds: watch::Receiver<Rounds>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Rounds {
+    good_in_a_row: u32,
+    last: Vec<CheckResult>,
+}
+
+impl Checking {
+    fn start(checks: Vec<Check>, netns: Arc<Netns>) -> Self {
+        let (sender, rounds) = watch::channel(Rounds::default());
+        let task = tokio::spawn(async move {
+            let mut times = interval_at(Instant::now() + FIRST_CHECK, CHECK_EVERY);
+            times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                times.tick().await;
+                let last = run_all(&checks, &netns).await;
+                let is_good = last.iter().all(|result| result.error.is_none());
+                sender.send_modify(|rounds| {
+                    rounds.good_in_a_row = if is_good { rounds.good_in_a_row + 1 } else { 0 };
+                    rounds.last = last;
+                });
+            }
+        });
+        Checking { rounds, task }
+    }
+
+    fn last(&self) -> Vec<CheckResult> {
+        self.rounds.borrow().last.clone()
+    }
+
+    async fn wait_until_good(&self) {
+        let mut rounds = self.rounds.clone();
+        // It ends only with this value.
+        let _ = rounds.wait_for(|rounds| rounds.good_in_a_row >= GOOD_ROUNDS).await;
+    }
+}
+
+impl Drop for Checking {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
 }
 
 /// The trial that is open, and how the last one ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trials {
     pub(super) open: Option<Trial>,
-    pub(super) last: Option<(u64, TrialEnd)>,
+    pub(super) last: Option<LastTrial>,
     /// Whether the daemon's own files changed during a trial: they wait for its end.
     pub(super) has_edit: bool,
     confirmed: u64,
     rolled_back: u64,
 }
 
+impl Trial {
+    /// One whose holder ended. What it returns to is in force again; the passes are yet to run.
+    pub(super) fn left_by_another(left: RecordedTrial) -> Self {
+        let RecordedTrial { record, origin } = left;
+        let why = "the process that held it ended".to_owned();
+        let phase = Phase::RollingBack { why, until: BootTime::after(PASSES) };
+        Trial {
+            record,
+            by: origin.applied_by,
+            from: origin.from,
+            is_edit: false,
+            phase,
+            terms: Terms::default(),
+            is_judged: true,
+            checking: None,
+            open_before: Arc::default(),
+        }
+    }
+
+    fn needs_judgement(&self) -> bool {
+        let Terms { confirm_by, on_failure, .. } = self.terms;
+        !self.is_judged && (on_failure == OnFailure::Rollback || confirm_by == ConfirmBy::Passes)
+    }
+
+    /// Waits until its checks confirm it: for ever, if they are not to do that.
+    async fn wait_until_checked(&self, loops: &LoopsSnapshot) {
+        match &self.checking {
+            Some(checking) if self.terms.confirm_by == ConfirmBy::Checks => {
+                loops.wait_until_passed().await;
+                checking.wait_until_good().await;
+            }
+            _ => std::future::pending().await,
+        }
+    }
+
+    /// Why its time is over without a confirm.
+    fn why_unconfirmed(&self) -> String {
+        let last = self.checking.as_ref().map(|checking| checking.last()).unwrap_or_default();
+        let bad = last.into_iter().find(|result| result.error.is_some());
+        let bad = bad.map(|result| result.to_string());
+        match (self.terms.confirm_by, bad) {
+            (ConfirmBy::Checks, Some(bad)) => bad,
+            (ConfirmBy::Checks, None) => "its checks were not good three times in a row".to_owned(),
+            (_, Some(bad)) => format!("nobody confirmed it in time, and {bad}"),
+            (_, None) => "nobody confirmed it in time".to_owned(),
+        }
+    }
+}
+
 impl Trials {
     /// The open trial, for people.
     pub(super) fn status(&self) -> Option<TrialStatus> {
         let trial = self.open.as_ref()?;
+        let (left, rolls_back) = match &trial.phase {
+            Phase::Open { deadline } => (deadline.left(), None),
+            Phase::Retrying { why, .. } | Phase::RollingBack { why, .. } => {
+                (Duration::ZERO, Some(why.clone()))
+            }
+        };
         Some(TrialStatus {
             id: trial.record.id,
             by: trial.by.to_string(),
             from: trial.from.clone(),
             began_at: trial.record.began_at.clone(),
-            left_ms: millis(trial.deadline.left()),
+            left_ms: millis(left),
             returns_to: trial.record.before,
             edit_waits: self.has_edit,
+            rolls_back,
+            confirm_by: trial.terms.confirm_by,
+            checks: trial.checking.as_ref().map(|checking| checking.last()).unwrap_or_default(),
         })
     }
 
@@ -67,9 +221,21 @@ impl Trials {
     fn ended(&mut self, id: u64, end: TrialEnd) {
         match end {
             TrialEnd::Confirmed { .. } => self.confirmed += 1,
-            TrialEnd::RolledBack { .. } => self.rolled_back += 1,
+            TrialEnd::RolledBack(_) => self.rolled_back += 1,
         }
-        self.last = Some((id, end));
+        self.last = Some(LastTrial { id, ended: end });
+    }
+
+    /// The trial that waits for its confirm.
+    fn unconfirmed(&mut self) -> Result<&mut Trial> {
+        let trial = self.open.as_mut().ok_or_else(no_trial)?;
+        match &trial.phase {
+            Phase::Open { .. } => Ok(trial),
+            Phase::Retrying { why, .. } | Phase::RollingBack { why, .. } => Err(helped(
+                format!("trial {} is being rolled back: {why}", trial.record.id),
+                "`homeostat status` shows when that is done; then it can be tried again",
+            )),
+        }
     }
 }
 
@@ -82,6 +248,34 @@ pub(super) fn check_within(within: Duration) -> Result<()> {
         format!("a trial of {within:?} makes no sense"),
         "give a time from 1s to 24h; two minutes are a good start",
     ))
+}
+
+/// Refuses checks that cannot decide anything: there is too little time for them, or they fail already.
+async fn check_terms(request: &TrialRequest, netns: &Netns) -> Result<()> {
+    let TrialRequest { within, terms: Terms { checks, confirm_by, .. }, .. } = request;
+    let least = FIRST_CHECK + CHECK_EVERY * GOOD_ROUNDS;
+    if *confirm_by == ConfirmBy::Checks && *within < least {
+        return Err(helped(
+            format!("checks cannot confirm a trial within {within:?}"),
+            format!(
+                "they begin after {FIRST_CHECK:?} and must be good three times: give at least {least:?}"
+            ),
+        ));
+    }
+    let mut bad = None;
+    for _ in 0..TRIES_BEFORE {
+        let results = run_all(checks, netns).await;
+        bad = results.into_iter().find(|result| result.error.is_some());
+        if bad.is_none() {
+            return Ok(());
+        }
+    }
+    bad.map_or(Ok(()), |bad| {
+        Err(helped(
+            format!("{bad}, before anything was changed"),
+            "mend that first, or leave this check out",
+        ))
+    })
 }
 
 /// Refuses to confirm from the session that applied: its connections pass a firewall that drops new ones.
@@ -119,7 +313,7 @@ impl Daemon {
         document: &Document,
         request: TrialRequest,
         from: Vec<PathBuf>,
-    ) -> Result<Trial> {
+    ) -> Result<()> {
         check_within(request.within)?;
         if let Some(TrialStatus { id, by, left_ms, .. }) = self.trials.status() {
             return Err(helped(
@@ -127,84 +321,163 @@ impl Daemon {
                 "confirm it or roll it back first: `homeostat confirm`, `homeostat rollback`",
             ));
         }
+        let netns = Arc::clone(&self.context.top_scope()?.netns);
+        check_terms(&request, &netns).await?;
         if self.unconfirmed.is_some() {
             // What the trial returns to must be known to work.
             self.passed().await;
             self.confirm().await;
         }
-        let confirmed = self.confirmed();
-        let before = confirmed.entries()?.last().map(|entry| entry.number);
-        let before = before.ok_or_else(|| {
-            helped(
+        let (confirmed, scope) = (self.confirmed(), self.context.top_scope()?.name);
+        let before = confirmed.newest_in(&scope).map(|entry| entry.number);
+        if before.is_none() && self.options.role == Role::Keep {
+            return Err(helped(
                 "there is no confirmed document that the trial could return to",
                 "the log says why the document in force was not kept; mend that, then `homeostat reload`",
-            )
-        })?;
+            ));
+        }
+        let guarded = match self.options.role {
+            Role::HoldTrial { guarded } => guarded,
+            Role::Keep => {
+                self.loops().iter().any(|control| control.status().open.count(Kind::Held) > 0)
+            }
+        };
         let record = TrialRecord {
-            id: confirmed.next_trial(before),
+            id: confirmed.next_trial(),
             before,
             boot: boot_id(),
             began_at: Stamp::now().to_string(),
-            guards_held: self.guards_hold(),
+            guarded,
         };
         let origin = Origin {
             from: from.clone(),
-            scope: self.context.top_scope()?.name,
+            scope,
             applied_by: request.by.clone(),
             confirmed_by: None,
         };
-        let files = ReferencedFiles::of(document);
-        confirmed.begin_trial(document, &files, origin, &record)?;
+        confirmed.begin_trial(document, &ReferencedFiles::of(document), origin, &record)?;
         self.context.caller.trial = Some(self.losses);
         self.context.caller.undo = Some(Arc::new(UndoFile::new(confirmed.undo_file())));
-        let deadline = BootTime::after(request.within);
+        let phase = Phase::Open { deadline: BootTime::after(request.within) };
+        let open_before = self.snapshot.borrow().open(None, Some(usize::MAX)).open.into_iter();
+        let open_before = open_before.map(|open| (open.source, open.scope, open.key)).collect();
         let is_edit = from == self.options.from;
-        Ok(Trial { record, by: request.by, from, deadline, is_edit })
+        let checks = Some(request.terms.checks.clone()).filter(|checks| !checks.is_empty());
+        self.trials.open = Some(Trial {
+            record,
+            by: request.by,
+            from,
+            is_edit,
+            phase,
+            terms: request.terms,
+            is_judged: false,
+            checking: checks.map(|checks| Arc::new(Checking::start(checks, netns))),
+            open_before: Arc::new(open_before),
+        });
+        Ok(())
+    }
+
+    /// Forgets the trial that was just begun: its document cannot be taken. Some loops may have it all the same.
+    pub(super) async fn abandon_trial(&mut self, why: &anyhow::Error) {
+        self.leave_trial();
+        let is_undone = match self.options.role {
+            Role::Keep => self.arrange(Recipients::All).await.is_ok(),
+            // Before a trial it has no loops.
+            Role::HoldTrial { .. } => self.loops().is_empty(),
+        };
+        if is_undone {
+            self.trials.open = None;
+            if let Err(error) = self.confirmed().discard_trial() {
+                log::log_error(&error, "a trial that was not begun cannot be discarded");
+            }
+        } else {
+            self.roll_back_or_retry(&failure::text(why)).await;
+        }
+        self.publish();
     }
 
     /// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
-    /// tried again only if somebody asks for it.
+    /// tried again only if somebody asks for it; one that is confirmed needs no trial.
     pub(super) async fn begin_trial_of_edit(
         &mut self,
         document: &Document,
         is_asked_for: bool,
-    ) -> Result<Option<Trial>> {
+    ) -> Result<()> {
         // A change that takes the setting away is the last one that is tried.
         let within = [document, &*self.document].map(|one| one.settings.confirm_within);
-        let Some(within) = within.into_iter().flatten().next() else { return Ok(None) };
-        if !is_asked_for && self.confirmed().is_unconfirmed(document) {
+        let Some(within) = within.into_iter().flatten().next() else { return Ok(()) };
+        let (confirmed, scope) = (self.confirmed(), self.context.top_scope()?.name);
+        if confirmed.is_newest_in(&scope, document, &ReferencedFiles::of(document)) {
+            return Ok(());
+        }
+        if !is_asked_for && confirmed.is_unconfirmed(document) {
             return Err(tried_before());
         }
-        let request = TrialRequest { within: within.get(), by: Person::current() };
+        let request =
+            TrialRequest { within: within.get(), by: Person::current(), terms: Terms::default() };
         let from = self.options.from.clone();
-        self.begin_trial(document, request, from).await.map(Some)
+        self.begin_trial(document, request, from).await
     }
 
-    /// Ends a trial of which nothing was written.
-    pub(super) fn abandon_trial(&mut self) -> Result<()> {
-        self.leave_trial();
-        self.confirmed().end_trial()
-    }
-
+    /// From here on nothing is put off, and nothing is recorded to be undone.
     fn leave_trial(&mut self) {
         (self.context.caller.trial, self.context.caller.undo) = (None, None);
     }
 
     /// Ends the trial: what it made stays, and what was put off until now is done.
     pub(super) async fn confirm_trial(&mut self, by: &Person, same_session: bool) -> Result<()> {
-        let trial = self.trials.open.as_ref().ok_or_else(no_trial)?;
-        check_session(trial, by, same_session)?;
-        let number = self.confirmed().confirm_trial(by.clone())?;
-        self.end_trial(TrialEnd::Confirmed { number, by: by.to_string() });
+        check_session(self.trials.unconfirmed()?, by, same_session)?;
+        self.confirm_trial_by(Confirmer::Person(by.clone()), Recipients::AllForClient).await
+    }
+
+    async fn confirm_trial_by(&mut self, by: Confirmer, recipients: Recipients) -> Result<()> {
+        let words = by.to_string();
+        let number = self.confirmed().confirm_trial(by)?;
+        self.end_trial(TrialEnd::Confirmed { number, by: words });
         self.leave_trial();
-        self.arrange(Recipients::AllForClient).await
+        if let Err(error) = self.arrange(recipients).await {
+            log::log_error(&error, "the loops cannot be arranged after the trial");
+        }
+        Ok(())
+    }
+
+    pub(super) async fn confirm_trial_by_checks(&mut self) {
+        let Ok(trial) = self.trials.unconfirmed() else { return };
+        let checks = trial.terms.checks.clone();
+        self.confirm_or_roll_back(Confirmer::Checks(checks)).await;
+    }
+
+    async fn confirm_or_roll_back(&mut self, by: Confirmer) {
+        if let Err(error) = self.confirm_trial_by(by, Recipients::All).await {
+            log::log_error(&error, "the trial cannot be confirmed");
+            self.roll_back_or_retry(&failure::text(&error)).await;
+        }
+    }
+
+    /// The first passes of a trial have run: a document that could not be applied completely may have to go back.
+    pub(super) async fn judge_trial(&mut self) {
+        let (not, _) = self.not_restored();
+        let Ok(trial) = self.trials.unconfirmed() else { return };
+        trial.is_judged = true;
+        let (confirm_by, on_failure) = (trial.terms.confirm_by, trial.terms.on_failure);
+        match not.first() {
+            Some(first) if on_failure == OnFailure::Rollback => {
+                let NotRestored { key, kind, reason, .. } = first;
+                let why = reason.as_deref().unwrap_or(kind);
+                let why = format!("not everything could be applied: {key}: {why}");
+                self.roll_back_or_retry(&why).await;
+            }
+            None if confirm_by == ConfirmBy::Passes => {
+                self.confirm_or_roll_back(Confirmer::Passes).await;
+            }
+            _ => {}
+        }
     }
 
     /// Gives the trial more time, from now on.
     pub(super) fn extend_trial(&mut self, during: Duration) -> Result<()> {
         check_within(during)?;
-        let trial = self.trials.open.as_mut().ok_or_else(no_trial)?;
-        trial.deadline = BootTime::after(during);
+        self.trials.unconfirmed()?.phase = Phase::Open { deadline: BootTime::after(during) };
         self.publish();
         Ok(())
     }
@@ -216,122 +489,191 @@ impl Daemon {
         self.publish();
     }
 
-    /// Returns to the document that was confirmed before the trial.
-    pub(super) async fn roll_back(&mut self, why: &str) -> Result<()> {
-        let trial = self.trials.open.clone().ok_or_else(no_trial)?;
-        let confirmed = self.confirmed();
-        let entry = confirmed.entry(trial.record.before)?;
-        let document = confirmed.load(&entry)?;
-        let caller = self.undo(&trial.record);
-        let taken = self.take(Arc::new(document), Recipients::AllForClient).await;
+    /// Gives the loops the document from before the trial. What only the trial made goes: a section that the document
+    /// lacks is no mistake of somebody who edits, and values go back to what they were.
+    pub(super) async fn roll_back(&mut self, why: &str, recipients: Recipients) -> Result<()> {
+        let trial = self.trials.open.as_ref().ok_or_else(no_trial)?;
+        let (record, confirmed) = (trial.record.clone(), self.confirmed());
+        let document = Arc::new(confirmed.before(&record)?);
+        for control in self.loops() {
+            // One that is paused would stay as it is. One that has ended comes again below.
+            let _ = control.resume();
+        }
+        let caller = self.context.caller.clone();
+        if !record.guarded {
+            self.context.caller.guards.mass_delete = MassDelete::Allow;
+        }
+        self.context.caller.on_release = OnRelease::Restore;
+        self.leave_trial();
+        let taken = self.take(document, recipients).await;
         self.context.caller = caller;
         taken?;
         self.leave_trial();
-        confirmed.end_trial()?;
-        self.restore_taken();
-        if trial.is_edit {
-            refused(&mut self.health, &tried_before(), &self.recent);
-        }
         (self.own, self.unconfirmed) = (None, None);
-        self.end_trial(TrialEnd::RolledBack { why: why.to_owned(), to: entry.number });
+        if let Some(trial) = &mut self.trials.open {
+            let (why, until) = (why.to_owned(), BootTime::after(PASSES));
+            trial.phase = Phase::RollingBack { why, until };
+        }
+        self.publish();
         Ok(())
     }
 
-    /// Makes again what the last trial took from others, once the loops have made a pass with the former document.
-    pub(super) fn restore_taken(&self) {
-        let Some(path) = self.confirmed().undo_file_of_last(&boot_id()) else { return };
-        let (loops, recent) = (self.scopes.loops(), self.recent.clone());
-        tokio::spawn(async move {
-            let all = undo_file::read(&path);
-            for control in loops {
-                let of = control.ledger_key();
-                let is_here = |one: &&TakenObject| one.source == of.source && one.scope == of.scope;
-                let taken = all.iter().filter(is_here);
-                let taken: Vec<_> = taken
-                    .filter_map(|one| Some((one.key.clone(), one.snapshot.clone()?)))
-                    .collect();
-                if !taken.is_empty() && control.wait_for(Box::new(|it| it.has_passed)).await.is_ok()
-                {
-                    let restored = control.restore(taken).await.unwrap_or_default();
-                    record_restored(&recent, of, restored);
-                }
-            }
-            // What could not be made again was said; a later start does not try it once more.
-            let _ = std::fs::remove_file(&path);
-        });
-    }
-
-    /// Whether guards hold something back now.
-    fn guards_hold(&self) -> bool {
-        let loops = self.scopes.loops();
-        loops.iter().any(|control| control.status().open.count(Kind::Held) > 0)
-    }
-
-    /// Lets the next document undo a trial: what the trial claimed goes back to what it was, and what only the trial
-    /// declared is deleted without asking. Returns the caller that is to be put back.
-    pub(super) fn undo(&mut self, record: &TrialRecord) -> Caller {
-        let caller = self.context.caller.clone();
-        self.leave_trial();
-        self.context.caller.on_release = OnRelease::Restore;
-        if !record.guards_held {
-            self.context.caller.guards.mass_delete = MassDelete::Allow;
+    /// Rolls back for nobody who could try again.
+    pub(super) async fn roll_back_or_retry(&mut self, why: &str) {
+        if let Err(error) = self.roll_back(why, Recipients::All).await {
+            self.retry_rollback(why, &error);
         }
-        caller
     }
 
-    /// Ends a trial whose holder ended: its document is not in force, whatever it was killed by.
-    pub(super) fn close_former_trial(&mut self) {
-        let confirmed = self.confirmed();
-        let Some(TrialRecord { id, before, boot, .. }) = confirmed.open_trial() else { return };
-        let why = if boot == boot_id() {
-            "the daemon that held it ended"
-        } else {
-            "the machine was booted"
+    /// The trial cannot be rolled back now. It is logged when it begins, when the reason changes, and ever more rarely.
+    fn retry_rollback(&mut self, why: &str, error: &anyhow::Error) {
+        let Some(trial) = &mut self.trials.open else { return };
+        let text = failure::text(error);
+        let failures = match &trial.phase {
+            Phase::Retrying { failures, last, .. } if *last == text => failures + 1,
+            _ => 1,
         };
-        if let Err(error) = confirmed.end_trial() {
-            log::log_error(&error, "a former trial cannot be closed");
+        let wait = FIRST_RETRY.saturating_mul(failures).min(LAST_RETRY);
+        trial.phase = Phase::Retrying {
+            why: why.to_owned(),
+            at: BootTime::after(wait),
+            failures,
+            last: text.clone(),
+        };
+        if failures.is_power_of_two() {
+            tracing::error!(error = text, failures, "the trial cannot be rolled back yet");
+            let fields = json!({ "error": text, "failures": failures });
+            self.recent.record(Level::ERROR, "trial-not-rolled-back", fields);
         }
-        let end = TrialEnd::RolledBack { why: why.to_owned(), to: before };
-        record_end(&self.recent, id, &end);
-        self.trials.ended(id, end);
         self.publish();
     }
 
-    /// Waits until the time of the open trial is over.
-    pub(super) fn trial_ends(&self) -> impl Future<Output = ()> + use<> {
-        let deadline = self.trials.open.as_ref().map(|trial| trial.deadline);
-        async move {
-            match deadline {
-                Some(deadline) => deadline.wait().await,
-                None => std::future::pending().await,
-            }
-        }
-    }
-
-    /// The time of the trial is over.
-    pub(super) async fn trial_is_over(&mut self) {
-        if let Err(error) = self.roll_back("nobody confirmed it in time").await {
-            log::log_error(&error, "the trial cannot be rolled back yet");
-            let fields = json!({ "error": failure::text(&error) });
-            self.recent.record(Level::ERROR, "trial-not-rolled-back", fields);
-            if let Some(trial) = &mut self.trials.open {
-                trial.deadline = BootTime::after(Duration::from_secs(1));
-            }
-        }
-    }
-}
-
-fn record_restored(recent: &Recent, of: &LedgerKey, restored: Vec<(String, Restored)>) {
-    for (key, restored) in restored {
-        let (level, end, error) = match restored {
-            Restored::Back => (Level::INFO, "back", None),
-            Restored::There => (Level::INFO, "there-already", None),
-            Restored::Failed(failure) => (Level::ERROR, "lost", Some(failure.error)),
+    /// The passes of the rollback have run, or have had their time.
+    pub(super) async fn rolled_back(&mut self) {
+        let Some(Trial { record, is_edit, terms, phase: Phase::RollingBack { why, .. }, .. }) =
+            self.trials.open.clone()
+        else {
+            return;
         };
-        let fields = json!({
-            "source": of.source, "scope": of.scope, "key": key, "end": end, "error": error,
+        let taken = undo_file::read(&self.confirmed().undo_file());
+        let lost = undo_file::restore(&taken, &self.loops()).await;
+        let (mut not, not_count) = self.not_restored();
+        let not_count = not_count + lost.len();
+        not.splice(..0, lost);
+        not.truncate(NAMED);
+        let checks = self.check_after(&terms.checks).await;
+        let end = RolledBack { why: why.clone(), to: record.before, not, not_count, checks };
+        if let Err(error) = self.confirmed().end_trial(&end) {
+            return self.retry_rollback(&why, &error);
+        }
+        if is_edit {
+            refused(&mut self.health, &tried_before(), &self.recent);
+        }
+        self.end_trial(TrialEnd::RolledBack(end));
+        // What was lifted for the rollback holds again.
+        if let Err(error) = self.arrange(Recipients::All).await {
+            log::log_error(&error, "the loops cannot be arranged after the rollback");
+        }
+    }
+
+    /// How the checks of a trial end once it is rolled back. A stop waits only so long.
+    async fn check_after(&self, checks: &[Check]) -> Vec<CheckResult> {
+        let Ok(top) = self.context.top_scope() else { return Vec::new() };
+        let ran = run_all(checks, &top.netns);
+        let Some(stops_at) = self.stops_at else { return ran.await };
+        let unknown = |check: &Check| {
+            let error = Some("the daemon stopped before it had ended".to_owned());
+            CheckResult { check: check.clone(), error }
+        };
+        tokio::select! {
+            results = ran => results,
+            () = stops_at.wait() => checks.iter().map(unknown).collect(),
+        }
+    }
+
+    /// The first keys that are open now and were not before the trial, and how many there are.
+    fn not_restored(&self) -> (Vec<NotRestored>, usize) {
+        let snapshot = self.snapshot.borrow();
+        let open_before = self.trials.open.as_ref().map(|trial| Arc::clone(&trial.open_before));
+        let open_before = open_before.unwrap_or_default();
+        let open = snapshot.open(None, Some(usize::MAX)).open.into_iter();
+        let open = open.map(|open| NotRestored {
+            source: open.source,
+            scope: open.scope,
+            key: open.key,
+            kind: open.kind,
+            reason: open.reason,
         });
-        recent.record(level, "trial-object-restored", fields);
+        let is_new = |one: &NotRestored| {
+            let key = (one.source.clone(), one.scope.clone(), one.key.clone());
+            !open_before.contains(&key)
+        };
+        let unpassed = snapshot.loops.iter().filter(|control| !control.status().has_passed);
+        let unpassed = unpassed.filter(|control| !is_remote(&control.ledger_key().source));
+        let unpassed = unpassed.map(|control| NotRestored {
+            source: control.ledger_key().source.clone(),
+            scope: control.ledger_key().scope.clone(),
+            key: control.ledger_key().source.clone(),
+            kind: "unknown".to_owned(),
+            reason: control.status().last_error.map(|failure| failure.error),
+        });
+        let all: Vec<_> = unpassed.chain(open.filter(is_new)).collect();
+        let count = all.len();
+        (all.into_iter().take(NAMED).collect(), count)
+    }
+
+    /// Closes the record of a trial that a boot has ended: nothing of it is left in the kernel.
+    pub(super) fn close_trial_of_another_boot(&mut self) {
+        let confirmed = self.confirmed();
+        let Some(RecordedTrial { record, .. }) = confirmed.open_trial() else { return };
+        if record.boot == boot_id() {
+            return;
+        }
+        let why = "the machine was booted".to_owned();
+        let end = RolledBack { why, to: record.before, ..RolledBack::default() };
+        if let Err(error) = confirmed.end_trial(&end) {
+            log::log_error(&error, "a former trial cannot be closed");
+        }
+        let end = TrialEnd::RolledBack(end);
+        record_end(&self.recent, record.id, &end);
+        self.trials.ended(record.id, end);
+        self.publish();
+    }
+
+    /// Waits for what the open trial needs next, or for the end of a daemon that only holds one.
+    pub(super) fn trial_wakes(&self) -> impl Future<Output = Wake> + use<> {
+        let trial = self.trials.open.clone();
+        let (role, last) = (self.options.role, self.trials.last.is_some());
+        let snapshot = self.snapshot.borrow().clone();
+        async move {
+            let Some(trial) = trial else {
+                if role != Role::Keep {
+                    BootTime::after(if last { LINGER } else { BEGIN }).wait().await;
+                    return Wake::Stop;
+                }
+                return std::future::pending().await;
+            };
+            match &trial.phase {
+                Phase::Open { deadline } => {
+                    tokio::select! {
+                        () = deadline.wait() => Wake::RollBack(trial.why_unconfirmed()),
+                        () = snapshot.wait_until_settled(), if trial.needs_judgement() => Wake::Tried,
+                        () = trial.wait_until_checked(&snapshot) => Wake::ChecksAreGood,
+                    }
+                }
+                Phase::Retrying { why, at, .. } => {
+                    at.wait().await;
+                    Wake::RollBack(why.clone())
+                }
+                Phase::RollingBack { until, .. } => {
+                    tokio::select! {
+                        () = snapshot.wait_until_settled() => {}
+                        () = until.wait() => {}
+                    }
+                    Wake::RolledBack
+                }
+            }
+        }
     }
 }
 

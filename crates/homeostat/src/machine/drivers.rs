@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use homeostat_engine::{Entries, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
+use homeostat_engine::{Control, Entries, Events, Ledger, LoopDeps, LoopTask, Patience, ScopeLock};
 use homeostat_registry::forget_marks;
 use tokio::task::JoinSet;
 
@@ -25,6 +25,11 @@ impl Drivers<'_> {
         self.machine.plan(&*self.ledger).await
     }
 
+    /// Whether nobody else can write in the first scope now.
+    pub(crate) fn has_top_lock(&self) -> bool {
+        self.first_lock.is_some()
+    }
+
     /// Deletes the records of scopes that are gone: nothing of ours can be in them.
     fn prune(&self) -> Result<()> {
         for key in &self.machine.gone {
@@ -35,18 +40,26 @@ impl Drivers<'_> {
     }
 
     /// Runs passes until all is as declared, or until only findings remain that time cannot cure.
-    pub(crate) async fn converge(mut self) -> Result<Vec<SourceReport>> {
+    pub(crate) async fn converge(self) -> Result<Vec<SourceReport>> {
+        self.converge_and(&async |_| {}).await
+    }
+
+    /// The same; `then` gets the loops of each round once they are converged.
+    pub(crate) async fn converge_and(
+        mut self,
+        then: &impl AsyncFn(&[Arc<dyn Control>]),
+    ) -> Result<Vec<SourceReport>> {
         self.prune()?;
         let creates_scopes = |one: &mut Bound| one.source.scopes.is_some();
         let first = self.machine.bound.extract_if(.., creates_scopes).collect();
-        let mut reports = self.run(first).await;
+        let mut reports = self.run(first, then).await;
         if summary(&reports).total() > 0 {
             let why = "namespaces were made or removed, but the scopes cannot be opened after it";
             self = self.open_anew().context(why)?;
             self.machine.bound.retain(|one| one.source.scopes.is_none());
         }
         let rest = std::mem::take(&mut self.machine.bound);
-        reports.extend(self.run(rest).await);
+        reports.extend(self.run(rest, then).await);
         reports.extend(self.machine.waiting.iter().map(Waiting::report));
         Ok(reports)
     }
@@ -64,7 +77,11 @@ impl Drivers<'_> {
 
     /// Converges these sources, and reports in their order. One that fails keeps no other from its passes or its
     /// report.
-    async fn run(&self, bound: Vec<Bound>) -> Vec<SourceReport> {
+    async fn run(
+        &self,
+        bound: Vec<Bound>,
+        then: &impl AsyncFn(&[Arc<dyn Control>]),
+    ) -> Vec<SourceReport> {
         let gates = &self.machine.context.gates;
         let open_gate = |one: &Converging| {
             if one.control.status().is_converged
@@ -105,6 +122,8 @@ impl Drivers<'_> {
             converging.push(one);
         }
         converge(&mut converging, Patience::default(), pass, open_gate).await;
+        let controls: Vec<_> = converging.iter().map(|one| Arc::clone(&one.control)).collect();
+        then(&controls).await;
         let mut healed = converging.into_iter();
         let reports = reports.into_iter().map(|report| report.or_else(|| healed.next()?.report()));
         reports.flatten().collect()

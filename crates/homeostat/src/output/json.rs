@@ -25,13 +25,29 @@ const REPORT: [Kind; 6] =
 
 /// Writes a plan.
 pub(crate) fn plan(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
+    plan_lists(all, to)?;
+    finish(all, to)
+}
+
+/// The same for whoever is about to carry it out, with what they should know before.
+pub(crate) fn plan_with_warnings(
+    all: &[SourceReport],
+    warnings: &[String],
+    to: &mut dyn Write,
+) -> io::Result<()> {
+    plan_lists(all, to)?;
+    write!(to, ",\"warnings\":{}", serde_json::json!(warnings))?;
+    finish(all, to)
+}
+
+fn plan_lists(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"format_version\":\"{FORMAT_VERSION}\"")?;
     for kind in Kind::in_order(&PLAN).filter(|kind| *kind != Kind::Applied) {
         // What fails before anything was tried is refused.
         let name = if kind == Kind::Failed { "refused" } else { kind.list() };
         list(name, kind, all, to)?;
     }
-    finish(all, to)
+    Ok(())
 }
 
 /// Writes the report of an apply.

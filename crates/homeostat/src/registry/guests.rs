@@ -13,7 +13,7 @@ use clap::builder::{
     NonEmptyStringValueParser, PossibleValue, PossibleValuesParser, TypedValueParser,
 };
 use homeostat_document::Document;
-use homeostat_engine::SqlitePages;
+use homeostat_engine::{Ledger, SqliteLedger, SqlitePages};
 use homeostat_guests::{Answer, Command, REGISTRATION, Verb, Vmid};
 use homeostat_registry::{Binding, CommandDeps};
 use serde_json::Value;
@@ -21,7 +21,7 @@ use serde_json::Value;
 use self::turn::Turn;
 use crate::cli::Global;
 use crate::client::{Client, read, socket_path};
-use crate::commands::block_on;
+use crate::commands::{block_on, left_trial};
 use crate::context::Context;
 use crate::failure::{helped, of_source};
 use crate::output::line::plain;
@@ -98,6 +98,8 @@ fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<V
     }
     let document = load(&args.documents)?;
     let context = Context::enter(global, &document.settings)?.writing();
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    left_trial::roll_back(&context, &ledger)?;
     let mut turn = args.idempotency_key.as_ref().map(|_| Turn::new(&context));
     loop {
         match (directly(command, &context, &document), &mut turn) {

@@ -15,6 +15,7 @@
 
 mod apply;
 mod bad;
+mod checks;
 mod clusters;
 mod colours;
 mod commands;
@@ -22,12 +23,14 @@ mod confirmed;
 mod control;
 mod daemon;
 mod documents;
+mod dump;
 mod failing;
 mod firewall;
 mod forwarding;
 mod guards;
 mod guests;
 mod half_written;
+mod holder;
 mod hostile_cluster;
 mod http;
 mod included;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::fs;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use snapbox::str;
 
 use crate::world::World;
@@ -44,7 +44,7 @@ fn a_plan_in_json_holds_every_list() {
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_forward","before":"0","after":"1","cause":"config","note":null},
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.conf.all.rp_filter","before":"0","after":"2","cause":"config","note":null}],"conflicts":[],"pending":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[
-  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"warnings":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
 
 "#]]);
 }
@@ -54,7 +54,7 @@ fn each_list_of_a_plan_in_json_is_there_even_if_empty() {
     let world = World::with("[sysctl]\n");
     let empty = json!({
         "format_version": "1.0", "changes": [], "conflicts": [], "pending": [], "matched": [],
-        "settled": [], "unknown": [], "held": [], "refused": [],
+        "settled": [], "unknown": [], "held": [], "refused": [], "warnings": [],
         "summary": { "create": 0, "update": 0, "replace": 0, "delete": 0 },
     });
     assert_eq!(world.plan(), empty);
@@ -129,7 +129,7 @@ Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
     world.run("plan --revert-on-release --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[
   {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.ip_forward","before":"1","after":"0","cause":"config","note":"released, original restored"},
-  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
 
 "#]]);
 }
@@ -184,7 +184,7 @@ No changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify host.toml").says(0, "");
@@ -280,7 +280,7 @@ Not converged: no changes.
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.all.forwarding","owner":"nobody","reason":"fights with `sysctl net.ipv4.ip_forward`, which undoes it"},
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);
@@ -295,4 +295,50 @@ fn no_look_at_the_machine_is_needed_to_check_a_document() {
         "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.ip_forward\" = 1\n",
     );
     world.run("check broken.toml").exits(1);
+}
+
+/// A change that may cut off whoever makes it is named before it is made.
+#[test]
+fn a_plan_warns_of_changes_that_carry_the_operators_own_connection() {
+    let world = World::new();
+    world.add_pair("lan0", "peer0");
+    for args in ["address add 192.0.2.1/24 dev lan0", "link set lan0 up", "link set peer0 up"] {
+        world.ip(args);
+    }
+    let plan = |document: &str, args: &str| {
+        world.write("host.toml", document);
+        let mut command = world.homeostat(&format!("plan host.toml {args}"));
+        command.env("SSH_CONNECTION", "192.0.2.9 40000 192.0.2.1 22");
+        world.finish(command).exits(0)
+    };
+    let mtu = "[links.lan0]\nmtu = 1400\n";
+    let warning = "`link lan0 mtu`: your SSH connection from 192.0.2.9 comes through it; with `homeostat apply \
+                   --confirm-within 2m` it comes back if you are cut off";
+    assert_eq!(plan(mtu, "").last_line(), format!("warning: {warning}"));
+    let json: Value = serde_json::from_str(&plan(mtu, "--json").stdout).unwrap();
+    assert_eq!(json["warnings"], json!([warning]));
+    for (document, is_warned) in [
+        ("routes = [{ to = \"192.0.2.8/29\", type = \"blackhole\" }]\n", true),
+        ("routes = [{ to = \"192.0.0.0/16\", type = \"blackhole\" }]\n", false),
+        ("routes = [{ to = \"10.0.0.0/8\", type = \"blackhole\" }]\n", false),
+        ("[links.peer0]\nmtu = 1400\n", false),
+        ("[links.lan0]\naddresses = [\"192.0.2.7/24\"]\n", false),
+        ("[nftables]\nruleset = \"table ip t {}\"\n", true),
+    ] {
+        let drawn = plan(document, "").stdout;
+        assert_eq!(drawn.contains("your SSH connection"), is_warned, "{document}: {drawn}");
+    }
+}
+
+/// `sudo` takes the variable away; the shell of the session still has it.
+#[test]
+fn the_connection_is_found_in_a_parent_too() {
+    let world = World::with("[nftables]\nruleset = \"table ip t {}\"\n");
+    let plan = world.homeostat("plan host.toml");
+    let mut shell = world.command("sh");
+    shell.env("SSH_CONNECTION", "192.0.2.9 40000 192.0.2.1 22");
+    shell.args(["-c", "env -u SSH_CONNECTION \"$0\" \"$@\"; exit $?"]);
+    shell.arg(plan.get_program()).args(plan.get_args());
+    let drawn = world.finish(shell).exits(0).stdout;
+    assert!(drawn.contains("your SSH connection from 192.0.2.9"), "{drawn}");
 }

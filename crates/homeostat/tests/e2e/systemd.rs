@@ -54,6 +54,7 @@ fn capabilities(pid: u32, set: &str) -> u64 {
 const DAC_OVERRIDE: u64 = 1 << 1;
 const LEASE: u64 = 1 << 28;
 const NET_ADMIN: u64 = 1 << 12;
+const NET_RAW: u64 = 1 << 13;
 const SYS_PTRACE: u64 = 1 << 19;
 const SYS_ADMIN: u64 = 1 << 21;
 
@@ -61,7 +62,11 @@ const SYS_ADMIN: u64 = 1 << 21;
 fn capabilities_that_the_document_does_not_need_are_dropped_for_good() {
     let (world, daemon) = listening();
     for set in ["CapEff", "CapPrm", "CapBnd"] {
-        assert_eq!(capabilities(daemon.pid(), set), NET_ADMIN | DAC_OVERRIDE | LEASE, "{set}");
+        assert_eq!(
+            capabilities(daemon.pid(), set),
+            NET_ADMIN | NET_RAW | DAC_OVERRIDE | LEASE,
+            "{set}"
+        );
     }
     for set in ["CapInh", "CapAmb"] {
         assert_eq!(capabilities(daemon.pid(), set), 0, "{set}");
@@ -83,7 +88,7 @@ fn capabilities_that_the_document_does_not_need_are_dropped_for_good() {
 fn a_document_with_namespaces_keeps_what_it_takes_to_enter_them() {
     let world = World::with("[namespaces.blue]\ncreate = true\n").with_own_names();
     let daemon = world.start("");
-    let expected = NET_ADMIN | DAC_OVERRIDE | LEASE | SYS_ADMIN | SYS_PTRACE;
+    let expected = NET_ADMIN | NET_RAW | DAC_OVERRIDE | LEASE | SYS_ADMIN | SYS_PTRACE;
     assert_eq!(capabilities(daemon.pid(), "CapBnd"), expected);
     daemon.stop();
 }
@@ -92,7 +97,7 @@ fn a_document_with_namespaces_keeps_what_it_takes_to_enter_them() {
 fn a_confined_daemon_still_compiles_a_firewall() {
     let world = World::with("[nftables]\nruleset = \"table inet filter {\\n}\"\n");
     let daemon = world.start("");
-    let expected = NET_ADMIN | DAC_OVERRIDE | LEASE | SYS_ADMIN;
+    let expected = NET_ADMIN | NET_RAW | DAC_OVERRIDE | LEASE | SYS_ADMIN;
     assert_eq!(capabilities(daemon.pid(), "CapEff"), expected);
     let mut nft = command("nft");
     nft.args(["list", "table", "inet", "filter"]);

@@ -2,11 +2,13 @@
 
 use std::process::Stdio;
 
+use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::daemon::Daemon;
 use crate::http::listening;
 use crate::keeping::until;
+use crate::program::output;
 use crate::provider::metric;
 use crate::world::{Ran, World};
 
@@ -14,6 +16,8 @@ const KEY: &str = "net/ipv4/tcp_retries1";
 const BEFORE: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
 const TRIED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n";
 const EDITED: &str = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 7\n";
+
+const ROUTE: &str = "routes = [{ to = \"10.6.0.0/16\", type = \"blackhole\" }]\n";
 
 const LOGIN: &str = "{ echo 0 > /proc/self/loginuid; } 2>/dev/null; exec \"$0\" \"$@\"";
 
@@ -32,6 +36,11 @@ impl World {
         self.status()["trial"].clone()
     }
 
+    pub(crate) fn rolled_back(&self) -> Vec<Value> {
+        let history: Value = self.run("history --json").json(0);
+        history["rolled_back"].as_array().unwrap().clone()
+    }
+
     /// Begins a trial whose client is gone, so that nothing is left of it but the trial.
     fn try_for(&self, within: &str) {
         let mut client = self.homeostat(&format!("apply --yes --confirm-within {within} new.toml"));
@@ -42,7 +51,7 @@ impl World {
     }
 
     /// Runs a command as a new login would: with a session of processes, and of the kernel's audit where there is one.
-    fn in_another_session(&self, args: &str) -> Ran {
+    pub(crate) fn in_another_session(&self, args: &str) -> Ran {
         let command = self.homeostat(args);
         let mut login = self.command("setsid");
         login.args(["--wait", "sh", "-c", LOGIN]);
@@ -117,9 +126,13 @@ fn whoever_insists_may_confirm_in_the_same_session() {
 fn an_operator_may_roll_back_at_any_time() {
     let (world, _daemon) = kept();
     world.try_for("1h");
-    world.run("rollback").exits(0);
+    let said = world.run("rollback").exits(0).stdout;
+    assert!(said.contains("Rolled back to the confirmed document 1: uid "), "{said}");
     assert_eq!(world.knob(KEY), "5");
     assert!(world.trial().is_null());
+    let status = world.run("status").exits(0).stdout;
+    assert!(status.contains("trial 2: Rolled back to the confirmed document 1: uid "), "{status}");
+    assert_eq!(world.status()["last_trial"]["ended"]["end"], "rolled-back");
     let none = world.run("rollback").exits(1).stderr;
     assert!(none.contains("there is no open trial"), "{none}");
 }
@@ -162,12 +175,106 @@ fn a_daemon_that_is_killed_takes_its_trial_with_it() {
     world.write("host.toml", TRIED);
     let _daemon = world.keep_by(world.homeostat("run host.toml"));
     until("the document before", || world.knob(KEY) == "5");
-    assert_eq!(world.event("trial-ended").unwrap()["why"], "the daemon that held it ended");
+    until("the end", || world.event("trial-ended").is_some());
+    assert_eq!(world.event("trial-ended").unwrap()["why"], "the process that held it ended");
     assert_eq!(world.status()["fallback"], 1);
     let why = world.run("status").exits(2).stdout;
     assert!(why.contains("this document was tried, and nobody confirmed it"), "{why}");
     world.write("host.toml", EDITED);
     until("a document that was never tried", || world.knob(KEY) == "7");
+}
+
+#[test]
+fn a_daemon_that_is_stopped_rolls_back_before_it_ends() {
+    let (world, daemon) = kept();
+    world.try_for("1h");
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert_eq!(world.knob(KEY), "5");
+    let ended = &world.rolled_back()[0];
+    assert_eq!(ended["why"], "the daemon that held it was stopped");
+    assert_eq!((&ended["trial"], &ended["to"]), (&2.into(), &1.into()));
+}
+
+#[test]
+fn whoever_takes_the_lock_after_the_holder_died_rolls_back_first() {
+    let (world, daemon) = kept();
+    world.write("new.toml", format!("{ROUTE}{TRIED}"));
+    world.try_for("1h");
+    until("the route", || world.ip("route show").contains("10.6.0.0/16"));
+    daemon.kill();
+    assert_eq!(world.knob(KEY), "6");
+    world.write("other.toml", format!("{}[sysctl]\n", ROUTE.replace("10.6", "10.7")));
+    let ran = world.run("apply --yes other.toml").exits(0);
+    let line = "Trial 2 was left open. Rolled back to the confirmed document 1: the process that held it ended.";
+    assert!(ran.stderr.contains(line), "{}", ran.stderr);
+    assert_eq!(world.knob(KEY), "5");
+    assert!(!world.ip("route show").contains("10.6."), "the former document has no section for it");
+    assert!(world.ip("route show").contains("blackhole 10.7.0.0/16"));
+    assert_eq!(world.rolled_back().len(), 1);
+    let again = world.run("apply --yes other.toml").exits(0);
+    assert_eq!(again.stderr, "");
+}
+
+/// Not even if the file was changed since: what it does not speak of would stay.
+#[test]
+fn a_daemon_that_starts_after_the_holder_died_rolls_back_first() {
+    let (world, daemon) = kept();
+    world.write("new.toml", format!("{ROUTE}{TRIED}"));
+    world.try_for("1h");
+    until("the route", || world.ip("route show").contains("10.6.0.0/16"));
+    daemon.kill();
+    let _daemon = world.keep(EDITED);
+    until("the daemon's own document", || world.knob(KEY) == "7");
+    assert!(!world.ip("route show").contains("10.6."));
+    assert_eq!(world.event("trial-ended").unwrap()["to"], 1);
+    world.confirms(2);
+}
+
+/// Nothing of a trial is in the kernel after a boot, and its document is not taken, wherever it lies by then.
+#[test]
+fn a_boot_ends_a_trial() {
+    let world = World::new().with_own_names();
+    let daemon = world.keep(BEFORE);
+    world.converges();
+    world.confirms(1);
+    world.write("new.toml", TRIED);
+    world.try_for("1h");
+    daemon.kill();
+    world.meddle(KEY, "3");
+    let boot = world.write("boot_id", "11111111-2222-3333-4444-555555555555\n");
+    let mut mount = world.command("mount");
+    mount.arg("--bind").arg(boot).arg("/proc/sys/kernel/random/boot_id");
+    output(mount);
+    world.write("host.toml", TRIED);
+    let _daemon = world.keep_by(world.homeostat("run host.toml"));
+    until("the document before", || world.knob(KEY) == "5");
+    until("the end", || world.event("trial-ended").is_some());
+    assert_eq!(world.event("trial-ended").unwrap()["why"], "the machine was booted");
+    assert_eq!(world.status()["fallback"], 1);
+    assert_eq!(world.rolled_back()[0]["why"], "the machine was booted");
+}
+
+/// A full disk lets no trial begin: nothing of it is written.
+#[test]
+fn without_room_for_its_record_no_trial_begins() {
+    let (world, _daemon) = kept();
+    // Nobody, not even root, makes a directory where a file is.
+    std::fs::write(world.state().join("confirmed/default/.new"), "").unwrap();
+    let refused = world.run("apply --yes --confirm-within 1m new.toml").exits(1).stderr;
+    assert!(refused.contains("cannot record the trial"), "{refused}");
+    assert_eq!(world.knob(KEY), "5");
+    assert!(world.trial().is_null());
+}
+
+/// What is paused would stay as it was tried.
+#[test]
+fn a_paused_daemon_rolls_back_all_the_same() {
+    let (world, _daemon) = kept();
+    world.try_for("2s");
+    world.run("pause").exits(0);
+    until("the document before", || world.knob(KEY) == "5");
+    until("the end", || world.event("trial-ended").is_some());
 }
 
 #[test]
@@ -231,13 +338,4 @@ fn a_time_that_makes_no_trial_is_refused_and_nothing_is_written() {
         assert_eq!(world.knob(KEY), "5", "{time}");
     }
     assert!(world.trial().is_null());
-}
-
-#[test]
-fn without_a_daemon_there_is_nobody_to_hold_a_trial() {
-    let world = World::with(TRIED);
-    let before = world.knob(KEY);
-    let ran = world.run("apply --yes --confirm-within 1m host.toml").exits(1);
-    assert!(ran.stderr.contains("no daemon runs that could hold the trial"), "{}", ran.stderr);
-    assert_eq!(world.knob(KEY), before);
 }

@@ -1,0 +1,380 @@
+//! Checks of whether something works: an address answers, a port accepts connections, a program succeeds. Each runs in a
+//! network namespace, for a bounded time.
+
+use std::fmt;
+use std::fs::File;
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+use std::io::{self, Read as _};
+use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::str::FromStr;
+use std::time::Duration;
+
+use anyhow::Result;
+use futures_util::future::join_all;
+use homeostat_netns::Netns;
+use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
+use serde::{Deserialize, Serialize};
+use tokio::io::{AsyncReadExt as _, Interest};
+use tokio::net::unix::pipe;
+use tokio::time::timeout;
+
+use crate::failure::helped;
+use crate::output::line::plain;
+use crate::sys;
+
+/// How long each kind may take.
+const PING: Duration = Duration::from_secs(1);
+const CONNECT: Duration = Duration::from_secs(2);
+const PROGRAM: Duration = Duration::from_secs(10);
+/// How much of what a program prints is read for the reason of its failure, in bytes.
+const PRINTED: usize = 4096;
+/// How long a reason may be, in characters.
+const REASON: usize = 200;
+
+const KINDS: &str = "a check is ping:ADDRESS, tcp:ADDRESS:PORT or cmd:/PATH [ARGUMENTS]";
+
+/// One check, written as `ping:192.0.2.1`, `tcp:192.0.2.1:22` or `cmd:/usr/local/bin/healthy --all`.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(try_from = "String", into = "String")]
+pub(crate) enum Check {
+    /// The address answers an echo request.
+    Ping(IpAddr),
+    /// The port accepts a connection.
+    Tcp(SocketAddr),
+    /// The program, which is started without a shell, exits with 0.
+    Program { path: String, arguments: Vec<String> },
+}
+
+/// What one run of a check came to.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct CheckResult {
+    pub(crate) check: Check,
+    /// Why it failed, if it did.
+    pub(crate) error: Option<String>,
+}
+
+impl FromStr for Check {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let bad = |why: &str| helped(format!("`{}` is no check: {why}", plain(text)), KINDS);
+        let (kind, of) = text.split_once(':').ok_or_else(|| bad("it names no kind"))?;
+        match kind {
+            "ping" | "tcp" if of.is_empty() => Err(bad("it names no address")),
+            "ping" => {
+                let address = of.parse().map_err(|_| bad("that is no IP address"))?;
+                Ok(Check::Ping(address))
+            }
+            "tcp" => {
+                let why =
+                    "that is no IP address with a port, such as 192.0.2.1:22 or [2001:db8::1]:22";
+                match of.parse::<SocketAddr>().map_err(|_| bad(why))? {
+                    address if address.port() == 0 => Err(bad("there is no port 0")),
+                    address => Ok(Check::Tcp(address)),
+                }
+            }
+            "cmd" => {
+                let mut words = of.split_whitespace().map(str::to_owned);
+                let path = words.next().ok_or_else(|| bad("it names no program"))?;
+                if !path.starts_with('/') {
+                    return Err(bad("the program needs an absolute path"));
+                }
+                Ok(Check::Program { path, arguments: words.collect() })
+            }
+            _ => Err(bad(&format!("there is no kind `{}`", plain(kind)))),
+        }
+    }
+}
+
+impl fmt::Display for Check {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Check::Ping(address) => write!(f, "ping:{address}"),
+            Check::Tcp(address) => write!(f, "tcp:{address}"),
+            Check::Program { path, arguments } => {
+                write!(f, "cmd:{path}")?;
+                arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
+            }
+        }
+    }
+}
+
+impl TryFrom<String> for Check {
+    type Error = anyhow::Error;
+
+    fn try_from(text: String) -> Result<Self> {
+        text.parse()
+    }
+}
+
+impl From<Check> for String {
+    fn from(check: Check) -> Self {
+        check.to_string()
+    }
+}
+
+impl fmt::Display for CheckResult {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let check = plain(&self.check.to_string());
+        match &self.error {
+            None => write!(f, "{check} is good"),
+            Some(error) => write!(f, "{check} fails: {}", plain(error)),
+        }
+    }
+}
+
+impl Check {
+    /// Runs it once.
+    pub(crate) async fn run(&self, netns: &Netns) -> CheckResult {
+        let (longest, ran) = match self {
+            Check::Ping(address) => (PING, timeout(PING, ping(*address, netns)).await),
+            Check::Tcp(address) => (CONNECT, timeout(CONNECT, connect(*address, netns)).await),
+            Check::Program { path, arguments } => {
+                (PROGRAM, timeout(PROGRAM, run_program(path, arguments, netns)).await)
+            }
+        };
+        let error = match ran {
+            Ok(Ok(())) => None,
+            Ok(Err(error)) => Some(format!("{error:#}")),
+            Err(_) => Some(format!("no answer within {longest:?}")),
+        };
+        let error = error.map(|error| error.chars().take(REASON).collect());
+        CheckResult { check: self.clone(), error }
+    }
+}
+
+/// Runs all of these once, at the same time.
+pub(crate) async fn run_all(checks: &[Check], netns: &Netns) -> Vec<CheckResult> {
+    join_all(checks.iter().map(|check| check.run(netns))).await
+}
+
+async fn connect(address: SocketAddr, netns: &Netns) -> Result<()> {
+    let family = family(address.ip());
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = netns.run(|| socket_with(family, SocketType::STREAM, flags, None))??;
+    tokio::net::TcpSocket::from_std_stream(TcpStream::from(socket)).connect(address).await?;
+    Ok(())
+}
+
+fn family(address: IpAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+/// A socket for echo requests, and whether its messages begin with the header of IP.
+struct EchoSocket {
+    socket: OwnedFd,
+    has_header: bool,
+}
+
+/// Datagram sockets are for groups that `net.ipv4.ping_group_range` names, raw ones for who has the capability.
+fn open_echo_socket(address: IpAddr) -> rustix::io::Result<EchoSocket> {
+    let protocol: Protocol = if address.is_ipv4() { ipproto::ICMP } else { ipproto::ICMPV6 };
+    let open = |kind| {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        socket_with(family(address), kind, flags, Some(protocol))
+    };
+    if let Ok(socket) = open(SocketType::DGRAM) {
+        return Ok(EchoSocket { socket, has_header: false });
+    }
+    let socket = open(SocketType::RAW)?;
+    Ok(EchoSocket { socket, has_header: address.is_ipv4() })
+}
+
+async fn ping(address: IpAddr, netns: &Netns) -> Result<()> {
+    let EchoSocket { socket, has_header } = netns.run(|| open_echo_socket(address))??;
+    // The calls are the same for every kind of datagram.
+    let socket = tokio::net::UdpSocket::from_std(UdpSocket::from(socket))?;
+    socket.connect(SocketAddr::new(address, 0)).await?;
+    let nonce = RandomState::new().build_hasher().finish().to_be_bytes();
+    socket.send(&echo_request(address, nonce)).await?;
+    let mut answer = [0; 256];
+    loop {
+        let length = socket.recv(&mut answer).await?;
+        let answer = answer.get(..length).unwrap_or_default();
+        if is_reply(answer, has_header, address, nonce) {
+            return Ok(());
+        }
+    }
+}
+
+/// Type, code, checksum, identifier and sequence; then what tells the answer from others.
+fn echo_request(address: IpAddr, nonce: [u8; 8]) -> [u8; 16] {
+    let mut request = [0; 16];
+    // An identifier of a datagram socket is replaced by the kernel's own.
+    let (header, rest) = request.split_at_mut(8);
+    header.copy_from_slice(&[if address.is_ipv4() { 8 } else { 128 }, 0, 0, 0, 0, 1, 0, 1]);
+    rest.copy_from_slice(&nonce);
+    // The kernel adds the checksum of IPv6, which covers addresses too.
+    if address.is_ipv4() {
+        let sum = checksum(request).to_be_bytes();
+        if let Some(place) = request.get_mut(2..4) {
+            place.copy_from_slice(&sum);
+        }
+    }
+    request
+}
+
+fn checksum(message: [u8; 16]) -> u16 {
+    let words = message.chunks_exact(2).filter_map(|pair| pair.try_into().ok());
+    let mut sum: u32 = words.map(|pair| u32::from(u16::from_be_bytes(pair))).sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    // It fits after the loop.
+    !u16::try_from(sum).unwrap_or_default()
+}
+
+fn is_reply(answer: &[u8], has_header: bool, address: IpAddr, nonce: [u8; 8]) -> bool {
+    let header = match answer.first() {
+        Some(first) if has_header => usize::from(first & 0xf) * 4,
+        _ => 0,
+    };
+    let kind = if address.is_ipv4() { 0 } else { 129 };
+    let message = answer.get(header..).unwrap_or_default();
+    message.first() == Some(&kind) && message.get(8..16) == Some(&nonce)
+}
+
+/// Ends a program with all that it started.
+struct ProgramGroup(Child);
+
+impl Drop for ProgramGroup {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+async fn run_program(path: &str, arguments: &[String], netns: &Netns) -> Result<()> {
+    let (printed, prints) = io::pipe()?;
+    let child = netns.run(|| start(path, arguments, prints))??;
+    let mut program = ProgramGroup(child);
+    let ended = pidfd_open(Pid::from_child(&program.0), PidfdFlags::NONBLOCK)?;
+    let ended = sys::register(ended, Interest::READABLE)?;
+    let mut printed = pipe::Receiver::from_owned_fd(OwnedFd::from(printed))?;
+    let (mut text, mut chunk) = (Vec::new(), [0; 1024]);
+    let mut is_open = true;
+    loop {
+        tokio::select! {
+            readable = ended.readable() => { readable?.retain_ready(); break },
+            // Everything is read, so that no program waits for its reader, but only the beginning is kept.
+            read = printed.read(&mut chunk), if is_open => match read {
+                Ok(0) | Err(_) => is_open = false,
+                Ok(length) => {
+                    let room = PRINTED.saturating_sub(text.len());
+                    text.extend(chunk.iter().take(length.min(room)));
+                }
+            },
+        }
+    }
+    let status = program.0.wait()?;
+    read_rest(printed, &mut text);
+    judge(status, &text)
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is what a check of this kind is")]
+fn start(path: &str, arguments: &[String], prints: io::PipeWriter) -> io::Result<Child> {
+    let mut command = Command::new(path);
+    command.args(arguments).current_dir("/").process_group(0).stdin(Stdio::null());
+    command.stdout(prints.try_clone()?).stderr(prints).spawn()
+}
+
+/// What a program has printed just before its end.
+fn read_rest(printed: pipe::Receiver, text: &mut Vec<u8>) {
+    let Ok(rest) = printed.into_nonblocking_fd() else { return };
+    let room = u64::try_from(PRINTED.saturating_sub(text.len())).unwrap_or_default();
+    // It does not wait: nothing more is no error.
+    let _ = File::from(rest).take(room).read_to_end(text);
+}
+
+fn judge(status: ExitStatus, printed: &[u8]) -> Result<()> {
+    if status.success() {
+        return Ok(());
+    }
+    let text = String::from_utf8_lossy(printed);
+    let last = text.lines().rev().find(|line| !line.trim().is_empty());
+    let last = last.map(|line| format!(": {}", line.trim())).unwrap_or_default();
+    Err(anyhow::anyhow!("{status}{last}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_check_is_written_as_it_is_read() {
+        for text in
+            ["ping:192.0.2.1", "ping:2001:db8::1", "tcp:[2001:db8::1]:22", "cmd:/bin/ok --all 1"]
+        {
+            assert_eq!(text.parse::<Check>().unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn what_is_no_check_is_refused_with_a_reason() {
+        for (text, why) in [
+            ("", "it names no kind"),
+            ("icmp:192.0.2.1", "there is no kind `icmp`"),
+            ("ping:", "it names no address"),
+            ("ping:example.org", "no IP address"),
+            ("tcp:192.0.2.1", "no IP address with a port"),
+            ("tcp:192.0.2.1:0", "there is no port 0"),
+            ("tcp::22", "no IP address with a port"),
+            ("cmd:", "it names no program"),
+            ("cmd:healthy", "absolute path"),
+        ] {
+            let error = text.parse::<Check>().unwrap_err().to_string();
+            assert!(error.contains(why), "{text}: {error}");
+        }
+    }
+
+    async fn failure(check: &str) -> Option<String> {
+        check.parse::<Check>().unwrap().run(&Netns::current().unwrap()).await.error
+    }
+
+    #[tokio::test]
+    async fn programs_are_judged_by_their_exit_and_explained_by_their_last_line() {
+        assert_eq!(failure("cmd:/bin/true").await, None);
+        assert_eq!(failure("cmd:/bin/false").await.as_deref(), Some("exit status: 1"));
+        let why = failure("cmd:/bin/ls /nonexistent").await.unwrap();
+        assert!(why.contains("exit status: 2: ") && why.contains("No such file"), "{why}");
+        let why = failure("cmd:/nonexistent").await.unwrap();
+        assert!(why.contains("No such file"), "{why}");
+        // More than any pipe holds.
+        assert_eq!(failure("cmd:/bin/seq 1000000").await, None);
+    }
+
+    #[tokio::test]
+    async fn addresses_and_ports_answer_or_do_not() {
+        let namespace = homeostat_testkit::namespace::Namespace::enter().unwrap();
+        namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+        for address in ["127.0.0.1", "::1"] {
+            assert_eq!(failure(&format!("ping:{address}")).await, None, "{address}");
+        }
+        assert!(failure("ping:192.0.2.1").await.is_some(), "there is no route");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(failure(&format!("tcp:{address}")).await, None);
+        drop(listener);
+        let why = failure(&format!("tcp:{address}")).await.unwrap();
+        assert!(why.contains("refused"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_raw_socket_does_where_no_group_may_use_datagrams() {
+        let namespace = homeostat_testkit::namespace::Namespace::enter().unwrap();
+        namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+        std::fs::write("/proc/sys/net/ipv4/ping_group_range", "1 0").unwrap();
+        assert_eq!(failure("ping:127.0.0.1").await, None);
+        std::fs::write("/proc/sys/net/ipv4/ping_group_range", "0 0").unwrap();
+        assert_eq!(failure("ping:127.0.0.1").await, None);
+        let checks: Vec<Check> =
+            vec!["ping:127.0.0.1".parse().unwrap(), "cmd:/bin/false".parse().unwrap()];
+        let ran = run_all(&checks, &Netns::current().unwrap()).await;
+        let drawn: Vec<String> = ran.iter().map(ToString::to_string).collect();
+        assert_eq!(drawn, ["ping:127.0.0.1 is good", "cmd:/bin/false fails: exit status: 1"]);
+    }
+}

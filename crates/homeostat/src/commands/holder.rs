@@ -1,0 +1,271 @@
+//! Holds a trial where no daemon runs: a daemon without a document of its own, outside of the session of whoever began
+//! the trial, which lives as long as the trial does.
+//!
+//! Where systemd runs, the holder is a transient unit, and `ExecStopPost` brings back what was before if the holder
+//! dies. Elsewhere it is the child of a second process, in a session of its own, that waits for its end and does the same.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one module of this program that starts programs"
+)]
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read as _, Write as _};
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use homeostat_document::{Document, Settings};
+use homeostat_engine::outcome::Later;
+use homeostat_engine::{Kind, Ledger, SqliteLedger};
+use homeostat_kit::provider::{Answer, Provider};
+use homeostat_netns::Place;
+
+use super::left_trial::{self, Left};
+use super::plan::plan;
+use super::run::raise_open_files;
+use super::runtime;
+use crate::cli::{Global, HoldArgs, LogForm};
+use crate::client::Client;
+use crate::confirmed::{ConfirmedDocuments, absolute, nothing_declared};
+use crate::context::{Context, Top};
+use crate::daemon::{Daemon, Options, Role, log};
+use crate::failure::{Relayed, helped};
+use crate::output::SourceReport;
+
+/// What a holder prints once a trial can be handed to it.
+const READY: &str = "ready\n";
+/// How often the second process tries to bring back what was before, and how long it waits in between.
+const TRIES: u32 = 30;
+const RETRY: Duration = Duration::from_secs(1);
+/// How often is looked whether a holder is gone, and how many times.
+const LOOK: Duration = Duration::from_millis(50);
+const LOOKS: u32 = 60;
+
+/// The command line of a holder that works where and as this process does.
+pub(super) fn arguments(global: &Global) -> Vec<OsString> {
+    let mut arguments = Vec::new();
+    let mut add = |name: &str, value: OsString| arguments.extend([name.into(), value]);
+    if let Some(place) = &global.netns {
+        add(
+            "--netns",
+            match place {
+                Place::At(path) => absolute(path).into(),
+                place => place.to_string().into(),
+            },
+        );
+    }
+    if let Some(directory) = &global.state_dir {
+        add("--state-dir", absolute(directory).into());
+    }
+    if global.revert_on_release {
+        arguments.push("--revert-on-release".into());
+    }
+    arguments
+}
+
+/// Starts a holder, and waits until it can be spoken with.
+pub(super) fn start(context: &Context, mut arguments: Vec<OsString>) -> Result<()> {
+    if matches!(context.top, Top::Sandbox) {
+        return Err(helped(
+            "a sandbox ends with its command, and a trial in it protects nothing",
+            "leave out --sandbox or --confirm-within",
+        ));
+    }
+    if Client::try_connect(&context.socket).is_some() {
+        return Err(helped(
+            format!(
+                "the daemon of `{}` works elsewhere, so it cannot hold the trial",
+                context.caller.owner
+            ),
+            "give this document an owner, a protocol and a state directory of its own",
+        ));
+    }
+    let program = std::env::current_exe().context("cannot find this program")?;
+    let identity = ["--owner".into(), (&context.caller.owner).into()];
+    let mark = ["--protocol".into(), context.caller.mark.0.to_string().into()];
+    arguments.extend(identity.into_iter().chain(mark));
+    if is_below_systemd() {
+        return start_unit(&program, &arguments, &context.caller.owner);
+    }
+    start_detached(&program, &arguments)
+}
+
+/// Whether the service manager works where this process does: a unit of it has its namespaces.
+fn is_below_systemd() -> bool {
+    let is_same = |kind: &str| {
+        let own = std::fs::read_link(format!("/proc/self/ns/{kind}")).ok();
+        own.is_some() && own == std::fs::read_link(format!("/proc/1/ns/{kind}")).ok()
+    };
+    Path::new("/run/systemd/system").is_dir() && is_same("net") && is_same("mnt")
+}
+
+fn start_unit(program: &Path, arguments: &[OsString], owner: &str) -> Result<()> {
+    let unit = format!("homeostat-trial-{owner}");
+    let mut after_end = OsString::from("ExecStopPost=");
+    after_end.push(program);
+    after_end.push(" end-left-trial");
+    for argument in arguments {
+        after_end.push(" ");
+        after_end.push(quoted(argument));
+    }
+    let mut command = Command::new("systemd-run");
+    command.args(["--quiet", "--collect", "--service-type=notify", "--unit", &unit]);
+    command.args(["--property=TimeoutStopSec=20", "--property=LimitNOFILE=65536", "--property"]);
+    command.arg(after_end).arg("--").arg(program).args(["hold-trial", "--watched"]);
+    let output = command.args(arguments).stdin(Stdio::null()).output();
+    let output = output.context("cannot run systemd-run")?;
+    if output.status.success() {
+        return Ok(());
+    }
+    Err(helped(
+        format!("the trial has no holder: {}", String::from_utf8_lossy(&output.stderr).trim_end()),
+        format!("`journalctl -u {unit}` may say why"),
+    ))
+}
+
+/// An argument as a line of a unit has it.
+fn quoted(argument: &OsString) -> String {
+    let text = argument.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
+}
+
+fn start_detached(program: &Path, arguments: &[OsString]) -> Result<()> {
+    let (mut said, says) = io::pipe()?;
+    let mut command = Command::new(program);
+    command.arg("hold-trial").args(arguments).current_dir("/");
+    command.stdin(Stdio::null()).stdout(says.try_clone()?).stderr(says);
+    command.spawn().context("cannot start the holder of the trial")?;
+    // Its ends of the pipe go when it is ready, or has failed.
+    drop(command);
+    let mut text = String::new();
+    said.read_to_string(&mut text)?;
+    match text.strip_suffix(READY) {
+        Some(warnings) => io::stderr().write_all(warnings.as_bytes()).map_err(Into::into),
+        None => Err(Relayed(text).into()),
+    }
+}
+
+/// Waits until a holder whose trial has ended is gone, so that the next command finds the lock free.
+pub(super) fn wait_for_end(context: &Context) {
+    for _ in 0..LOOKS {
+        if Client::try_connect(&context.socket).is_none() {
+            return;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The holder, or the process that watches it.
+pub(super) fn run(args: &HoldArgs, global: Global) -> Result<ExitCode> {
+    if args.watched { hold(global) } else { watch(global) }
+}
+
+fn watch(global: Global) -> Result<ExitCode> {
+    // The session of whoever began the trial may end, and takes all of its processes with it.
+    rustix::process::setsid().context("cannot leave the session")?;
+    let mut holder = Command::new(std::env::current_exe()?);
+    holder.args(std::env::args_os().skip(1)).arg("--watched");
+    let mut holder = holder.spawn().context("cannot start the holder of the trial")?;
+    be_silent()?;
+    if holder.wait()?.success() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    end_left_trial(global)
+}
+
+/// Brings back what was before a trial, if its holder has ended.
+pub(super) fn end_left_trial(global: Global) -> Result<ExitCode> {
+    let context = Context::enter(global, &Settings::default())?.writing();
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let ledger = SqliteLedger::open(&context.state_dir);
+        let ended = ledger.map_err(Into::into).and_then(|ledger| {
+            left_trial::roll_back(&context, &(Arc::new(ledger) as Arc<dyn Ledger>))
+        });
+        match ended {
+            Ok(Left::Nothing) => return Ok(ExitCode::SUCCESS),
+            // Somebody else has the lock, and so the duty.
+            Ok(Left::Locked) if tries == TRIES => return Ok(ExitCode::SUCCESS),
+            Err(error) if tries == TRIES => return Err(error),
+            Ok(Left::Locked) | Err(_) => std::thread::sleep(RETRY),
+        }
+    }
+}
+
+fn hold(global: Global) -> Result<ExitCode> {
+    raise_open_files();
+    let context = Context::enter(global, &Settings::default())?.writing();
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    let before = confirmed.newest_in(&context.top_scope()?.name);
+    let before_text =
+        before.as_ref().map_or_else(nothing_declared, |entry| confirmed.load(entry))?;
+    let reports = plan(&context, &before_text)?;
+    if before.is_none() && owns_anything(&reports) {
+        return Err(helped(
+            format!(
+                "`{}` owns something here, and no confirmed document says how it was",
+                context.caller.owner
+            ),
+            "apply the document that is in force once more, without --confirm-within; then try the other one",
+        ));
+    }
+    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+        log::init(LogForm::Text, context.detail);
+    }
+    let options = Options {
+        role: Role::HoldTrial { guarded: has(&reports, Kind::Held) },
+        on_stop: Some(homeostat_document::OnStop::Leave),
+        ready: Some(Box::new(|| {
+            // Whoever started it may be gone.
+            let _ = io::stdout().write_all(READY.as_bytes());
+            let _ = be_silent();
+        })),
+        ..Options::default()
+    };
+    let daemon = Daemon::new(context, Box::new(NoProvider), Arc::new(before_text), ledger, options);
+    runtime()?.block_on(Box::pin(daemon.run()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn owns_anything(reports: &[SourceReport]) -> bool {
+    has(reports, Kind::Change) || has(reports, Kind::Held)
+}
+
+fn has(reports: &[SourceReport], kind: Kind) -> bool {
+    let mut found = false;
+    for SourceReport { report, .. } in reports {
+        report.explain(kind, &mut |_| found = true);
+    }
+    found
+}
+
+/// Closes what this process inherited. Below systemd the log goes on.
+fn be_silent() -> Result<()> {
+    let nowhere = File::options().write(true).open("/dev/null")?;
+    rustix::stdio::dup2_stdout(&nowhere)?;
+    if std::env::var_os("NOTIFY_SOCKET").is_none() {
+        rustix::stdio::dup2_stderr(&nowhere)?;
+    }
+    Ok(())
+}
+
+/// A holder has no document that could be read again.
+struct NoProvider;
+
+impl Provider for NoProvider {
+    type DesiredState = Document;
+    type Error = anyhow::Error;
+
+    fn answer(&mut self) -> Later<'_, Answer<Document, anyhow::Error>> {
+        let why = helped(
+            "no daemon runs here, only the holder of a trial, which has no document of its own",
+            "`homeostat confirm` or `homeostat rollback` ends the trial; then start `homeostat run DOC`",
+        );
+        Box::pin(std::future::ready(Answer::Unknown { why }))
+    }
+}

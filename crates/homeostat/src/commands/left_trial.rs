@@ -1,0 +1,116 @@
+//! A trial whose holder ended: whoever takes the lock next brings back what was before it.
+
+use std::cell::RefCell;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use anyhow::{Context as _, Result};
+use homeostat_document::Document;
+use homeostat_engine::{Control, Entry as ReportEntry, Error, Kind, Ledger, MassDelete, OnRelease};
+
+use crate::commands::block_on;
+use crate::confirmed::{ConfirmedDocuments, RecordedTrial};
+use crate::context::Context;
+use crate::daemon::clock::boot_id;
+use crate::failure;
+use crate::machine::Machine;
+use crate::output::{SourceReport, stream};
+use crate::undo_file;
+use crate::wire::{NotRestored, RolledBack, TrialEnd};
+
+/// A trial in the top scope that was begun since the boot and is not ended, with the document that it returns to. Its
+/// holder may still run: who does not have the lock knows nothing about that.
+pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Document)>> {
+    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    let Some(left) = confirmed.open_trial() else { return Ok(None) };
+    if left.record.boot != boot_id() || left.origin.scope != context.top_scope()?.name {
+        return Ok(None);
+    }
+    let before = confirmed.before(&left.record).with_context(|| {
+        format!("cannot read what trial {} returns to, whose holder ended", left.record.id)
+    })?;
+    Ok(Some((left, before)))
+}
+
+/// What stands in the way of who wants to write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// No trial is open, or no longer.
+    Nothing,
+    /// One is open, and somebody has the lock: its holder, or a process that is just ending.
+    Locked,
+}
+
+/// Brings back what was before a trial whose holder ended, and says so. While the holder lives, it has the lock.
+pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<Left> {
+    let (left, before) = match find(context) {
+        Ok(Some(found)) => found,
+        Ok(None) => return Ok(Left::Nothing),
+        Err(error) => {
+            // Nobody could mend it if nothing could be applied.
+            failure::warn(&error, context.color);
+            return Ok(Left::Nothing);
+        }
+    };
+    let lock = match context.lock_to_mark(&context.top_scope()?, &**ledger) {
+        Ok(lock) => Arc::new(lock),
+        Err(error) if is_locked(&error) => return Ok(Left::Locked),
+        Err(error) => return Err(error),
+    };
+    // Another process may have done it just before.
+    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    if confirmed.open_trial().is_none_or(|open| open != left) {
+        return Ok(Left::Nothing);
+    }
+    let mut undoing = context.clone();
+    if !left.record.guarded {
+        undoing.caller.guards.mass_delete = MassDelete::Allow;
+    }
+    undoing.caller.on_release = OnRelease::Restore;
+    let machine = Machine::bind(&undoing, &before, &**ledger)?;
+    let drivers = machine.unlock_under(Some(lock), ledger)?;
+    let (taken, lost) = (undo_file::read(&confirmed.undo_file()), RefCell::new(Vec::new()));
+    let reports = block_on(drivers.converge_and(&async |loops: &[Arc<dyn Control>]| {
+        let not = undo_file::restore(&taken, loops).await;
+        lost.borrow_mut().extend(not);
+    }))??;
+    let mut not = lost.into_inner();
+    not.extend(not_restored(&reports));
+    let end = RolledBack {
+        why: "the process that held it ended".to_owned(),
+        to: left.record.before,
+        not_count: not.len(),
+        not,
+        checks: Vec::new(),
+    };
+    confirmed.end_trial(&end)?;
+    let mut stderr = stream::stderr(context.color);
+    let end = TrialEnd::RolledBack(end);
+    // It is done, whoever can read about it.
+    let _ = writeln!(stderr, "Trial {} was left open. {end}", left.record.id);
+    Ok(Left::Nothing)
+}
+
+/// Whether somebody else has the lock.
+pub(super) fn is_locked(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| matches!(cause.downcast_ref(), Some(Error::Locked { .. })))
+}
+
+fn not_restored(reports: &[SourceReport]) -> Vec<NotRestored> {
+    let mut not = Vec::new();
+    for SourceReport { ledger_key, report } in reports {
+        for kind in Kind::ALL.into_iter().filter(|kind| kind.is_open()) {
+            report.explain(kind, &mut |entry| {
+                let ReportEntry::Finding { key, finding } = entry else { return };
+                not.push(NotRestored {
+                    source: ledger_key.source.clone(),
+                    scope: ledger_key.scope.clone(),
+                    key,
+                    kind: kind.list().to_owned(),
+                    reason: Some(finding.reason()),
+                });
+            });
+        }
+    }
+    not
+}

@@ -1,0 +1,89 @@
+//! Everything that a network namespace holds, as the system's own programs list it: two dumps are equal if a rollback
+//! has brought back what was there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::keeping::comes;
+use crate::program::output;
+use crate::world::World;
+
+/// By what is listed.
+pub(crate) type Dump = BTreeMap<String, String>;
+
+/// What `ip` lists, with the words to ask for it. Links have their numbers and MAC addresses.
+const LISTS: [(&str, &str); 9] = [
+    ("links", "-j -d link show"),
+    ("addresses", "-j address show"),
+    ("routes", "-j -4 route show table all"),
+    ("routes of IPv6", "-j -6 route show table all"),
+    ("rules", "-j -4 rule show"),
+    ("rules of IPv6", "-j -6 rule show"),
+    ("nexthops", "-j nexthop show"),
+    ("neighbours", "-j neighbour show nud permanent"),
+    ("bridge ports", "-j -d link show type bridge_slave"),
+];
+
+/// Values that move by themselves.
+const MOVING: [&str; 3] = ["nf_conntrack_count", "nf_conntrack_expect_count", "flush"];
+
+impl World {
+    /// All links, addresses, routes, rules, nexthops, tables and sysctls.
+    pub(crate) fn dump(&self) -> Dump {
+        let mut dump = Dump::new();
+        for (name, args) in LISTS {
+            let mut ip = self.command("ip");
+            ip.args(args.split(' '));
+            let text = output(ip);
+            let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
+            list.iter_mut().for_each(stop_timers);
+            // The order is that of the kernel's tables, not of what they hold.
+            let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
+            lines.sort();
+            let lines = lines.into_iter().enumerate();
+            dump.extend(lines.map(|(index, line)| (format!("{name} {index}"), line)));
+        }
+        dump.insert("tables".to_owned(), self.nft("list ruleset"));
+        read_knobs(Path::new("/proc/sys/net"), &mut dump);
+        dump
+    }
+
+    /// Everything comes to be as it was.
+    #[track_caller]
+    pub(crate) fn is_again(&self, before: &Dump) {
+        if comes(|| self.dump() == *before) {
+            return;
+        }
+        let now = self.dump();
+        let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+        let others = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
+        let others: Vec<_> = others
+            .map(|name| format!("{name}:\n  {:?}\n  {:?}", before.get(name), now.get(name)))
+            .collect();
+        panic!("not as before:\n{}", others.join("\n"));
+    }
+}
+
+/// Takes out how long the timers of a bridge have still to run.
+fn stop_timers(value: &mut Value) {
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|name, _| !name.ends_with("_timer"));
+        fields.values_mut().for_each(stop_timers);
+    }
+}
+
+fn read_knobs(directory: &Path, dump: &mut Dump) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let name = entry.file_name();
+        if path.is_dir() {
+            read_knobs(&path, dump);
+        } else if !MOVING.iter().any(|moving| name == **moving) {
+            // One that cannot be read has no value to compare.
+            dump.insert(path.display().to_string(), fs::read_to_string(&path).unwrap_or_default());
+        }
+    }
+}
