@@ -124,6 +124,7 @@
 
 #![warn(missing_docs)]
 
+mod applied;
 mod error;
 pub mod finished_files;
 pub mod normalize;
@@ -135,7 +136,8 @@ pub mod simple;
 pub mod strategy;
 mod sys;
 
+pub use applied::Applied;
 pub use error::Error;
-pub use reconciler::{Applied, Objects, Reconciler, reconcile};
+pub use reconciler::{Objects, Reconciler, reconcile};
 pub use report::{Change, Plan, Report, Verdict};
 pub use simple::DeletePolicy;

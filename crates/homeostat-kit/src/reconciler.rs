@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, Ledger as _, LedgerKey,
-    Loop, LoopDeps, MassDelete, MemoryLedger, OnStop, Pages as _, PassId, Retry, Strictness,
+    Alone, Bound, Config, Control as _, Event, EventKind, Events, LedgerKey, Loop, LoopDeps,
+    MassDelete, MemoryLedger, OnStop, PassId, Retry, Strictness,
 };
 #[cfg(feature = "sqlite")]
 use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
-use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::applied::Applied;
 use crate::once::{self, Until};
 use crate::provider::{CurrentDesired, Latest, Provider, Verdict};
 use crate::report::{Plan, Report};
@@ -25,23 +25,14 @@ use crate::strategy::Strategy;
 /// What an API should hold.
 pub type Objects<A> = BTreeMap<<A as Api>::Key, <A as Api>::Object>;
 
-/// What was applied, as a value: which objects are ours where the target cannot say so, and which desired state was
-/// applied last. Who keeps it needs no state directory; who loses it leaves objects behind that nobody owns, unless
-/// they carry a mark.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    identity: String,
-    records: BTreeMap<String, String>,
-    last: Option<Vec<u8>>,
-}
-
-/// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first.
+/// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first. It
+/// stands after an error.
 /// [`Reconciler`] has the other ways.
 pub async fn reconcile<A: Api>(
     api: &Arc<A>,
     strategy: &Strategy,
     desired: &Objects<A>,
-    applied: Applied,
+    applied: &Applied,
 ) -> Result<(Report<A::Key>, Applied), Error> {
     let reconciler = Reconciler::shared(Arc::clone(api), strategy.clone()).since(applied)?;
     let report = reconciler.reconcile(desired).await?;
@@ -129,25 +120,20 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// Remembers ownership in memory, beginning with what an earlier call [handed out](Self::applied).
-    pub fn since(mut self, applied: Applied) -> Result<Self, Error> {
-        let Applied { identity, records, last } = applied;
-        let ledger = MemoryLedger::default();
-        let records = records.into_iter().map(|(key, record)| Edit::Put { key, record });
-        let edits: Vec<_> = records.chain(last.map(Edit::DesiredState)).collect();
-        ledger.write(&LedgerKey { identity, ..self.ledger_key.clone() }, &edits)?;
-        self.state = State::Memory(Arc::new(ledger));
+    pub fn since(mut self, applied: &Applied) -> Result<Self, Error> {
+        self.state = State::Memory(Arc::new(applied.to_ledger(&self.ledger_key)?));
         Ok(self)
     }
 
     /// What is applied by now, to be handed in again. What is in a state directory is read from there.
     pub fn applied(&self) -> Result<Applied, Error> {
-        let page = match &self.state {
-            State::Memory(ledger) => ledger.page(&self.ledger_key)?,
+        match &self.state {
+            State::Memory(ledger) => Applied::of(&**ledger, &self.ledger_key),
             #[cfg(feature = "sqlite")]
-            State::Directory(directory) => SqlitePages::open(directory)?.page(&self.ledger_key)?,
-        };
-        let (identity, records) = (self.ledger_key.identity.clone(), page.records);
-        Ok(Applied { identity, records: records.into_iter().collect(), last: page.desired })
+            State::Directory(directory) => {
+                Applied::of(&SqlitePages::open(directory)?, &self.ledger_key)
+            }
+        }
     }
 
     /// Says for each key whether it may be deleted once it is no longer declared.

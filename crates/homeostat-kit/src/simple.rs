@@ -77,7 +77,7 @@
 //! let colours = Arc::new(Colours::default());
 //! let strategy = Strategy::Marker(Marker::new("me")?);
 //! let desired = BTreeMap::from([("door".to_owned(), "green".to_owned())]);
-//! let (report, _) = reconcile(&colours, &strategy, &desired, Applied::default()).await?;
+//! let (report, _) = reconcile(&colours, &strategy, &desired, &Applied::default()).await?;
 //! assert!(report.is_converged());
 //! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -94,7 +94,7 @@ async fn a_value_goes_in_and_a_value_comes_out() {
     api.held.lock().unwrap().insert("theirs".to_owned(), 1);
     let desired = numbers(&[("a", 1), ("b", 2)]);
     let call = async |desired: Objects<Numbers>, applied| {
-        reconcile(&api, &Strategy::Checkpoint, &desired, applied).await.unwrap()
+        reconcile(&api, &Strategy::Checkpoint, &desired, &applied).await.unwrap()
     };
     let (report, applied) = call(desired, Applied::default()).await;
     assert_eq!(report.verdict(), Verdict::Converged);
@@ -125,7 +125,7 @@ async fn what_was_recorded_about_a_former_target_is_void() {
     let first = reconciler.identity("disk 1");
     first.reconcile(&numbers(&[("a", 1)])).await.unwrap();
     let second = Reconciler::shared(Arc::clone(&api), Strategy::Checkpoint).identity("disk 2");
-    let second = second.since(first.applied().unwrap()).unwrap();
+    let second = second.since(&first.applied().unwrap()).unwrap();
     assert_eq!(second.reconcile(&numbers(&[])).await.unwrap().summary().total(), 0);
     assert_eq!(api.held(), numbers(&[("a", 1)]));
 }

@@ -209,6 +209,7 @@ impl From<Setting> for Configured {
 
 impl Settings {
     /// The declared fields.
+    #[cfg(feature = "document")]
     pub(crate) fn each(self) -> impl Iterator<Item = (Field, Setting)> {
         let Settings { up, mtu, mac, master, alias } = self;
         let declared = [
