@@ -5,6 +5,17 @@
 //! desired state creates it. What is ours carries our protocol number in the kernel itself (a link: our owner's
 //! name in its alias); what carries another is never written.
 //!
+//! # One call
+//!
+//! [`Network`] is a namespace, by its path or its descriptor. A call takes a desired state and what was applied before,
+//! writes the smallest difference, and returns a typed report and what is applied now. [`Network::reconcile`] makes one
+//! pass, [`Network::converge`] waits for what takes a while, [`Network::plan`] writes nothing; [`blocking`] has the same
+//! for programs without an async runtime.
+//!
+#![doc = concat!("```no_run\n", include_str!("../examples/connect.rs"), "```")]
+//!
+//! # The source
+//!
 //! Start at [`Rtnl`] for the source, at [`DesiredState::builder`] for what is declared. Each kind of object
 //! (`address`, `route`, `nexthop`, `rule`, `neighbour`, `link`) has its key, its model, its netlink messages and
 //! its section of the document in the module of its name. The flow over all kinds is `observe`, `plan`, `apply`

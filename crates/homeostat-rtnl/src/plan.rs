@@ -66,7 +66,9 @@ pub(crate) fn wait_for_all_links(draft: &mut Draft<Rtnl>, desired: &DesiredState
     };
     let Some(on) = absent.or_else(drafted) else { return };
     let keys: BTreeSet<Key> = draft.steps.drain(..).map(|step| step.key(desired)).collect();
-    keys.into_iter().for_each(|key| draft.wait(key, on.clone()));
+    for key in keys {
+        draft.wait(key, on.clone());
+    }
 }
 
 struct Planner<'a> {

@@ -216,3 +216,30 @@ fn a_path_that_is_no_namespace_is_an_error() {
     }
     assert!(Network::at("/proc/thread-self/ns/net").is_ok());
 }
+
+#[expect(dead_code, reason = "its `main` gets the namespace from the command line")]
+#[path = "../../examples/connect.rs"]
+mod connect;
+
+#[test]
+fn the_example_of_the_front_page_connects_a_container_in_25_lines() {
+    let container = Namespace::enter().unwrap();
+    let here = "/proc/thread-self/ns/net";
+    let unplugged = connect::connect(here, "192.0.2.10/24", &Applied::default()).unwrap_err();
+    assert!(unplugged.to_string().contains("eth0"), "{unplugged}");
+
+    ip(&container, "link add eth0 type veth peer name outside");
+    ip(&container, "link set eth0 up");
+    ip(&container, "address add 198.51.100.7/24 dev eth0");
+    let applied = connect::connect(here, "192.0.2.10/24", &Applied::default()).unwrap();
+    let shown = listed(&container, "-4 address show dev eth0");
+    assert_eq!(shown[0]["addr_info"].as_array().unwrap().len(), 2);
+    assert_eq!(listed(&container, "route show default")[0]["gateway"], "192.0.2.1");
+
+    connect::connect(here, "192.0.2.11/24", &applied).unwrap();
+    let shown = listed(&container, "-4 address show dev eth0");
+    let local = |at: usize| shown[0]["addr_info"][at]["local"].clone();
+    assert_eq!([local(0), local(1)], ["198.51.100.7", "192.0.2.11"]);
+    assert_eq!(listed(&container, "route show default")[0]["gateway"], "192.0.2.1");
+    assert!(include_str!("../../examples/connect.rs").lines().count() <= 25);
+}
