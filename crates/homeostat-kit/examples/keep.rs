@@ -2,7 +2,7 @@
 mod lamps;
 
 use homeostat_kit::strategy::{Marker, Strategy};
-use homeostat_kit::{EventKind, Reconciler, provider};
+use homeostat_kit::{EventKind, Objects, Reconciler, provider};
 
 #[tokio::main(flavor = "current_thread")]
 pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -11,7 +11,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let home = Reconciler::new(api, strategy); // And `.state(directory)`, to remember over restarts.
 
     let (sender, lights) = provider::channel();
-    sender.put([("desk".to_owned(), 80)].into());
+    sender.put(Objects::<lamps::Lamps>::from([("desk".to_owned(), 80)]));
     let mut events = home.events().subscribe();
     let evening = async {
         while let Ok(event) = events.recv().await {

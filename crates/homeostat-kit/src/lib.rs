@@ -53,6 +53,10 @@
 //! | objects that need others | [`simple::Api::needs`] |
 //! | a mark that the creating call cannot take | [`simple::TwoStep`] |
 //! | no more than so many calls | [`simple::Limit`] |
+//! | tenants: everything below a name | [`simple::Api::name`] with [`strategy::Strategy::Prefix`] |
+//! | one broken declaration that must not stop the others | [`simple::DesiredObjects::with_unknown`] |
+//! | desired states that are checked before they are used | [`provider::Validated`] |
+//! | a guard that holds even the last few deletes | [`simple::Api::FREE_DELETES`], [`Reconciler::delete_budget`] |
 //! | fields that the target rewrites | [`normalize`] |
 //! | desired states from a file or a channel | [`provider`] |
 //! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws` |
@@ -81,8 +85,8 @@ mod sys;
 pub use applied::Applied;
 pub use error::Error;
 pub use homeostat_engine::{
-    Action, Agreement, Cause, Coverage, Event, EventKind, Failure, Finding, OnStop, Owner, Retry,
-    Seen, Summary, WaitsOn,
+    Action, Agreement, Budget, Cause, Coverage, Event, EventKind, Failure, Finding, OnStop, Owner,
+    Retry, Seen, Summary, WaitsOn,
 };
 pub use reconciler::{Objects, Reconciler, reconcile};
 pub use report::{Change, Plan, Report, Verdict};

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Event, EventKind, Events, LedgerKey, Loop, LoopDeps,
-    MassDelete, MemoryLedger, OnStop, PassId, Retry, Strictness,
+    Alone, Bound, Budget, Config, Control as _, Event, EventKind, Events, LedgerKey, Loop,
+    LoopDeps, MassDelete, MemoryLedger, OnStop, PassId, Retry, Strictness,
 };
 #[cfg(feature = "sqlite")]
 use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
@@ -22,7 +22,7 @@ use crate::report::{Plan, Report};
 use crate::simple::{Adapted, Api, DeletePolicy, DesiredObjects, place};
 use crate::strategy::Strategy;
 
-/// What an API should hold.
+/// What an API should hold. A call takes it as it is, or as [`DesiredObjects`] with declarations that are not known.
 pub type Objects<A> = BTreeMap<<A as Api>::Key, <A as Api>::Object>;
 
 /// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first. It
@@ -31,7 +31,7 @@ pub type Objects<A> = BTreeMap<<A as Api>::Key, <A as Api>::Object>;
 pub async fn reconcile<A: Api>(
     api: &Arc<A>,
     strategy: &Strategy,
-    desired: &Objects<A>,
+    desired: impl Into<DesiredObjects<A>>,
     applied: &Applied,
 ) -> Result<(Report<A::Key>, Applied), Error> {
     let reconciler = Reconciler::shared(Arc::clone(api), strategy.clone()).since(applied)?;
@@ -153,6 +153,13 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
+    /// Says how much one pass may delete without being allowed to.
+    #[must_use]
+    pub fn delete_budget(mut self, budget: Budget) -> Self {
+        self.config.guards.budget = budget;
+        self
+    }
+
     /// Starts nothing after the first failure.
     #[must_use]
     pub fn strict(mut self) -> Self {
@@ -181,8 +188,8 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// What would be done. It has no writer, so it cannot write.
-    pub async fn plan(&self, desired: &Objects<A>) -> Result<Plan<A::Key>, Error> {
-        let bound = self.bind(desired)?;
+    pub async fn plan(&self, desired: impl Into<DesiredObjects<A>>) -> Result<Plan<A::Key>, Error> {
+        let bound = self.bind(desired.into())?;
         match &self.state {
             State::Memory(ledger) => once::plan(&bound, &**ledger).await,
             #[cfg(feature = "sqlite")]
@@ -191,18 +198,22 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// Makes the API as declared, in one pass. What has to wait is in the report.
-    pub async fn reconcile(&self, desired: &Objects<A>) -> Result<Report<A::Key>, Error> {
-        Ok(once::reconcile(self.bind(desired)?, self.deps()?, Until::Passed).await)
+    pub async fn reconcile(
+        &self,
+        desired: impl Into<DesiredObjects<A>>,
+    ) -> Result<Report<A::Key>, Error> {
+        Ok(once::reconcile(self.bind(desired.into())?, self.deps()?, Until::Passed).await)
     }
 
     /// Makes the API as declared, with more passes while something waits or may be cured by another try, but not for
     /// longer than `within`.
     pub async fn converge(
         &self,
-        desired: &Objects<A>,
+        desired: impl Into<DesiredObjects<A>>,
         within: Duration,
     ) -> Result<Report<A::Key>, Error> {
-        Ok(once::reconcile(self.bind(desired)?, self.deps()?, Until::Converged(within)).await)
+        Ok(once::reconcile(self.bind(desired.into())?, self.deps()?, Until::Converged(within))
+            .await)
     }
 
     /// Keeps the API as the provider declares it, until `shutdown` is over. Nothing is written before the provider
@@ -210,7 +221,8 @@ impl<A: Api> Reconciler<A> {
     /// stands, and the trouble is [published](Self::events) once.
     pub async fn run<P>(&self, provider: P, shutdown: impl Future<Output = ()>) -> Result<(), Error>
     where
-        P: Provider<DesiredState = Objects<A>>,
+        P: Provider<DesiredState: PartialEq>,
+        DesiredObjects<A>: for<'a> From<&'a P::DesiredState>,
     {
         let deps = self.deps()?;
         let mut shutdown = pin!(shutdown);
@@ -246,13 +258,14 @@ impl<A: Api> Reconciler<A> {
     /// The next desired state, bound; nothing when there is none to keep any more. Dropping the future loses nothing.
     async fn next<P>(&self, input: &mut Input<P>) -> Option<Bound<Adapted<A>>>
     where
-        P: Provider<DesiredState = Objects<A>>,
+        P: Provider<DesiredState: PartialEq>,
+        DesiredObjects<A>: for<'a> From<&'a P::DesiredState>,
     {
         loop {
             let current = input.latest.ask().await;
             let trouble = match current {
                 CurrentDesired::Fresh(desired) if input.given.as_ref() == Some(&desired) => None,
-                CurrentDesired::Fresh(desired) => match self.bind(&desired) {
+                CurrentDesired::Fresh(desired) => match self.bind((&*desired).into()) {
                     Ok(bound) => {
                         input.latest.judged(Verdict::Accepted);
                         (input.given, input.trouble) = (Some(desired), None);
@@ -284,8 +297,8 @@ impl<A: Api> Reconciler<A> {
         self.events.publish(Event::new(pass, A::NAME, scope, EventKind::Failed { failure }));
     }
 
-    fn bind(&self, desired: &Objects<A>) -> Result<Bound<Adapted<A>>, Error> {
-        let desired = DesiredObjects::from(desired.clone()).adopting(self.adopt.iter().cloned());
+    fn bind(&self, desired: DesiredObjects<A>) -> Result<Bound<Adapted<A>>, Error> {
+        let desired = desired.adopting(self.adopt.iter().cloned());
         let bound = self.source.bind(&self.strategy, desired, self.ledger_key.clone())?;
         Ok(Bound { config: self.config.clone(), ..bound })
     }

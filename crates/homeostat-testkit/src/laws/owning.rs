@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_engine::{Alone, Edit, MemoryLedger, Owner, Ownership, Seen, Source, Step as _};
+use homeostat_engine::{
+    Alone, Desired as _, Edit, MemoryLedger, Owner, Ownership, Seen, Source, Step as _,
+};
 
 use super::fixture::{self, Fixture, Suite, keys};
 use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
@@ -64,7 +66,9 @@ async fn everything_made_is_known<H: Harness>(
 fn is_ours_unseen<H: Harness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
     match &fixture.ownership {
         Ownership::Exclusive(_) => true,
-        Ownership::Prefix(prefix) => prefix.matches(key),
+        Ownership::Prefix(prefix) => {
+            prefix.matches(&fixture.desired(DesiredState::First).name(key))
+        }
         Ownership::Marked | Ownership::Checkpoint => {
             fixture.ledger_page.holdings().records.contains_key(key)
         }
