@@ -75,7 +75,7 @@ use self::pass_result::PassResult;
 use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
-use self::status::{OpenCounts, Status, Watchdog};
+use self::status::{ContendedKey, OpenCounts, Status, Watchdog};
 use crate::bound::Bound;
 use crate::config::Config;
 use crate::entries::Entries;
@@ -91,6 +91,7 @@ use crate::session::{Hints, Session};
 const MOST_HINTS: usize = 1000;
 
 /// What a loop works with.
+#[non_exhaustive]
 pub struct LoopDeps {
     /// The proof that no other process writes in the scope.
     pub lock: Arc<ScopeLock>,
@@ -98,6 +99,19 @@ pub struct LoopDeps {
     pub ledger: Arc<dyn Ledger>,
     /// Where it publishes what happens.
     pub events: Events,
+}
+
+impl LoopDeps {
+    /// Publishes on a channel of its own.
+    pub fn new(lock: impl Into<Arc<ScopeLock>>, ledger: Arc<dyn Ledger>) -> Self {
+        LoopDeps { lock: lock.into(), ledger, events: Events::default() }
+    }
+
+    /// The same, which publishes there.
+    #[must_use]
+    pub fn with_events(self, events: Events) -> Self {
+        LoopDeps { events, ..self }
+    }
 }
 
 /// A loop over one source in one scope.
@@ -568,7 +582,7 @@ impl<S: Source> Controller<S> {
         let is_converged = self.open.read().is_empty() && is_recorded;
         let contended = self.scheduler.contention.report().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
-            (one.key.to_string(), culprit, one.pause)
+            ContendedKey { key: one.key.to_string(), culprit, pause: one.pause }
         });
         let contended = contended.collect();
         let not_converging = self.scheduler.convergence.report().map(ToString::to_string).collect();

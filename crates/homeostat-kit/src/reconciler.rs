@@ -316,13 +316,13 @@ impl<A: Api> Reconciler<A> {
         Ok(match &self.state {
             State::Memory(ledger) => {
                 let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::clone(ledger));
-                LoopDeps { lock: Arc::new(lock), ledger, events }
+                LoopDeps::new(lock, ledger).with_events(events)
             }
             #[cfg(feature = "sqlite")]
             State::Directory(directory) => {
                 let lock = FileLock::take(directory, &self.ledger_key.owner, A::NAME)?;
                 let ledger = Arc::new(SqliteLedger::open(directory)?);
-                LoopDeps { lock: Arc::new(lock), ledger, events }
+                LoopDeps::new(lock, ledger).with_events(events)
             }
         })
     }

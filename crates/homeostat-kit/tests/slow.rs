@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Control as _, Events, Failure, Handle, Loop, LoopDeps, MemoryLedger, Owner, Pace,
-    Retry, Seen,
+    Alone, Bound, Control as _, Failure, Handle, Loop, LoopDeps, MemoryLedger, Owner, Pace, Retry,
+    Seen,
 };
 use homeostat_kit::simple::{
     Adapted, Api, DesiredObjects, Listed, Progress, Refusal, Written, place,
@@ -85,7 +85,7 @@ fn keep(door: &Arc<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
 
 fn keep_by(source: &Adapted<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means = LoopDeps { lock, ledger: ledger.clone(), events: Events::default() };
+    let means = LoopDeps::new(lock, ledger.clone());
     let pace = Pace::of::<Adapted<Door>>(1).with_resync(Duration::from_hours(1)).unwrap();
     let (kept, handle) = Loop::new(bound(source), means, pace);
     tokio::spawn(kept.run());

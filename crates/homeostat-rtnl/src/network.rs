@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::{Finding, Ownership, Retry, Source as _, WaitsOn};
-use homeostat_engine::{
-    Bound, Config, Events, LedgerKey, LoopDeps, MassDelete, MemoryLedger, NetnsLock,
-};
+use homeostat_engine::{Bound, Config, LedgerKey, LoopDeps, MassDelete, MemoryLedger, NetnsLock};
 use homeostat_kit::once::{self, Until};
 use homeostat_kit::{Applied, Plan, Report};
 use homeostat_netns::{Identity, Netns};
@@ -166,7 +164,7 @@ impl Network {
         let ledger: Arc<MemoryLedger> = Arc::new(applied.to_ledger(&place)?);
         let names = NetnsLock::names(&place.owner, self.source.protocol.0);
         let lock = Arc::new(self.netns.run(|| NetnsLock::take(&names))??);
-        let deps = LoopDeps { lock, ledger: ledger.clone(), events: Events::default() };
+        let deps = LoopDeps::new(lock, ledger.clone());
         let report = once::reconcile(bound, deps, until).await;
         if report.applied.is_empty() {
             self.refuse_unknown(&report.findings)?;

@@ -152,7 +152,7 @@ impl Notices<String> for Changes {
             let line = line.ok_or_else(|| Failure::new("the service hung up", Retry::Soon))?;
             let told: Value = serde_json::from_str(&line).unwrap_or_default();
             let key = told["name"].as_str().map(str::to_owned);
-            Ok(Notice { number: told["number"].as_u64().unwrap_or_default(), key })
+            Ok(Notice::new(told["number"].as_u64().unwrap_or_default(), key))
         })
     }
 }
