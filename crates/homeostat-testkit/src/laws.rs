@@ -15,11 +15,11 @@
 //! # });
 //! ```
 
-/// Breaks off the check of a law unless a condition holds.
+/// Breaks off the check of a law unless a condition holds: what was seen, and what an author can do about it.
 macro_rules! demand {
-    ($fixture:expr, $holds:expr, $($how:tt)+) => {
+    ($fixture:expr, $holds:expr, $how:literal, $help:expr $(,)?) => {
         if !$holds {
-            return Err($fixture.broken(&format!($($how)+)));
+            return Err($fixture.broken(&format!($how), $help));
         }
     };
 }

@@ -14,6 +14,10 @@ use crate::ledger::Cut;
 /// More points than any small desired state has.
 const MOST: u64 = 300;
 
+/// What to do about what a crash leaves behind.
+const MARK_FIRST: &str =
+    "set the mark in the creating call, or have the ledger record the intent before it";
+
 /// How many passes may follow a crash: an answer may still be under way to the dead process.
 const PASSES: usize = 3;
 
@@ -58,15 +62,20 @@ async fn live<H: Harness>(mut fixture: Fixture<'_, H>, point: Point) -> Result<b
         recover(&mut fixture, which, point).await?;
         let now = fixture.harness.snapshot();
         let touched = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
-        demand!(fixture, touched.is_none(), "after a crash ({point:?}), {touched:?} was touched");
+        demand!(
+            fixture,
+            touched.is_none(),
+            "after a crash ({point:?}), {touched:?} was touched",
+            "take for ours only what carries our mark or has a record that proves it"
+        );
     }
     let left: Snapshot = fixture.harness.snapshot();
     let left = left.keys().find(|key| !strangers.contains_key(*key) && !is_original(&fixture, key));
     demand!(
         fixture,
         left.is_none(),
-        "after a crash ({point:?}), {left:?} was left behind for good; set the mark in the creating \
-         call, or have the ledger record the intent before it"
+        "after a crash ({point:?}), {left:?} was left behind for good",
+        MARK_FIRST
     );
     Ok(has_died)
 }
@@ -114,10 +123,8 @@ async fn recover<H: Harness>(
     }
     let converged = fixture.converge(&desired).await;
     converged.map(drop).map_err(|broken| {
-        let how = format!(
-            "after a crash ({point:?}), the next process does not converge; set the mark in the \
-             creating call, or have the ledger record the intent before it: {broken}"
-        );
-        fixture.broken(&how)
+        let how =
+            format!("after a crash ({point:?}), the next process does not converge: {broken}");
+        fixture.broken(&how, MARK_FIRST)
     })
 }

@@ -22,6 +22,10 @@ pub(super) type Snapshot = BTreeMap<String, String>;
 pub(super) type Object<H> = <<H as Harness>::Source as Source>::Object;
 pub(super) type Desired<H> = Arc<<<H as Harness>::Source as Source>::Desired>;
 
+/// What to do about an error where none is due.
+const FAILED: &str =
+    "the target has no fault here: let the source open, look and write without an error";
+
 /// The checks of one harness, and what they could not check so far.
 pub(super) struct Suite<'h, H> {
     pub(super) harness: &'h mut H,
@@ -61,7 +65,7 @@ impl<H: Harness> Suite<'_, H> {
         harness.reset();
         let source = harness.source();
         let ledger = Arc::new(ledger(harness));
-        let broken = |error: &dyn Display| breach::<H>(law, error);
+        let broken = |error: &dyn Display| breach::<H>(law, error, FAILED);
         let lock = Alone::i_am_the_only_writer();
         // The guard against mass deletes would hold these small desired states.
         let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
@@ -89,12 +93,12 @@ impl<H: Harness> Fixture<'_, H> {
         self.source = self.harness.source();
         self.observer = self.observer()?;
         let opened = LedgerPage::open(self.ledger.clone(), place::<H>());
-        self.ledger_page = opened.map_err(|error| self.broken(&error))?;
+        self.ledger_page = opened.map_err(|error| self.failed(&error))?;
         Ok(())
     }
 
     fn observer(&self) -> Result<Observer<H::Source>, Broken> {
-        Observer::open(&self.source, "law").map_err(|error| self.broken(&error))
+        Observer::open(&self.source, "law").map_err(|error| self.failed(&error))
     }
 
     pub(super) fn strict(mut self) -> Self {
@@ -112,8 +116,13 @@ impl<H: Harness> Fixture<'_, H> {
     }
 
     /// The law is broken, and this is how it shows.
-    pub(super) fn broken(&self, how: &dyn Display) -> Broken {
-        breach::<H>(self.law, how)
+    pub(super) fn broken(&self, how: &dyn Display, help: &'static str) -> Broken {
+        breach::<H>(self.law, how, help)
+    }
+
+    /// The source fails although its target has no fault.
+    pub(super) fn failed(&self, error: &dyn Display) -> Broken {
+        self.broken(error, FAILED)
     }
 
     /// Notes that the harness cannot check a part of the law.
@@ -150,7 +159,7 @@ impl<H: Harness> Fixture<'_, H> {
         let desired = Arc::clone(desired);
         let order = PassInput { source, desired, ownership, focus: Focus::All, config };
         let planned = plan(&order, &mut observer, self.ledger_page.holdings()).await;
-        planned.map_err(|error| self.broken(&error))
+        planned.map_err(|error| self.failed(&error))
     }
 
     /// One pass, which may fail.
@@ -167,7 +176,7 @@ impl<H: Harness> Fixture<'_, H> {
     /// One full pass, which must not fail.
     pub(super) async fn pass(&mut self, desired: &Desired<H>) -> Result<Report<H::Source>, Broken> {
         let report = self.try_pass(desired, Focus::All).await;
-        report.map_err(|error| self.broken(&format!("a pass failed: {error}")))
+        report.map_err(|error| self.failed(&format!("a pass failed: {error}")))
     }
 
     /// One full pass, which must end converged.
@@ -179,7 +188,12 @@ impl<H: Harness> Fixture<'_, H> {
         let open: Vec<_> = Kind::open().collect();
         let troubles = entries(&report, &open).into_iter().map(|entry| format!("{entry:?}"));
         let troubles = troubles.collect::<Vec<_>>().join("; ");
-        demand!(self, report.is_converged(), "a pass did not converge: {troubles}");
+        demand!(
+            self,
+            report.is_converged(),
+            "a pass did not converge: {troubles}",
+            "make every declared object as declared in one pass over a target without faults"
+        );
         Ok(report)
     }
 
@@ -189,11 +203,11 @@ impl<H: Harness> Fixture<'_, H> {
         desired: &Desired<H>,
     ) -> Result<(Vec<Seen<Key<H>, Object<H>>>, <H::Source as Source>::Moment), Broken> {
         let mut all = Vec::new();
-        let mut reader = self.source.reader().map_err(|failure| self.broken(&failure))?;
+        let mut reader = self.source.reader().map_err(|failure| self.failed(&failure))?;
         let records = &self.ledger_page.holdings().records;
         let view = View { focus: &Focus::All, desired, records };
         let observed = reader.observe(&view, &mut |seen| all.push(seen)).await;
-        Ok((all, observed.map_err(|failure| self.broken(&failure))?))
+        Ok((all, observed.map_err(|failure| self.failed(&failure))?))
     }
 
     /// The next hint, if one arrives in time.
@@ -206,13 +220,13 @@ impl<H: Harness> Fixture<'_, H> {
         .await;
         drop(patience);
         let law = self.law;
-        hinted.transpose().map_err(|failure| breach::<H>(law, &failure))
+        hinted.transpose().map_err(|failure| breach::<H>(law, &failure, FAILED))
     }
 }
 
 /// The law with this number is broken.
-pub(super) fn breach<H: Harness>(law: u8, how: &dyn Display) -> Broken {
-    Broken::Law { law, name: H::Source::NAME, how: how.to_string() }
+pub(super) fn breach<H: Harness>(law: u8, how: &dyn Display, help: &'static str) -> Broken {
+    Broken::Law { law, name: H::Source::NAME, how: how.to_string(), help }
 }
 
 fn place<H: Harness>() -> LedgerKey {

@@ -18,7 +18,12 @@ pub(super) async fn hints_only_save_time<H: Harness>(
     for (what, hints) in scripts {
         let Some(snapshot) = disturbed_end(suite.open(7)?, &hints).await? else { return Ok(()) };
         let is_same = *end.get_or_insert_with(|| snapshot.clone()) == snapshot;
-        demand!(suite.open(7)?, is_same, "with hints {what} the target ends otherwise");
+        demand!(
+            suite.open(7)?,
+            is_same,
+            "with hints {what} the target ends otherwise",
+            "read objects from the target, and take nothing but keys from hints"
+        );
     }
     wrong_hints_write_nothing(suite.open(7)?).await
 }
@@ -66,7 +71,7 @@ async fn disturbed_end<H: Harness>(
     }
     for keys in hints {
         let pass = fixture.try_pass(&desired, Focus::Keys(keys.clone())).await;
-        pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
+        pass.map_err(|error| fixture.failed(&format!("a focused pass failed: {error}")))?;
     }
     fixture.converge(&desired).await?;
     Ok(Some(fixture.harness.snapshot()))
@@ -78,8 +83,13 @@ async fn wrong_hints_write_nothing<H: Harness>(mut fixture: Fixture<'_, H>) -> R
     let writes = fixture.writes();
     let focus = Focus::Keys(keys(&*desired).into_iter().collect());
     let pass = fixture.try_pass(&desired, focus).await;
-    pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
-    demand!(fixture, fixture.writes() == writes, "hints about nothing made a pass write");
+    pass.map_err(|error| fixture.failed(&format!("a focused pass failed: {error}")))?;
+    demand!(
+        fixture,
+        fixture.writes() == writes,
+        "hints about nothing made a pass write",
+        "report an object in a look at a few keys as in a look at all"
+    );
     Ok(())
 }
 
@@ -104,9 +114,16 @@ pub(super) async fn coverage_is_true<H: Harness>(suite: &mut Suite<'_, H>) -> Re
     demand!(
         fixture,
         coverage != Coverage::None || is_silent,
-        "it claims to have no hints, and sends some"
+        "it claims to have no hints, and sends some",
+        "say how much the hints cover by `Source::COVERAGE`"
     );
     let is_covered = coverage != Coverage::All || hinted;
-    demand!(fixture, is_covered, "all is covered, and no hint came about `{key}`");
+    demand!(
+        fixture,
+        is_covered,
+        "all is covered, and no hint came about `{key}`",
+        "subscribe when the reader is opened, before the first look, or say by `Source::COVERAGE` how much \
+             hints cover"
+    );
     Ok(())
 }

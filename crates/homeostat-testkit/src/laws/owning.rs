@@ -28,7 +28,12 @@ pub(super) async fn intents_are_durable<H: Harness>(
         let key = step.key(&desired);
         let recorded = fixture.ledger_page.holdings().records.contains_key(&key);
         let early = log.contains(&(untouched, key.to_string()));
-        demand!(fixture, !recorded || early, "`{key}` was written before its intent was durable");
+        demand!(
+            fixture,
+            !recorded || early,
+            "`{key}` was written before its intent was durable",
+            "return true from `Step::is_recorded` for what the target cannot mark, so that the intent is written first"
+        );
     }
     everything_made_is_known(&fixture, &desired).await
 }
@@ -57,7 +62,8 @@ async fn everything_made_is_known<H: Harness>(
         demand!(
             fixture,
             is_known,
-            "`{key}` was made, carries no mark ({owner}), and has no record"
+            "`{key}` was made, carries no mark ({owner}), and has no record",
+            "set the mark in the creating call, or return true from `Step::is_recorded`"
         );
     }
     Ok(())
@@ -86,11 +92,16 @@ pub(super) async fn only_owned_objects_go<H: Harness>(
 
 fn opening_writes_nothing<H: Harness>(fixture: &Fixture<'_, H>) -> Result<(), Broken> {
     let before = fixture.state();
-    fixture.source.reader().map_err(|failure| fixture.broken(&failure))?;
+    fixture.source.reader().map_err(|failure| fixture.failed(&failure))?;
     let lock = Alone::i_am_the_only_writer();
-    fixture.source.writer(&lock).map_err(|failure| fixture.broken(&failure))?;
+    fixture.source.writer(&lock).map_err(|failure| fixture.failed(&failure))?;
     let is_same = fixture.state() == before;
-    demand!(fixture, is_same, "something was written before the first full observe");
+    demand!(
+        fixture,
+        is_same,
+        "something was written before the first full observe",
+        "only connect in `reader` and `writer`; write in `apply`"
+    );
     Ok(())
 }
 
@@ -108,11 +119,21 @@ async fn strangers_stay<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), B
         fixture.pass(&desired).await?;
         let now = fixture.harness.snapshot();
         let gone = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
-        demand!(fixture, gone.is_none(), "{gone:?} was not ours, and is not as it was");
+        demand!(
+            fixture,
+            gone.is_none(),
+            "{gone:?} was not ours, and is not as it was",
+            "report what does not carry our mark as `Owner::Foreign`, and check the mark in each write"
+        );
     }
     let nothing = fixture.desired(DesiredState::Nothing);
     let left = fixture.plan(&nothing).await?.steps.len();
-    demand!(fixture, left == 0, "{left} objects of ours are left that nobody declares");
+    demand!(
+        fixture,
+        left == 0,
+        "{left} objects of ours are left that nobody declares",
+        "report what carries our mark as `Owner::Ours`, whether it is declared or not"
+    );
     Ok(())
 }
 
@@ -128,6 +149,11 @@ async fn what_is_gone_is_not_deleted<H: Harness>(
     }
     let report = fixture.pass(&nothing).await?;
     let tried = report.plan().steps.iter().any(|step| step.key(&nothing) == key);
-    demand!(fixture, !tried, "`{key}` was not seen, and was deleted");
+    demand!(
+        fixture,
+        !tried,
+        "`{key}` was not seen, and was deleted",
+        "report what the target holds now, and not what it held before"
+    );
     Ok(())
 }

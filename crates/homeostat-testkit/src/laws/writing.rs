@@ -14,6 +14,9 @@ use super::fixture::{self, Fixture, Object, Snapshot, Suite, keys};
 use super::harness::{DesiredState, Disturbance, Harness, Key};
 use super::verdict::Broken;
 
+const COMPARE_DECLARED: &str =
+    "compare declared attributes only, in the form that the target keeps";
+
 /// Law 4.
 pub(super) async fn steps_touch_what_they_name<H: Harness>(
     suite: &mut Suite<'_, H>,
@@ -65,8 +68,8 @@ async fn appears_before_the_create<H: Harness>(
     demand!(
         fixture,
         is_untouched,
-        "`{key}` appeared between the look and the create, and was written over; create only what \
-         is absent, by a precondition of the call itself"
+        "`{key}` appeared between the look and the create, and was written over",
+        "create only what is absent, by a precondition of the call itself"
     );
     Ok(true)
 }
@@ -95,8 +98,8 @@ async fn is_replaced_before_the_write<H: Harness>(
     demand!(
         fixture,
         is_untouched,
-        "`{key}` was replaced by a foreign object between the look and the {word}, which touched it; \
-         make the call depend on the mark or the version that was seen"
+        "`{key}` was replaced by a foreign object between the look and the {word}, which touched it",
+        "make the call depend on the mark or the version that was seen"
     );
     Ok(true)
 }
@@ -139,12 +142,13 @@ async fn apply_and_judge<H: Harness>(
     let Answered { open, twice } = apply(fixture, &plan).await;
     let twice = twice.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = twice {
-        let how = format!("the step for `{key}` got two answers; answer for each step once");
-        return Err(fixture.broken(&how));
+        let how = format!("the step for `{key}` got two answers");
+        return Err(fixture.broken(&how, "answer for each step once"));
     }
     let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = unanswered {
-        return Err(fixture.broken(&format!("the step for `{key}` got no answer")));
+        let help = "answer for each step; with `Outcome::Unknown` if the target's answer was lost";
+        return Err(fixture.broken(&format!("the step for `{key}` got no answer"), help));
     }
     let taken =
         plan.steps.iter().flat_map(|step| step.takes().iter().map(|taken| taken.key.clone()));
@@ -166,10 +170,16 @@ fn judge<H: Harness>(
         .find(|key| before.get(*key) != after.get(*key) && !named.contains(*key));
     let Some(key) = changed else { return Ok(()) };
     match (before.get(key), after.get(key)) {
-        (Some(was), None) => Err(fixture::breach::<H>(5, &format!("`{key}` ({was}) was deleted"))),
-        (was, is) => Err(fixture.broken(&format!(
-            "`{key}` was touched: {was:?} before, {is:?} after, and no step may do that"
-        ))),
+        (Some(was), None) => {
+            let help = "report what does not carry our mark as `Owner::Foreign`, and delete only what the step names";
+            Err(fixture::breach::<H>(5, &format!("`{key}` ({was}) was deleted"), help))
+        }
+        (was, is) => {
+            let how =
+                format!("`{key}` was touched: {was:?} before, {is:?} after, and no step names it");
+            let help = "write to the keys of the steps only; what the target takes along, name in `Step::takes`";
+            Err(fixture.broken(&how, help))
+        }
     }
 }
 
@@ -270,10 +280,20 @@ async fn writes_nothing<H: Harness>(
     let recorded = fixture.ledger_writes.writes();
     fixture.pass(desired).await?;
     let wrote = fixture.writes() - writes;
-    demand!(fixture, wrote == 0, "a second pass wrote {wrote} times to the target");
+    demand!(
+        fixture,
+        wrote == 0,
+        "a second pass wrote {wrote} times to the target",
+        COMPARE_DECLARED
+    );
     let is_same = fixture.harness.snapshot() == before;
-    demand!(fixture, is_same, "a second pass changed the target");
+    demand!(fixture, is_same, "a second pass changed the target", COMPARE_DECLARED);
     let wrote = fixture.ledger_writes.writes() - recorded;
-    demand!(fixture, wrote == 0, "a second pass wrote {wrote} times to the ledger");
+    demand!(
+        fixture,
+        wrote == 0,
+        "a second pass wrote {wrote} times to the ledger",
+        "let the target answer for an object always in the same way"
+    );
     Ok(())
 }
