@@ -6,7 +6,7 @@ use homeostat_engine::{
 };
 
 use super::fixture::{Fixture, Suite, entries, keys};
-use super::harness::{Ability, DesiredState, Fault, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Fault, Key};
 use super::verdict::Broken;
 
 const SAY_FAILED: &str =
@@ -15,31 +15,31 @@ const SAY_HOW_STEPS_FAIL: &str = "go on with the steps that do not need the one 
     `Source::FAILS` how steps fail";
 
 /// Law 9.
-pub(super) async fn failures_stay_where_they_belong<H: Harness>(
+pub(super) async fn failures_stay_where_they_belong<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    suite.harness.reset();
+    suite.harness.reset().await;
     let mut is_able = true;
     for key in keys(&suite.harness.desired(DesiredState::First)) {
-        let fixture = suite.open(9)?;
-        match fixture.harness.inject(Fault::Refuse(&key)) {
+        let fixture = suite.open(9).await?;
+        match fixture.harness.inject(Fault::Refuse(&key)).await {
             Ability::Unable => is_able = false,
             Ability::Done => one_step_fails(fixture, &key).await?,
         }
     }
-    is_able &= the_first_failure_stops_all(suite.open(9)?.strict()).await? == Ability::Done;
+    is_able &= the_first_failure_stops_all(suite.open(9).await?.strict()).await? == Ability::Done;
     if !is_able {
-        suite.open(9)?.skip("a target that refuses any write");
+        suite.open(9).await?.skip("a target that refuses any write");
     }
     Ok(())
 }
 
-async fn one_step_fails<H: Harness>(
+async fn one_step_fails<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
     bad: &Key<H>,
 ) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
-    let before = fixture.harness.snapshot();
+    let before = fixture.harness.snapshot().await;
     let report = fixture.pass(&desired).await?;
     let is_converged = report.is_converged();
     demand!(
@@ -82,14 +82,15 @@ async fn one_step_fails<H: Harness>(
             SAY_HOW_STEPS_FAIL
         );
     }
-    let rolled_back = H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot() == before;
+    let rolled_back =
+        H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot().await == before;
     demand!(
         fixture,
         rolled_back,
         "a refused transaction left something behind",
         "undo the whole transaction, or say how steps fail by `Source::FAILS`"
     );
-    fixture.harness.mend();
+    fixture.harness.mend().await;
     fixture.converge(&desired).await.map(|_| ())
 }
 
@@ -111,18 +112,18 @@ fn needs<D: Desired>(step: &impl Step<D>, desired: &D, bad: &D::Key) -> bool {
     found && step.action() != Action::Delete
 }
 
-async fn the_first_failure_stops_all<H: Harness>(
+async fn the_first_failure_stops_all<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
 ) -> Result<Ability, Broken> {
     let desired = fixture.desired(DesiredState::First);
     let first = fixture.plan(&desired).await?.steps.first().map(|step| step.key(&desired));
     let Some(bad) = first else { return Ok(Ability::Unable) };
-    if fixture.harness.inject(Fault::Refuse(&bad)) == Ability::Unable {
+    if fixture.harness.inject(Fault::Refuse(&bad)).await == Ability::Unable {
         return Ok(Ability::Unable);
     }
-    let before = fixture.harness.snapshot();
+    let before = fixture.harness.snapshot().await;
     let report = fixture.pass(&desired).await?;
-    let is_same = fixture.harness.snapshot() == before;
+    let is_same = fixture.harness.snapshot().await == before;
     demand!(
         fixture,
         is_same,

@@ -13,14 +13,14 @@ use homeostat_engine::{
     Source, Strictness, View, pass, plan,
 };
 
-use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Key};
 use super::verdict::{Broken, Verdict};
 use crate::ledger::{Count, Tapped};
 
 /// All objects of a target, by the harness.
 pub(super) type Snapshot = BTreeMap<String, String>;
-pub(super) type Object<H> = <<H as Harness>::Source as Source>::Object;
-pub(super) type Desired<H> = Arc<<<H as Harness>::Source as Source>::Desired>;
+pub(super) type Object<H> = <<H as AsyncHarness>::Source as Source>::Object;
+pub(super) type Desired<H> = Arc<<<H as AsyncHarness>::Source as Source>::Desired>;
 
 /// What to do about an error where none is due.
 const FAILED: &str =
@@ -33,7 +33,7 @@ pub(super) struct Suite<'h, H> {
 }
 
 /// The fixture of one check.
-pub(super) struct Fixture<'s, H: Harness> {
+pub(super) struct Fixture<'s, H: AsyncHarness> {
     pub(super) harness: &'s mut H,
     pub(super) source: H::Source,
     pub(super) ownership: Ownership,
@@ -49,20 +49,20 @@ pub(super) struct Fixture<'s, H: Harness> {
     law: u8,
 }
 
-impl<H: Harness> Suite<'_, H> {
+impl<H: AsyncHarness> Suite<'_, H> {
     /// A new target for the check of the law with this number.
-    pub(super) fn open(&mut self, law: u8) -> Result<Fixture<'_, H>, Broken> {
-        self.open_with_ledger(law, |_| Tapped::new(MemoryLedger::default()))
+    pub(super) async fn open(&mut self, law: u8) -> Result<Fixture<'_, H>, Broken> {
+        self.open_with_ledger(law, |_| Tapped::new(MemoryLedger::default())).await
     }
 
     /// The same with another ledger.
-    pub(super) fn open_with_ledger(
+    pub(super) async fn open_with_ledger(
         &mut self,
         law: u8,
         ledger: impl FnOnce(&H) -> Tapped<MemoryLedger>,
     ) -> Result<Fixture<'_, H>, Broken> {
         let Suite { harness, verdict } = self;
-        harness.reset();
+        harness.reset().await;
         let source = harness.source();
         let ledger = Arc::new(ledger(harness));
         let broken = |error: &dyn Display| breach::<H>(law, error, FAILED);
@@ -75,7 +75,7 @@ impl<H: Harness> Suite<'_, H> {
             ledger_page: LedgerPage::open(ledger.clone(), place::<H>())
                 .map_err(|error| broken(&error))?,
             ledger_writes: ledger.count(),
-            originals: harness.snapshot(),
+            originals: harness.snapshot().await,
             ownership: harness.ownership(),
             config: Config { guards, ..Config::default() },
             ledger,
@@ -87,7 +87,7 @@ impl<H: Harness> Suite<'_, H> {
     }
 }
 
-impl<H: Harness> Fixture<'_, H> {
+impl<H: AsyncHarness> Fixture<'_, H> {
     /// Opens everything anew, as after a restart of the process.
     pub(super) fn restart(&mut self) -> Result<(), Broken> {
         self.source = self.harness.source();
@@ -136,17 +136,25 @@ impl<H: Harness> Fixture<'_, H> {
     }
 
     /// What the target holds, and how many writes it has received.
-    pub(super) fn state(&self) -> (Snapshot, u64) {
-        (self.harness.snapshot(), self.writes())
+    pub(super) async fn state(&self) -> (Snapshot, u64) {
+        (self.harness.snapshot().await, self.writes())
+    }
+
+    /// Adds a foreign object beside ours, unless the scope is ours alone.
+    pub(super) async fn add_stranger(&mut self) -> Option<Snapshot> {
+        match self.ownership {
+            Ownership::Exclusive(_) => None,
+            _ => self.disturb(Disturbance::Stranger).await,
+        }
     }
 
     /// Disturbs the target; returns the objects that are new or changed.
-    pub(super) fn disturb(&mut self, how: Disturbance<'_, Key<H>>) -> Option<Snapshot> {
-        let before = self.harness.snapshot();
-        match self.harness.disturb(how) {
+    pub(super) async fn disturb(&mut self, how: Disturbance<'_, Key<H>>) -> Option<Snapshot> {
+        let before = self.harness.snapshot().await;
+        match self.harness.disturb(how).await {
             Ability::Unable => None,
             Ability::Done => {
-                let mut after = self.harness.snapshot();
+                let mut after = self.harness.snapshot().await;
                 after.retain(|key, text| before.get(key) != Some(text));
                 Some(after)
             }
@@ -225,11 +233,11 @@ impl<H: Harness> Fixture<'_, H> {
 }
 
 /// The law with this number is broken.
-pub(super) fn breach<H: Harness>(law: u8, how: &dyn Display, help: &'static str) -> Broken {
+pub(super) fn breach<H: AsyncHarness>(law: u8, how: &dyn Display, help: &'static str) -> Broken {
     Broken::Law { law, name: H::Source::NAME, how: how.to_string(), help }
 }
 
-fn place<H: Harness>() -> LedgerKey {
+fn place<H: AsyncHarness>() -> LedgerKey {
     let [owner, scope, identity] = ["laws", "law", "fresh"].map(str::to_owned);
     LedgerKey { owner, source: H::Source::NAME.to_owned(), scope, identity }
 }

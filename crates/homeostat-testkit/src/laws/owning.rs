@@ -7,7 +7,7 @@ use homeostat_engine::{
 };
 
 use super::fixture::{self, Fixture, Suite, keys};
-use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Key};
 use super::verdict::Broken;
 use crate::ledger::Tapped;
 
@@ -15,11 +15,11 @@ use crate::ledger::Tapped;
 type Log = Arc<Mutex<Vec<(u64, String)>>>;
 
 /// Law 8.
-pub(super) async fn intents_are_durable<H: Harness>(
+pub(super) async fn intents_are_durable<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
     let log = Log::default();
-    let mut fixture = suite.open_with_ledger(8, |harness| logging(harness, log.clone()))?;
+    let mut fixture = suite.open_with_ledger(8, |harness| logging(harness, log.clone())).await?;
     let desired = fixture.desired(DesiredState::First);
     let untouched = fixture.writes();
     let report = fixture.pass(&desired).await?;
@@ -38,7 +38,7 @@ pub(super) async fn intents_are_durable<H: Harness>(
     everything_made_is_known(&fixture, &desired).await
 }
 
-fn logging<H: Harness>(harness: &H, log: Log) -> Tapped<MemoryLedger> {
+fn logging<H: AsyncHarness>(harness: &H, log: Log) -> Tapped<MemoryLedger> {
     let meter = harness.meter();
     Tapped::new(MemoryLedger::default()).after(move |_, edits| {
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +50,7 @@ fn logging<H: Harness>(harness: &H, log: Log) -> Tapped<MemoryLedger> {
 }
 
 /// On a new target we have created all objects of the desired state, so each has a mark or a record.
-async fn everything_made_is_known<H: Harness>(
+async fn everything_made_is_known<H: AsyncHarness>(
     fixture: &Fixture<'_, H>,
     desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
@@ -69,7 +69,7 @@ async fn everything_made_is_known<H: Harness>(
     Ok(())
 }
 
-fn is_ours_unseen<H: Harness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
+fn is_ours_unseen<H: AsyncHarness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
     match &fixture.ownership {
         Ownership::Exclusive(_) => true,
         Ownership::Prefix(prefix) => {
@@ -82,20 +82,20 @@ fn is_ours_unseen<H: Harness>(fixture: &Fixture<'_, H>, key: &Key<H>) -> bool {
 }
 
 /// Law 5.
-pub(super) async fn only_owned_objects_go<H: Harness>(
+pub(super) async fn only_owned_objects_go<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    opening_writes_nothing(&suite.open(5)?)?;
-    strangers_stay(suite.open(5)?).await?;
-    what_is_gone_is_not_deleted(suite.open(5)?).await
+    opening_writes_nothing(&suite.open(5).await?).await?;
+    strangers_stay(suite.open(5).await?).await?;
+    what_is_gone_is_not_deleted(suite.open(5).await?).await
 }
 
-fn opening_writes_nothing<H: Harness>(fixture: &Fixture<'_, H>) -> Result<(), Broken> {
-    let before = fixture.state();
+async fn opening_writes_nothing<H: AsyncHarness>(fixture: &Fixture<'_, H>) -> Result<(), Broken> {
+    let before = fixture.state().await;
     fixture.source.reader().map_err(|failure| fixture.failed(&failure))?;
     let lock = Alone::i_am_the_only_writer();
     fixture.source.writer(&lock).map_err(|failure| fixture.failed(&failure))?;
-    let is_same = fixture.state() == before;
+    let is_same = fixture.state().await == before;
     demand!(
         fixture,
         is_same,
@@ -105,9 +105,8 @@ fn opening_writes_nothing<H: Harness>(fixture: &Fixture<'_, H>) -> Result<(), Br
     Ok(())
 }
 
-async fn strangers_stay<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
-    let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
-    let strangers = shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten();
+async fn strangers_stay<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
+    let strangers = fixture.add_stranger().await;
     let Some(strangers) = strangers else {
         fixture.skip("a foreign object that nobody declares");
         return Ok(());
@@ -117,7 +116,7 @@ async fn strangers_stay<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), B
     {
         let desired = fixture.desired(which);
         fixture.pass(&desired).await?;
-        let now = fixture.harness.snapshot();
+        let now = fixture.harness.snapshot().await;
         let gone = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
         demand!(
             fixture,
@@ -137,13 +136,13 @@ async fn strangers_stay<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), B
     Ok(())
 }
 
-async fn what_is_gone_is_not_deleted<H: Harness>(
+async fn what_is_gone_is_not_deleted<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
 ) -> Result<(), Broken> {
     let [first, nothing] = fixture.first_and(DesiredState::Nothing);
     fixture.pass(&first).await?;
     let Some(key) = keys(&*first).pop() else { return Ok(()) };
-    if fixture.harness.disturb(Disturbance::Remove(&key)) == Ability::Unable {
+    if fixture.harness.disturb(Disturbance::Remove(&key)).await == Ability::Unable {
         fixture.skip("an object of ours that vanished");
         return Ok(());
     }

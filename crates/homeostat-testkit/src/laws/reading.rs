@@ -5,7 +5,7 @@ use homeostat_engine::{
 };
 
 use super::fixture::{self, Fixture, Suite, entries, keys};
-use super::harness::{Ability, DesiredState, Disturbance, Fault, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Fault, Key};
 use super::verdict::Broken;
 
 const ONLY_READ: &str = "let `observe` send nothing but reads";
@@ -16,24 +16,28 @@ const NORMALIZE: &str = "normalize what is declared and what is read by one func
     applied again, or answer with what the target keeps, as `Outcome::Settled`";
 
 /// Law 1.
-pub(super) async fn observe_only_reads<H: Harness>(suite: &mut Suite<'_, H>) -> Result<(), Broken> {
-    looking_leaves_no_trace(suite.open(1)?).await?;
-    a_failed_look_stops_the_pass(suite.open(1)?).await?;
-    unknown_is_left_alone(suite.open(1)?).await
+pub(super) async fn observe_only_reads<H: AsyncHarness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<(), Broken> {
+    looking_leaves_no_trace(suite.open(1).await?).await?;
+    a_failed_look_stops_the_pass(suite.open(1).await?).await?;
+    unknown_is_left_alone(suite.open(1).await?).await
 }
 
-async fn looking_leaves_no_trace<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
+async fn looking_leaves_no_trace<H: AsyncHarness>(
+    mut fixture: Fixture<'_, H>,
+) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
     for prepared in [false, true] {
         if prepared {
             fixture.pass(&desired).await?;
         }
-        let (before, writes) = fixture.state();
+        let (before, writes) = fixture.state().await;
         fixture.look(&desired).await?;
         demand!(fixture, fixture.writes() == writes, "a look wrote", ONLY_READ);
         demand!(
             fixture,
-            fixture.harness.snapshot() == before,
+            fixture.harness.snapshot().await == before,
             "a look changed the target",
             ONLY_READ
         );
@@ -41,7 +45,7 @@ async fn looking_leaves_no_trace<H: Harness>(mut fixture: Fixture<'_, H>) -> Res
     Ok(())
 }
 
-async fn a_failed_look_stops_the_pass<H: Harness>(
+async fn a_failed_look_stops_the_pass<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
 ) -> Result<(), Broken> {
     let [first, nothing] = fixture.first_and(DesiredState::Nothing);
@@ -49,7 +53,7 @@ async fn a_failed_look_stops_the_pass<H: Harness>(
     for desired in [first, nothing] {
         // A reader may recover from the fault by itself, so each desired state gets a new one.
         fixture.restart()?;
-        if fixture.harness.inject(Fault::Blind) == Ability::Unable {
+        if fixture.harness.inject(Fault::Blind).await == Ability::Unable {
             fixture.skip("a target that cannot be observed");
             return Ok(());
         }
@@ -63,27 +67,27 @@ async fn a_failed_look_stops_the_pass<H: Harness>(
         );
         let is_same = fixture.writes() == writes;
         demand!(fixture, is_same, "a pass wrote although its observe failed", FAIL_AS_A_WHOLE);
-        fixture.harness.mend();
+        fixture.harness.mend().await;
     }
     Ok(())
 }
 
-async fn unknown_is_left_alone<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
+async fn unknown_is_left_alone<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
     let [first, nothing] = fixture.first_and(DesiredState::Nothing);
     fixture.pass(&first).await?;
     let Some(key) = keys(&*first).pop() else { return Ok(()) };
     // Altered, so that a source that ignores the fault has something to write.
-    let _ = fixture.harness.disturb(Disturbance::Alter(&key));
-    if fixture.harness.inject(Fault::Unreadable(&key)) == Ability::Unable {
+    let _ = fixture.harness.disturb(Disturbance::Alter(&key)).await;
+    if fixture.harness.inject(Fault::Unreadable(&key)).await == Ability::Unable {
         fixture.skip("an object that cannot be read");
         return Ok(());
     }
-    let before = fixture.harness.snapshot().get(&key.to_string()).cloned();
+    let before = fixture.harness.snapshot().await.get(&key.to_string()).cloned();
     for desired in [first, nothing] {
         let report = fixture.pass(&desired).await?;
         let tried = report.plan().steps.iter().any(|step| step.key(&desired) == key);
         demand!(fixture, !tried, "`{key}` could not be read, and a step was planned", SAY_UNKNOWN);
-        let after = fixture.harness.snapshot().get(&key.to_string()).cloned();
+        let after = fixture.harness.snapshot().await.get(&key.to_string()).cloned();
         demand!(
             fixture,
             after == before,
@@ -97,10 +101,10 @@ async fn unknown_is_left_alone<H: Harness>(mut fixture: Fixture<'_, H>) -> Resul
 }
 
 /// Law 2.
-pub(super) async fn objects_are_normalized<H: Harness>(
+pub(super) async fn objects_are_normalized<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    let mut fixture = suite.open(2)?;
+    let mut fixture = suite.open(2).await?;
     for which in [DesiredState::First, DesiredState::Second] {
         let desired = fixture.desired(which);
         desired_is_orderly(&fixture, &desired)?;
@@ -110,7 +114,7 @@ pub(super) async fn objects_are_normalized<H: Harness>(
     Ok(())
 }
 
-fn desired_is_orderly<H: Harness>(
+fn desired_is_orderly<H: AsyncHarness>(
     fixture: &Fixture<'_, H>,
     desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
@@ -151,7 +155,7 @@ fn desired_is_orderly<H: Harness>(
     Ok(())
 }
 
-async fn reads_back<H: Harness>(
+async fn reads_back<H: AsyncHarness>(
     fixture: &mut Fixture<'_, H>,
     report: &Report<H::Source>,
 ) -> Result<(), Broken> {
@@ -181,15 +185,17 @@ async fn reads_back<H: Harness>(
 }
 
 /// Law 3.
-pub(super) async fn plans_are_pure<H: Harness>(suite: &mut Suite<'_, H>) -> Result<(), Broken> {
-    let mut fixture = suite.open(3)?;
+pub(super) async fn plans_are_pure<H: AsyncHarness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<(), Broken> {
+    let mut fixture = suite.open(3).await?;
     let [first, second] = fixture.first_and(DesiredState::Second);
     same_plan_each_time(&fixture, &first).await?;
     fixture.pass(&first).await?;
     same_plan_each_time(&fixture, &second).await
 }
 
-async fn same_plan_each_time<H: Harness>(
+async fn same_plan_each_time<H: AsyncHarness>(
     fixture: &Fixture<'_, H>,
     desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
@@ -223,7 +229,7 @@ enum Order {
 }
 
 /// The lines of a plan that is made here step by step, so that the order of the objects can be reversed.
-async fn lines<H: Harness>(
+async fn lines<H: AsyncHarness>(
     fixture: &Fixture<'_, H>,
     desired: &fixture::Desired<H>,
     order: Order,
