@@ -76,7 +76,7 @@ impl<S: Source> PassRun<S> {
         mut plan: Plan<S>,
         wait: LaneWait,
     ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
-        let mut prior = ledger_page.begin(&mut plan, input.ownership)?;
+        let mut prior = ledger_page.begin(&mut plan, input.ownership).await?;
         let (results, mut detached) = run(&mut plan, writer, input.config, wait).await;
         input.config.dispatch.end_pass(&input.focus);
         for lane in &mut detached {
@@ -98,7 +98,7 @@ impl<S: Source> PassRun<S> {
         let PassRun { plan, results: StepResults { tally, unwritten, .. }, .. } = self;
         ledger_page.forget(&plan, &tally);
         ledger_page.advance(&plan, &tally, &input.focus);
-        let recorded = ledger_page.close();
+        let recorded = ledger_page.close().await;
         let report = Report::new(plan, tally);
         Ok(match (recorded, unwritten) {
             (Err(error), _) => report.unrecorded(LEDGER, error.failure()),

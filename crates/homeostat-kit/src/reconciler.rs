@@ -193,7 +193,11 @@ impl<A: Api> Reconciler<A> {
         match &self.state {
             State::Memory(ledger) => once::plan(&bound, &**ledger).await,
             #[cfg(feature = "sqlite")]
-            State::Directory(directory) => once::plan(&bound, &SqlitePages::open(directory)?).await,
+            State::Directory(directory) => {
+                let (directory, place) = (directory.clone(), self.ledger_key.clone());
+                let applied = on_pool(move || Applied::of(&SqlitePages::open(&directory)?, &place));
+                once::plan(&bound, &applied.await?.to_ledger(&self.ledger_key)?).await
+            }
         }
     }
 
@@ -202,7 +206,7 @@ impl<A: Api> Reconciler<A> {
         &self,
         desired: impl Into<DesiredObjects<A>>,
     ) -> Result<Report<A::Key>, Error> {
-        Ok(once::reconcile(self.bind(desired.into())?, self.deps()?, Until::Passed).await)
+        Ok(once::reconcile(self.bind(desired.into())?, self.deps().await?, Until::Passed).await)
     }
 
     /// Makes the API as declared, with more passes while something waits or may be cured by another try, but not for
@@ -212,8 +216,12 @@ impl<A: Api> Reconciler<A> {
         desired: impl Into<DesiredObjects<A>>,
         within: Duration,
     ) -> Result<Report<A::Key>, Error> {
-        Ok(once::reconcile(self.bind(desired.into())?, self.deps()?, Until::Converged(within))
-            .await)
+        Ok(once::reconcile(
+            self.bind(desired.into())?,
+            self.deps().await?,
+            Until::Converged(within),
+        )
+        .await)
     }
 
     /// Keeps the API as the provider declares it, until `shutdown` is over. Nothing is written before the provider
@@ -224,7 +232,7 @@ impl<A: Api> Reconciler<A> {
         P: Provider<DesiredState: PartialEq>,
         DesiredObjects<A>: for<'a> From<&'a P::DesiredState>,
     {
-        let deps = self.deps()?;
+        let deps = self.deps().await?;
         let mut shutdown = pin!(shutdown);
         let mut input = Input { latest: Latest::new(provider), given: None, trouble: None };
         let first = loop {
@@ -304,28 +312,33 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// What a loop needs to write.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(
-            clippy::unnecessary_wraps,
-            reason = "only a directory can be locked by another process"
-        )
-    )]
-    fn deps(&self) -> Result<LoopDeps, Error> {
-        let events = self.events.clone();
-        Ok(match &self.state {
+    async fn deps(&self) -> Result<LoopDeps, Error> {
+        let deps = match &self.state {
             State::Memory(ledger) => {
-                let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::clone(ledger));
-                LoopDeps::new(lock, ledger).with_events(events)
+                LoopDeps::new(Alone::i_am_the_only_writer(), Arc::clone(ledger) as Arc<_>)
             }
             #[cfg(feature = "sqlite")]
             State::Directory(directory) => {
-                let lock = FileLock::take(directory, &self.ledger_key.owner, A::NAME)?;
-                let ledger = Arc::new(SqliteLedger::open(directory)?);
-                LoopDeps::new(lock, ledger).with_events(events)
+                let (directory, owner) = (directory.clone(), self.ledger_key.owner.clone());
+                on_pool(move || {
+                    let lock = FileLock::take(&directory, &owner, A::NAME)?;
+                    let ledger = SqliteLedger::open(&directory)?.offloaded();
+                    Ok(LoopDeps::new(lock, Arc::new(ledger)))
+                })
+                .await?
             }
-        })
+        };
+        Ok(deps.with_events(self.events.clone()))
     }
+}
+
+/// Works with the disk, on the runtime's pool for blocking work: the other tasks of this thread do not wait for it.
+#[cfg(feature = "sqlite")]
+async fn on_pool<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| homeostat_engine::Error::ReadLedger(Box::new(error)))?
 }
 
 /// Where desired states come from while a reconciler runs.

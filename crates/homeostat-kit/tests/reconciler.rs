@@ -360,3 +360,22 @@ async fn a_budget_without_free_deletes_holds_the_last_object() {
     let report = reconciler.allow_mass_delete().reconcile(&numbers(&[])).await.unwrap();
     assert_eq!((report.is_converged(), api.held()), (true, numbers(&[])));
 }
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_state_directory_that_keeps_us_waiting_holds_up_no_other_task() {
+    let directory = tempfile::tempdir().unwrap();
+    let reconciler =
+        Reconciler::new(Numbers::default(), Strategy::Checkpoint).state(directory.path());
+    // Whoever makes the same files has the directory locked; the other task of this thread lets it go.
+    let neighbour = std::fs::File::open(directory.path()).unwrap();
+    neighbour.lock().unwrap();
+    let desired = numbers(&[("a", 1)]);
+    let other_task = async {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        neighbour.unlock().unwrap();
+    };
+    let (report, ()) = tokio::join!(reconciler.reconcile(&desired), other_task);
+    assert!(report.unwrap().is_converged());
+}
