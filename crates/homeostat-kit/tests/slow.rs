@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Control as _, Explain as _, Failure, Handle, Loop, LoopDeps, MemoryLedger, Owner,
-    Pace, Retry, Seen,
+    Alone, Bound, Control as _, Failure, Handle, Loop, LoopDeps, MemoryLedger, Owner, Pace, Retry,
+    Seen,
 };
 use homeostat_kit::simple::{
     Adapted, Api, DesiredObjects, Listed, Progress, Refusal, Written, place,
