@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use homeostat_engine::{Action, Cause, Retry};
 use homeostat_rtnl::{
-    Applied, Error, Finding, Key, Netns, Network, Protocol, Report, Verdict, WaitsOn, blocking,
+    Applied, Error, Finding, Key, Netns, Network, Protocol, Report, Rtnl, Verdict, WaitsOn,
+    blocking,
 };
 use homeostat_testkit::namespace::Namespace;
 
-use crate::bench::{addresses, cable, desired, ip, listed, runtime};
+use crate::bench::{Bench, addresses, cable, desired, explained, ip, listed, runtime};
 
 fn key(text: &str) -> Key {
     text.parse().unwrap()
@@ -121,6 +122,26 @@ fn an_absent_link_stops_everything_where_links_are_required() {
     assert_eq!((report.summary().create, report.summary().delete), (3, 1), "{report}");
     assert_eq!(addresses(&namespace), ["10.1.0.1/24"]);
     assert_eq!(listed(&namespace, "route show 10.4.0.0/16")[0]["dev"], "eth8");
+}
+
+#[test]
+fn a_look_at_a_few_keys_waits_for_the_links_of_the_others_too() {
+    let namespace = cable();
+    let mut bench = Bench::of(Rtnl::here().requiring_links());
+    let all = desired(&[
+        ("address 10.1.0.1/24 dev va", ""),
+        ("address 10.3.0.1/24 dev eth9", ""),
+        ("route 10.4.0.0/16", "dev eth8"),
+    ]);
+    bench.pass(&all);
+    // One of the two links comes, and a hint names what waits for it.
+    ip(&namespace, "link add eth9 type veth peer name other");
+    let keys = ["address 10.3.0.1/24 dev eth9", "address 10.1.0.1/24 dev va"];
+    let report = explained(&bench.focused(&all, &keys));
+    assert_eq!(report.len(), 2, "{report:?}");
+    assert!(report.iter().all(|line| line.ends_with("link eth8")), "{report:?}");
+    assert!(addresses(&namespace).is_empty());
+    assert_eq!(listed(&namespace, "-4 address show dev eth9"), Vec::<serde_json::Value>::new());
 }
 
 #[test]
