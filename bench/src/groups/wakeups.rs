@@ -15,8 +15,8 @@ use futures_util::{StreamExt as _, stream};
 use homeostat_engine::outcome::Later;
 use homeostat_engine::pacing::{KeyPacer, Time};
 use homeostat_engine::{
-    Alone, Control as _, Coverage, Events, Exclusive, Failure, Hint, Loop, LoopDeps, MemoryLedger,
-    Owner, Pace, Retry, Seen,
+    Alone, Control as _, Coverage, Exclusive, Failure, Hint, Loop, LoopDeps, MemoryLedger, Owner,
+    Pace, Retry, Seen,
 };
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Watch, Written, place};
 use homeostat_kit::strategy::Strategy;
@@ -204,7 +204,7 @@ fn our_loop(run: &mut Run) -> Result<()> {
     let strategy = Strategy::Exclusive(Exclusive::everything_in_this_scope_is_mine());
     let bound = Adapted::new(api).bind(&strategy, desired, place::<Calm>("bench", "here"))?;
     let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), Arc::<MemoryLedger>::default());
-    let means = LoopDeps { lock, ledger, events: Events::default() };
+    let means = LoopDeps::new(lock, ledger);
     let pace = Pace::of::<Adapted<Calm>>(1).with_resync(Duration::from_hours(1))?;
     let (kept, handle) = Loop::new(bound, means, pace);
     runtime.spawn(kept.run());

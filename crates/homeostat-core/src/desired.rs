@@ -95,6 +95,17 @@ pub trait Desired: Send + Sync + 'static {
         None
     }
 
+    /// What a [name prefix](crate::NamePrefix) is compared with; by default the whole text of the key.
+    fn name(&self, key: &Self::Key) -> String {
+        key.to_string()
+    }
+
+    /// Names the keys whose declaration is not known, each with the reason: somebody's input for it is broken. Such a key
+    /// has no slot; whatever the target holds there is neither changed nor deleted, and nothing is created.
+    fn unknown(&self, tell: &mut dyn FnMut(&Self::Key, &str)) {
+        let _ = tell;
+    }
+
     /// An object as plans and reports show it; what the ledger stores of it may say more.
     fn shown(&self, object: &Self::Object) -> serde_json::Value {
         serde_json::to_value(object).unwrap_or_default()

@@ -42,7 +42,8 @@ pub struct Diff<'a, D: Desired> {
     rights: Rights<'a, D::Key, D::Object>,
     seen: SeenSlots,
     near: Option<Slot>,
-    /// Keys that must not be written in this pass: the target holds two objects, or could not say what it holds.
+    /// Keys that must not be written in this pass: the target holds two objects, or could not say what it holds, or
+    /// what is declared is not known.
     twins: BTreeSet<D::Key>,
     unreadable: BTreeSet<D::Key>,
     /// The slots of both.
@@ -156,7 +157,7 @@ impl<'a, D: Desired> Diff<'a, D> {
     fn strategy_says_ours(&self, key: &D::Key, object: &D::Object) -> bool {
         match self.rights.ownership {
             Ownership::Exclusive(_) => true,
-            Ownership::Prefix(prefix) => prefix.matches(key),
+            Ownership::Prefix(prefix) => prefix.matches(&self.desired.name(key)),
             Ownership::Marked | Ownership::Checkpoint => {
                 self.record(key, object).is_some_and(|record| {
                     record.proves(object) || self.is_as_intended(key, record, object)
@@ -304,6 +305,12 @@ impl<'a, D: Desired> Diff<'a, D> {
     /// Ends the observation: what was declared and not named is absent.
     #[must_use]
     pub fn finish(mut self) -> Changes<D::Key, D::Object> {
+        let (desired, focus) = (self.desired, self.focus);
+        desired.unknown(&mut |key, why| {
+            if focus.covers(key) && !self.unreadable.contains(key) {
+                self.see_unknown(key.clone(), format!("what is declared is not known: {why}"));
+            }
+        });
         self.sweep();
         self.prune();
         self.take_back();

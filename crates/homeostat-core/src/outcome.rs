@@ -31,6 +31,7 @@ pub enum Retry {
 /// Why something could not be done: the target's words, the way out, and when to try again.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize, thiserror::Error)]
 #[error("{error}")]
+#[non_exhaustive]
 pub struct Failure {
     /// What failed, with its causes joined; bounded.
     pub error: String,
@@ -45,6 +46,15 @@ impl Failure {
     /// A failure in plain words.
     pub fn new(error: impl Into<String>, retry: Retry) -> Self {
         Failure { error: bounded(error), help: None, retry }
+    }
+
+    /// The same with the way out, if one is known.
+    #[must_use]
+    pub fn with_known_help(self, help: Option<String>) -> Self {
+        match help {
+            Some(help) => self.with_help(help),
+            None => self,
+        }
     }
 
     /// A failure from an error and the chain of its sources.

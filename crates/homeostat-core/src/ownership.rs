@@ -1,7 +1,6 @@
 //! Who owns what: the strategy that a caller must choose, and the records of the ledger.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use educe::Educe;
 use serde::{Deserialize, Serialize};
@@ -26,9 +25,10 @@ pub enum Ownership {
 pub struct NamePrefix(String);
 
 impl NamePrefix {
-    /// Whether the one-line text of `key` begins with the prefix.
-    pub fn matches(&self, key: &impl fmt::Display) -> bool {
-        key.to_string().starts_with(&self.0)
+    /// Whether a name begins with the prefix.
+    #[must_use]
+    pub fn matches(&self, name: &str) -> bool {
+        name.starts_with(&self.0)
     }
 }
 
@@ -203,7 +203,7 @@ mod tests {
         for (key, expected) in
             [("web-1", true), ("web-", true), ("web", false), ("a web-1", false), ("", false)]
         {
-            assert_eq!(prefix.matches(&key), expected, "{key:?}");
+            assert_eq!(prefix.matches(key), expected, "{key:?}");
         }
     }
 

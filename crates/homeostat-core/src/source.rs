@@ -68,6 +68,10 @@ pub trait Source: Send + Sync + Sized + 'static {
     /// How much the hints cover.
     const COVERAGE: Coverage;
 
+    /// Up to this many deletes in a full pass are never held as a mass delete, whatever part of our objects they are. A
+    /// source with few objects, each of which would be missed, says 0.
+    const FREE_DELETES: usize = 10;
+
     /// Identity as the target sees it.
     type Key: Key;
     /// The managed part of an object.

@@ -373,6 +373,38 @@ fn an_unknown_key_is_neither_created_nor_deleted_nor_pruned() {
 }
 
 #[test]
+fn a_key_whose_declaration_is_unknown_is_left_as_it_is_and_the_others_are_not() {
+    let desired = "a?broken b=1 c=2 d?broken";
+    let unknown = |key| format!("unknown {key} what is declared is not known: broken");
+    let (a, d) = (unknown("a"), unknown("d"));
+    let (a, d) = (a.as_str(), d.as_str());
+    // Ours, foreign, a claimed value, a record of something that is gone; and nothing at all.
+    let changed = ["create b", "update c from 1"];
+    for (seen, records, owned) in [
+        ("a=9@ours c=1@ours", "", "owned 2"),
+        ("a=9@bird c=1@ours", "", "owned 1"),
+        ("a=9@nobody c=1@ours", "a=9,0,done", "owned 2"),
+        ("c=1@ours", "a=9,absent,done", "owned 1"),
+        ("a?timeout c=1@ours", "", "owned 1"),
+    ] {
+        let a = if seen.contains("timeout") { "unknown a timeout" } else { a };
+        let expected = [changed[0], changed[1], a, d, owned];
+        check(Case { desired, seen, records, ..QUIET }, &expected);
+    }
+    let mut focused = world(Case { desired, seen: "a=9@ours", ..QUIET });
+    focused.focus = Focus::Keys(["a".to_owned(), "b".to_owned()].into());
+    assert_eq!(focused.findings(), ["create b", a, "owned 1"]);
+}
+
+#[test]
+fn a_prefix_is_about_the_name_in_a_key_of_several_parts() {
+    let seen = "role:tenant-a/app=1@unmarked role:tenant-ab/app=1@unmarked db:tenant-a/app=1@unmarked \
+                tenant-b:tenant-a/x=1@bird";
+    let case = Case { ownership: "tenant-a/*", seen, ..QUIET };
+    check(case, &["delete db:tenant-a/app 1", "delete role:tenant-a/app 1", "owned 2"]);
+}
+
+#[test]
 fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
     let rows = ["a=2@ours", "a=1@nobody", "a=2@bird", "a=1@bird", "a=1/1@ours"];
     for there in rows {

@@ -8,7 +8,7 @@ mod bound;
 use std::error::Error;
 use std::sync::Arc;
 
-use homeostat_engine::{Alone, Control as _, Events, Loop, LoopDeps, MemoryLedger, OnStop, Pace};
+use homeostat_engine::{Alone, Control as _, Loop, LoopDeps, MemoryLedger, OnStop, Pace};
 use homeostat_testkit::memory::Target;
 
 use self::bound::{Source, bound};
@@ -20,7 +20,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn keep(target: &Target) -> Result<(), Box<dyn Error>> {
     let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), MemoryLedger::default());
-    let means = LoopDeps { lock, ledger: Arc::new(ledger), events: Events::default() };
+    let means = LoopDeps::new(lock, Arc::new(ledger));
     let (kept, handle) = Loop::new(bound(target)?, means, Pace::of::<Source>(1));
     let running = tokio::spawn(kept.run());
     handle.wait_for(|status| status.is_converged).await?;

@@ -30,8 +30,9 @@
 //! 9. A loop is converged if the last full pass and all focused ones since left it so, for the newest desired state,
 //!    and never while passes fail.
 //! 10. A stop waits half a second for a running pass, then drops it.
-//! 11. A pass waits a second for its lanes. A lane that takes longer is detached, keeps its key, and is concluded when
-//!     it has ended.
+//! 11. A pass of a source with operations waits a second for its lanes. A lane that takes longer is detached, keeps its
+//!     key, and is concluded when it has ended. Without operations nothing else would keep a second write from the key,
+//!     so a pass waits for all of its lanes, until its deadline.
 //!
 //! Start at [`Loop::run`]. `scheduler.rs` answers "when may a pass start?", `Controller::finish_pass` says what
 //! happens after it.
@@ -75,14 +76,14 @@ use self::pass_result::PassResult;
 use self::publisher::Publisher;
 use self::scheduler::{PassFeedback, PassRequest, Scheduler, UNNAMED, Wakeup};
 use self::settle::{Need, Outlook, Settling};
-use self::status::{OpenCounts, Status, Watchdog};
+use self::status::{ContendedKey, OpenCounts, Status, Watchdog};
 use crate::bound::Bound;
 use crate::config::Config;
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::guard::{self, Guards, MassDelete};
-use crate::ledger::Ledger;
-use crate::ledger_page::PriorRecords;
+use crate::ledger::{self, Ledger};
+use crate::ledger_page::{LedgerPage, PriorRecords};
 use crate::pass::{PassRun, plan_focus};
 use crate::run::{LaneWait, join};
 use crate::session::{Hints, Session};
@@ -92,6 +93,7 @@ use crate::undo::Restored;
 const MOST_HINTS: usize = 1000;
 
 /// What a loop works with.
+#[non_exhaustive]
 pub struct LoopDeps {
     /// The proof that no other process writes in the scope.
     pub lock: Arc<ScopeLock>,
@@ -99,6 +101,19 @@ pub struct LoopDeps {
     pub ledger: Arc<dyn Ledger>,
     /// Where it publishes what happens.
     pub events: Events,
+}
+
+impl LoopDeps {
+    /// Publishes on a channel of its own.
+    pub fn new(lock: impl Into<Arc<ScopeLock>>, ledger: Arc<dyn Ledger>) -> Self {
+        LoopDeps { lock: lock.into(), ledger, events: Events::default() }
+    }
+
+    /// The same, which publishes there.
+    #[must_use]
+    pub fn with_events(self, events: Events) -> Self {
+        LoopDeps { events, ..self }
+    }
 }
 
 /// A loop over one source in one scope.
@@ -394,7 +409,7 @@ impl<S: Source> Controller<S> {
         &mut self,
         request: &mut PassRequest<S::Key>,
     ) -> Result<PassResult<S>, Error> {
-        let mut session = self.open_session()?;
+        let mut session = self.open_session().await?;
         let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
         let focus = std::mem::replace(&mut request.focus, Focus::All);
         let input = bound.pass_input(Arc::clone(&self.desired), &config, focus).widened();
@@ -458,12 +473,14 @@ impl<S: Source> Controller<S> {
         result
     }
 
-    fn open_session(&mut self) -> Result<Session<S>, Error> {
+    async fn open_session(&mut self) -> Result<Session<S>, Error> {
         if let Some(session) = self.session.take() {
             return Ok(session);
         }
-        let ledger = Arc::clone(&self.ledger);
-        let session = Session::open(&self.bound, &self.lock, ledger, self.pace.hints)?;
+        let (ledger, ledger_key) = (Arc::clone(&self.ledger), self.bound.ledger_key.clone());
+        let ledger_page = LedgerPage::load(ledger, ledger_key).await?;
+        let hints = self.pace.hints;
+        let session = Session::with_page(&self.bound, &self.lock, hints, ledger_page)?;
         self.hinted.clear();
         if std::mem::take(&mut self.has_lost_reader) {
             self.publisher.status.send_modify(|status| status.counts.resubscribed += 1);
@@ -570,7 +587,7 @@ impl<S: Source> Controller<S> {
         let is_converged = self.open.read().is_empty() && is_recorded;
         let contended = self.scheduler.contention.report().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
-            (one.key.to_string(), culprit, one.pause)
+            ContendedKey { key: one.key.to_string(), culprit, pause: one.pause }
         });
         let contended = contended.collect();
         let not_converging = self.scheduler.convergence.report().map(ToString::to_string).collect();
@@ -680,7 +697,7 @@ impl<S: Source> Controller<S> {
         let _lanes: Vec<_> = ended.iter_mut().map(|ended| ended.lane.take()).collect();
         let mut results = join(&mut plan, ended);
         results.distrust(plan.steps.len());
-        let mut session = self.open_session()?;
+        let mut session = self.open_session().await?;
         let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
         let input = bound.pass_input(Arc::clone(&self.desired), &config, request.focus.clone());
         let run = PassRun { plan, results, prior };
@@ -823,7 +840,9 @@ impl<S: Source> Controller<S> {
                 match policy {
                     OnStop::Leave => {}
                     OnStop::Release => {
-                        if let Err(error) = self.ledger.clear(&self.bound.ledger_key) {
+                        let key = self.bound.ledger_key.clone();
+                        let cleared = ledger::work(&self.ledger, move |it| it.clear(&key)).await;
+                        if let Err(error) = cleared {
                             self.publisher.emit(EventKind::Failed { failure: error.failure() });
                         }
                     }
@@ -914,7 +933,7 @@ impl<S: Source> Controller<S> {
         let focus = Focus::Keys(BTreeSet::from([key]));
         let focus = if self.scheduler.needs_full { Focus::All } else { focus };
         let looked = self.guarded(Some(inbox), async |this| {
-            let mut session = this.open_session()?;
+            let mut session = this.open_session().await?;
             let input =
                 this.bound.pass_input(Arc::clone(&this.desired), &this.config, focus).widened();
             let plan =
@@ -942,8 +961,8 @@ impl<S: Source> Controller<S> {
     async fn forget(&mut self, key: &S::Key) -> Result<bool, Arc<Error>> {
         let deadline = self.pace.deadline;
         let forgotten = bounded(deadline, async {
-            let mut session = self.open_session()?;
-            let known = session.ledger_page.forget_key(key)?;
+            let mut session = self.open_session().await?;
+            let known = session.ledger_page.forget_key(key).await?;
             self.session = Some(session);
             Ok(known)
         });
@@ -951,7 +970,7 @@ impl<S: Source> Controller<S> {
     }
 
     async fn restore(&mut self, taken: Vec<(S::Key, Snapshot)>) -> Vec<(String, Restored)> {
-        let session = match self.open_session() {
+        let session = match self.open_session().await {
             Ok(session) => session,
             Err(error) => {
                 let failed =

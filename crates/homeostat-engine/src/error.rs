@@ -162,7 +162,7 @@ impl Error {
     /// The error as a part of a report.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        Failure { help: self.help(), ..Failure::from_error(self, self.retry()) }
+        Failure::from_error(self, self.retry()).with_known_help(self.help())
     }
 
     /// When another try makes sense.

@@ -10,19 +10,34 @@ use homeostat_core::{Action, Focus, HeldBy, Owner, Plan, Reversibility, Source, 
 
 /// How much one full pass may delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Budget {
     /// The part of the owned objects, in percent, that may go without being asked for.
     pub percent: u8,
+    /// Up to this many deletes are never a mass delete, whatever part they are; by default what the
+    /// [source](Source::FREE_DELETES) says.
+    pub free: Option<usize>,
+}
+
+impl Budget {
+    /// A part of the owned objects, in percent, that may go without being asked for.
+    #[must_use]
+    pub fn percent(percent: u8) -> Self {
+        Budget { percent, free: None }
+    }
+
+    /// The same, and so many deletes in any case.
+    #[must_use]
+    pub fn with_free(self, free: usize) -> Self {
+        Budget { free: Some(free), ..self }
+    }
 }
 
 impl Default for Budget {
     fn default() -> Self {
-        Budget { percent: 50 }
+        Budget::percent(50)
     }
 }
-
-/// Up to this many deletes are never a mass delete.
-const ALWAYS_ALLOWED: usize = 10;
 
 /// Whether mass deletes were allowed by the operator.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -198,9 +213,9 @@ impl Guards {
         if self.mass_delete == MassDelete::Allow || deletes == 0 {
             return None;
         }
-        let owned = plan.found.owned;
+        let (owned, free) = (plan.found.owned, self.budget.free.unwrap_or(S::FREE_DELETES));
         let over = deletes * 100 > owned * usize::from(self.budget.percent);
-        (matches!(focus, Focus::All) && deletes > ALWAYS_ALLOWED && over).then(|| {
+        (matches!(focus, Focus::All) && deletes > free && over).then(|| {
             format!(
                 "{deletes} of {owned} owned objects would go, over the budget of {} %; use {}",
                 self.budget.percent, self.options.mass_delete

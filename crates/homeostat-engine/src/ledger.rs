@@ -1,5 +1,9 @@
 //! What the ledger stores, and who may read or write it.
 
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
 use crate::error::Error;
 
 /// One source in one scope, as the ledger files it.
@@ -80,10 +84,32 @@ pub trait Ledger: Pages {
         Ok(())
     }
 
+    /// Whether a loop calls it on the pool of its runtime for blocking work, so that the disk holds up no other task of
+    /// the thread. A loop that has a thread of its own does not need it.
+    fn is_offloaded(&self) -> bool {
+        false
+    }
+
     /// Forgets a place that is gone, and no later one of the same name.
     fn clear(&self, ledger_key: &LedgerKey) -> Result<(), Error> {
         let records = self.page(ledger_key)?.records;
         let edits: Vec<_> = records.into_iter().map(|(key, _)| Edit::Drop { key }).collect();
         self.write(ledger_key, &edits)
+    }
+}
+
+/// Works with a ledger: on the runtime's pool for blocking work, if the ledger wants that and there is a runtime. Work
+/// that has begun goes on if the future is dropped.
+pub(crate) async fn work<T: Send + 'static>(
+    ledger: &Arc<dyn Ledger>,
+    work: impl FnOnce(&dyn Ledger) -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    match Handle::try_current() {
+        Ok(runtime) if ledger.is_offloaded() => {
+            let ledger = Arc::clone(ledger);
+            let done = runtime.spawn_blocking(move || work(&*ledger)).await;
+            done.map_err(|error| Error::ReadLedger(Box::new(error)))?
+        }
+        _ => work(&**ledger),
     }
 }

@@ -9,7 +9,7 @@ use homeostat_core::{
 };
 
 use crate::error::Error;
-use crate::ledger::{Edit, Ledger, LedgerKey, Page, Pages};
+use crate::ledger::{self, Edit, Ledger, LedgerKey, Page, Pages};
 use crate::verify::Shown;
 
 /// The records that stood before the steps of a key announced their intent.
@@ -58,6 +58,20 @@ impl<S: Source> LedgerPage<S> {
     /// next write.
     pub fn open(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey) -> Result<Self, Error> {
         let page = ledger.page(&ledger_key)?;
+        Self::of(ledger, ledger_key, page)
+    }
+
+    /// The same, where the ledger wants its work to be done.
+    pub(crate) async fn load(
+        ledger: Arc<dyn Ledger>,
+        ledger_key: LedgerKey,
+    ) -> Result<Self, Error> {
+        let key = ledger_key.clone();
+        let page = ledger::work(&ledger, move |ledger| ledger.page(&key)).await?;
+        Self::of(ledger, ledger_key, page)
+    }
+
+    fn of(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey, page: Page) -> Result<Self, Error> {
         let holdings = parse::<S>(&page)?;
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
         Ok(LedgerPage {
@@ -112,7 +126,7 @@ impl<S: Source> LedgerPage<S> {
     /// Records, durably, what the plan is about to do where the target cannot hold a mark (law 8), and
     /// what it found out without writing. Returns what to put back if a step does nothing. If nothing can be recorded,
     /// the steps that need it are held back, and no others.
-    pub(crate) fn begin(
+    pub(crate) async fn begin(
         &mut self,
         plan: &mut Plan<S>,
         ownership: &Ownership,
@@ -130,7 +144,7 @@ impl<S: Source> LedgerPage<S> {
         let facts = self.edits.len();
         let mut prior = PriorRecords::<S>::new();
         self.announce(plan, ownership, &mut prior)?;
-        let Err(error) = self.commit() else { return Ok(prior) };
+        let Err(error) = self.commit().await else { return Ok(prior) };
         // Intents that never became durable are none: nothing is written under them. What was found out stays to be
         // recorded.
         self.edits.truncate(facts);
@@ -284,10 +298,10 @@ impl<S: Source> LedgerPage<S> {
     }
 
     /// Drops the record of a key, durably; returns whether there was one.
-    pub(crate) fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
+    pub(crate) async fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
         let known = self.holdings.records.contains_key(key);
         self.drop(key);
-        self.commit()?;
+        self.commit().await?;
         Ok(known)
     }
 
@@ -334,20 +348,26 @@ impl<S: Source> LedgerPage<S> {
     }
 
     /// Makes the outcomes durable.
-    pub(crate) fn close(&mut self) -> Result<(), Error> {
-        self.ledger.check()?;
-        self.commit().map_err(|error| match error {
+    pub(crate) async fn close(&mut self) -> Result<(), Error> {
+        ledger::work(&self.ledger, |ledger| ledger.check()).await?;
+        self.commit().await.map_err(|error| match error {
             Error::WriteLedger(source) => Error::RecordOutcomes(source),
             other => other,
         })
     }
 
-    /// Makes the edits durable; without any, the disk is left alone (law 6).
-    fn commit(&mut self) -> Result<(), Error> {
+    /// Makes the edits durable; without any, the disk is left alone (law 6). If it is dropped, the next one makes them
+    /// again.
+    async fn commit(&mut self) -> Result<(), Error> {
         if self.edits.is_empty() {
             return Ok(());
         }
-        self.ledger.write(&self.ledger_key, &self.edits)?;
+        if self.ledger.is_offloaded() {
+            let (key, edits) = (self.ledger_key.clone(), self.edits.clone());
+            ledger::work(&self.ledger, move |ledger| ledger.write(&key, &edits)).await?;
+        } else {
+            self.ledger.write(&self.ledger_key, &self.edits)?;
+        }
         self.edits.clear();
         Ok(())
     }

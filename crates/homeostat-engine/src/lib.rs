@@ -54,7 +54,7 @@
 //! assert!(session.pass(&bound_once).await?.is_converged());
 //! assert_eq!(session.pass(&bound_once).await?.summary().total(), 0); // The second pass does nothing.
 //!
-//! let deps = LoopDeps { lock: Arc::new(lock), ledger, events: Events::default() };
+//! let deps = LoopDeps::new(lock, ledger);
 //! let (looped, handle) = Loop::new(bound()?, deps, Pace::of::<Memory<Independent>>(1));
 //! let running = tokio::spawn(looped.run());
 //! handle.wait_for(|status| status.is_converged).await?;
@@ -118,7 +118,7 @@ pub use controller::handle::{
 pub use controller::open::OpenEntry;
 pub use controller::pace::Mode;
 pub use controller::settle::Patience;
-pub use controller::status::{OpenCounts, Status};
+pub use controller::status::{ContendedKey, Counts, OpenCounts, Status};
 pub use controller::{Loop, LoopDeps, Pace};
 pub use entries::Entries;
 pub use error::Error;

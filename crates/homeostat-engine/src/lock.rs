@@ -34,6 +34,12 @@ impl NetnsLock {
         let sockets: Result<_, Error> = names.iter().map(|name| hold(name.as_ref())).collect();
         Ok(ScopeLock::holding(NetnsLock { _sockets: sockets? }))
     }
+
+    /// The names of an owner and of its mark: who shares one of them with another would undo its work.
+    #[must_use]
+    pub fn names(owner: &str, protocol: u8) -> [String; 2] {
+        [format!("owner/{owner}"), format!("protocol/{protocol}")]
+    }
 }
 
 fn hold(name: &str) -> Result<OwnedFd, Error> {

@@ -357,7 +357,7 @@ const UNHEARD: &str = "nobody heard the answer";
 
 /// Why something is not in the journal.
 pub(crate) fn unwritten(error: &JournalError) -> Failure {
-    Failure { help: error.help(), ..Failure::from_error(error, Retry::Soon) }
+    Failure::from_error(error, Retry::Soon).with_known_help(error.help())
 }
 
 /// A caller that waits for a lane.

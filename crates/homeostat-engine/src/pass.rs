@@ -96,7 +96,7 @@ impl<S: Source> PassRun<S> {
             });
             BTreeMap::new()
         });
-        let mut prior = ledger_page.begin(&mut plan, input.ownership, snapshots)?;
+        let mut prior = ledger_page.begin(&mut plan, input.ownership, snapshots).await?;
         let (results, mut detached) = run(&mut plan, writer, input.config, wait).await;
         input.config.dispatch.end_pass(&input.focus);
         strike_kept(input, observer, ledger_page, &along).await;
@@ -119,7 +119,7 @@ impl<S: Source> PassRun<S> {
         let PassRun { plan, results: StepResults { tally, unwritten, .. }, .. } = self;
         ledger_page.forget(&plan, &tally);
         ledger_page.advance(&plan, &tally, &input.focus);
-        let recorded = ledger_page.close();
+        let recorded = ledger_page.close().await;
         let report = Report::new(plan, tally);
         Ok(match (recorded, unwritten) {
             (Err(error), _) => report.unrecorded(LEDGER, error.failure()),

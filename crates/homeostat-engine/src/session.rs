@@ -37,6 +37,16 @@ impl<S: Source> Session<S> {
         ledger: Arc<dyn Ledger>,
         hints: Hints,
     ) -> Result<Self, Error> {
+        let ledger_page = LedgerPage::open(ledger, bound.ledger_key.clone())?;
+        Self::with_page(bound, lock, hints, ledger_page)
+    }
+
+    pub(crate) fn with_page(
+        bound: &Bound<S>,
+        lock: &ScopeLock,
+        hints: Hints,
+        ledger_page: LedgerPage<S>,
+    ) -> Result<Self, Error> {
         let Bound { source, ledger_key, .. } = bound;
         let observer = match hints {
             Hints::Subscribe => Observer::open(source, &ledger_key.scope)?,
@@ -47,7 +57,6 @@ impl<S: Source> Session<S> {
             scope: ledger_key.scope.clone(),
             failure,
         })?;
-        let ledger_page = LedgerPage::open(ledger, ledger_key.clone())?;
         Ok(Session { observer, writer: Arc::new(writer), ledger_page })
     }
 

@@ -67,6 +67,7 @@ pub struct SqliteLedger {
     path: PathBuf,
     /// Device and inode of the file that was opened.
     file: Option<(u64, u64)>,
+    is_offloaded: bool,
 }
 
 /// A ledger that can only be read; a missing file is an empty ledger, and is not created.
@@ -86,7 +87,14 @@ impl SqliteLedger {
         };
         let connection = open().map_err(|error| open_error(&path, error))?;
         let file = identity(&path);
-        Ok(SqliteLedger { connection: Mutex::new(connection), path, file })
+        Ok(SqliteLedger { connection: Mutex::new(connection), path, file, is_offloaded: false })
+    }
+
+    /// For a loop that shares its thread with other tasks: they do not wait for the disk.
+    #[must_use]
+    pub fn offloaded(mut self) -> Self {
+        self.is_offloaded = true;
+        self
     }
 
     fn connection(&self) -> MutexGuard<'_, Connection> {
@@ -126,7 +134,9 @@ impl SqlitePages {
             FORMAT.open_for_reading(&path).map_err(|error| open_error(&path, error))?;
         let connection = connection.map(Mutex::new);
         let file = identity(&path);
-        Ok(SqlitePages(connection.map(|connection| SqliteLedger { connection, path, file })))
+        let is_offloaded = false;
+        let ledger = |connection| SqliteLedger { connection, path, file, is_offloaded };
+        Ok(SqlitePages(connection.map(ledger)))
     }
 }
 
@@ -226,6 +236,10 @@ impl Ledger for SqliteLedger {
     fn check(&self) -> Result<(), Error> {
         let is_there = identity(&self.path) == self.file;
         if is_there { Ok(()) } else { Err(Error::LostLedger { path: self.path.clone() }) }
+    }
+
+    fn is_offloaded(&self) -> bool {
+        self.is_offloaded
     }
 
     fn write(&self, at: &LedgerKey, edits: &[Edit]) -> Result<(), Error> {

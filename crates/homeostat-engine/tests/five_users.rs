@@ -24,7 +24,7 @@ mod stage;
 
 use std::sync::Arc;
 
-use homeostat_engine::{Alone, Events, Explain, Kind, LoopDeps, LoopTask, MemoryLedger, Planner};
+use homeostat_engine::{Alone, Explain, Kind, LoopDeps, LoopTask, MemoryLedger, Planner};
 use homeostat_testkit::ledger::Tapped;
 
 use crate::stage::Writes;
@@ -59,7 +59,7 @@ async fn each_is_planned_passed_by_a_loop_and_then_left_alone() {
         assert_eq!(writes.count(), 0, "{name} wrote while it planned");
 
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let deps = LoopDeps { lock, ledger: ledger.clone(), events: Events::default() };
+        let deps = LoopDeps::new(lock, ledger.clone());
         let pace = planner.pace(1).once();
         let LoopTask { control, run } = planner.into_loop(deps, pace);
         let running = tokio::spawn(run);

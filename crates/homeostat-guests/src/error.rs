@@ -68,6 +68,6 @@ impl Error {
             (_, Class::Forbidden) => Some("see to the token and its privileges on the guest"),
             _ => None,
         };
-        Failure { help: help.map(str::to_owned), ..Failure::from_error(self, self.retry()) }
+        Failure::from_error(self, self.retry()).with_known_help(help.map(str::to_owned))
     }
 }

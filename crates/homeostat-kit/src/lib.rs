@@ -17,76 +17,19 @@
 //!
 //! *Three:* say what should be there, as a map, and call [`Reconciler`].
 //!
-//! ```
-//! use std::collections::BTreeMap;
-//! use std::sync::{Arc, Mutex};
+//! This is a whole API, in memory:
 //!
-//! use homeostat_kit::simple::{Api, Listed, Refusal, Written};
-//! use homeostat_kit::strategy::{Marker, Strategy};
-//! use homeostat_kit::{Failure, Finding, Owner, Reconciler, Verdict};
+#![doc = concat!("```\n", include_str!("../examples/lamps/mod.rs"), "```")]
 //!
-//! /// Lamps by name: how bright, and whose.
-//! #[derive(Clone)]
-//! struct Lamps {
-//!     wall: Arc<Mutex<BTreeMap<String, (u8, String)>>>,
-//!     strategy: Strategy,
-//! }
+//! # One call
 //!
-//! impl Api for Lamps {
-//!     const NAME: &'static str = "lamps";
-//!     type Key = String;
-//!     type Object = u8;
+//! What is ours goes in and comes out as a value, which the program keeps where it likes.
 //!
-//!     async fn list(&self) -> Result<Listed<Self>, Failure> {
-//!         let wall = self.wall.lock().unwrap();
-//!         let seen = |(name, (light, mark)): (&String, &(u8, String))| {
-//!             self.strategy.seen(name.clone(), *light, Some(mark.as_str()))
-//!         };
-//!         Ok(wall.iter().map(seen).collect())
-//!     }
+#![doc = concat!("```\n", include_str!("../examples/reconcile.rs"), "```")]
 //!
-//!     async fn create(&self, name: &String, light: &u8) -> Written<Self> {
-//!         let mark = self.strategy.mark().unwrap_or_default();
-//!         match self.wall.lock().unwrap().entry(name.clone()) {
-//!             std::collections::btree_map::Entry::Vacant(free) => free.insert((*light, mark)),
-//!             _ => return Err(Refusal::Conflict(Owner::foreign("whoever was first"))),
-//!         };
-//!         Ok(Some(*light))
-//!     }
+//! # A loop
 //!
-//!     async fn update(&self, name: &String, _: &u8, light: &u8) -> Written<Self> {
-//!         match self.wall.lock().unwrap().get_mut(name) {
-//!             Some(lamp) => Ok(Some({ lamp.0 = *light; *light })),
-//!             None => Err(Refusal::Gone),
-//!         }
-//!     }
-//!
-//!     async fn delete(&self, name: &String, _: &u8) -> Result<(), Refusal> {
-//!         self.wall.lock().unwrap().remove(name).map(|_| ()).ok_or(Refusal::Gone)
-//!     }
-//! }
-//!
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! let strategy = Strategy::Marker(Marker::new("me")?);
-//! let lamps = Lamps { wall: Arc::default(), strategy: strategy.clone() };
-//! lamps.wall.lock().unwrap().insert("moon".into(), (1, "nature".into()));
-//! let desired = BTreeMap::from([("desk", 80), ("moon", 9)].map(|(name, light)| (name.to_owned(), light)));
-//!
-//! let home = Reconciler::new(lamps.clone(), strategy).scope("home"); // And `.state(directory)`, to remember.
-//! assert_eq!(home.plan(&desired).await?.summary().create, 1); // Nothing is written.
-//! let report = home.reconcile(&desired).await?;
-//! match report.verdict() {
-//!     Verdict::Converged => println!("all is as declared"),
-//!     Verdict::Open(open) => for (key, finding) in open {
-//!         assert_eq!(key, "moon");
-//!         assert!(matches!(finding, Finding::Conflict { .. }), "what is not ours is left alone");
-//!     },
-//!     Verdict::Broken(failure) => return Err(failure.clone().into()),
-//! }
-//! assert_eq!(lamps.wall.lock().unwrap()["desk"].0, 80);
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
+#![doc = concat!("```\n", include_str!("../examples/keep.rs"), "```")]
 //!
 //! # How to call it
 //!
@@ -148,6 +91,10 @@
 //! | objects that need others | [`simple::Api::needs`] |
 //! | a mark that the creating call cannot take | [`simple::TwoStep`] |
 //! | no more than so many calls | [`simple::Limit`] |
+//! | tenants: everything below a name | [`simple::Api::name`] with [`strategy::Strategy::Prefix`] |
+//! | one broken declaration that must not stop the others | [`simple::DesiredObjects::with_unknown`] |
+//! | desired states that are checked before they are used | [`provider::Validated`] |
+//! | a guard that holds even the last few deletes | [`simple::Api::FREE_DELETES`], [`Reconciler::delete_budget`] |
 //! | fields that the target rewrites | [`normalize`] |
 //! | desired states from a file or a channel | [`provider`] |
 //! | desired states from a store that others write | [`store`] |
@@ -183,6 +130,7 @@
 
 #![warn(missing_docs)]
 
+mod applied;
 mod error;
 pub mod finished_files;
 pub mod lifecycle;
@@ -196,11 +144,13 @@ pub mod store;
 pub mod strategy;
 mod sys;
 
+pub use applied::Applied;
 pub use error::Error;
 pub use homeostat_engine as engine;
 pub use homeostat_engine::{
-    Agreement, Coverage, Failure, Finding, Hint, OnStop, Owner, Retry, Seen,
+    Action, Agreement, Budget, Cause, Coverage, Event, EventKind, Failure, Finding, Hint, OnStop,
+    Owner, Retry, Seen, Summary, WaitsOn,
 };
-pub use reconciler::{Applied, Objects, Reconciler, reconcile};
+pub use reconciler::{Objects, Reconciler, reconcile};
 pub use report::{Change, Plan, Report, Verdict};
 pub use simple::DeletePolicy;

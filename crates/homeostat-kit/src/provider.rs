@@ -10,8 +10,10 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use homeostat_engine::Failure;
 use homeostat_engine::outcome::Later;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use crate::finished_files::{QUIET, Unfinished};
 
@@ -194,6 +196,117 @@ impl<P: Provider> Provider for Every<P> {
 
     fn passed(&mut self, is_open: &dyn Fn(&str) -> bool) {
         self.provider.passed(is_open);
+    }
+}
+
+/// What a check says of a desired state.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Validity {
+    /// It can be used.
+    Valid,
+    /// It cannot, and checking it again would not help.
+    Invalid {
+        /// Why it cannot, for people.
+        why: String,
+    },
+}
+
+/// Checks desired states before they are used: a program that parses them, a service that knows the rules.
+pub trait Validator<D>: Send {
+    /// Checks a desired state. A failure means that the check could not be made: it says nothing about the desired
+    /// state, which is checked again after a pause.
+    fn validate<'a>(&'a mut self, desired: &'a D) -> Later<'a, Result<Validity, Failure>>;
+}
+
+/// The first pause before a check is made again that could not be made; each later one is twice as long.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest of these pauses.
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
+/// Hands on only what a [`Validator`] found valid. Until then the desired state is unknown, with the reason. What was
+/// checked is not checked again; a check that could not be made is made again after a pause that grows, or when there is
+/// another desired state.
+pub struct Validated<P: Provider, V> {
+    provider: P,
+    validator: V,
+    checked: Option<Checked<P::DesiredState>>,
+}
+
+/// The last desired state that was to be checked.
+struct Checked<D> {
+    desired: Arc<D>,
+    result: Result<Validity, Failure>,
+    /// How often in a row the check could not be made, and when it is made again.
+    tries: u32,
+    due: Instant,
+}
+
+impl<P: Provider<DesiredState: PartialEq>, V: Validator<P::DesiredState>> Validated<P, V> {
+    /// Has `validator` check what `provider` says.
+    pub fn new(provider: P, validator: V) -> Self {
+        Validated { provider, validator, checked: None }
+    }
+
+    async fn check(&mut self, desired: Arc<P::DesiredState>) -> &Result<Validity, Failure> {
+        let known = self.checked.take().filter(|checked| checked.desired == desired);
+        let is_due = |known: &Checked<_>| known.result.is_err() && known.due <= Instant::now();
+        let checked = match known {
+            Some(known) if !is_due(&known) => known,
+            known => {
+                let result = self.validator.validate(&desired).await;
+                let tries = known.map_or(0, |known| known.tries + 1);
+                let pause = FIRST_PAUSE.saturating_mul(1 << tries.min(16)).min(LONGEST_PAUSE);
+                Checked { desired, result, tries, due: Instant::now() + pause }
+            }
+        };
+        &self.checked.insert(checked).result
+    }
+}
+
+impl<P, V> Provider for Validated<P, V>
+where
+    P: Provider<DesiredState: PartialEq>,
+    V: Validator<P::DesiredState>,
+{
+    type DesiredState = P::DesiredState;
+    type Error = String;
+
+    fn answer(&mut self) -> Later<'_, Answer<P::DesiredState>> {
+        Box::pin(async {
+            let desired = match self.provider.answer().await {
+                Answer::DesiredState(desired) => desired,
+                Answer::Unknown { why } => return Answer::Unknown { why: why.to_string() },
+                Answer::Nothing => return Answer::Nothing,
+            };
+            match self.check(Arc::clone(&desired)).await {
+                Ok(Validity::Valid) => Answer::DesiredState(desired),
+                Ok(Validity::Invalid { why }) => {
+                    Answer::Unknown { why: format!("it is not valid: {why}") }
+                }
+                Err(failure) => Answer::Unknown { why: format!("it cannot be checked: {failure}") },
+            }
+        })
+    }
+
+    fn changed(&mut self) -> Later<'_, ()> {
+        let unchecked = self.checked.as_ref().filter(|checked| checked.result.is_err());
+        let due = unchecked.map(|checked| checked.due);
+        Box::pin(async move {
+            let again = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = again => {}
+                () = self.provider.changed() => {}
+            }
+        })
+    }
+
+    fn judged(&mut self, verdict: Verdict) {
+        self.provider.judged(verdict);
     }
 }
 

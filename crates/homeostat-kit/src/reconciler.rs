@@ -8,40 +8,31 @@ use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Edit, Event, EventKind, Events, Ledger, LedgerKey, Loop,
+    Alone, Bound, Budget, Config, Control as _, Event, EventKind, Events, Ledger, LedgerKey, Loop,
     LoopDeps, MassDelete, MemoryLedger, OnStop, PassId, Retry, Source, Strictness,
 };
 #[cfg(feature = "sqlite")]
-use homeostat_engine::{FileLock, Pages as _, SqliteLedger, SqlitePages};
-use serde::{Deserialize, Serialize};
+use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
 
 use crate::Error;
+use crate::applied::Applied;
 use crate::once::{self, Until};
 use crate::provider::{CurrentDesired, Latest, Provider, Verdict};
 use crate::report::{Plan, Report};
 use crate::simple::{Adapted, Api, DeletePolicy, DesiredObjects, place};
 use crate::strategy::Strategy;
 
-/// What an API should hold.
+/// What an API should hold. A call takes it as it is, or as [`DesiredObjects`] with declarations that are not known.
 pub type Objects<A> = BTreeMap<<A as Api>::Key, <A as Api>::Object>;
 
-/// What was applied, as a value: which objects are ours where the target cannot say so, and which desired state was
-/// applied last. Who keeps it needs no state directory; who loses it leaves objects behind that nobody owns, unless
-/// they carry a mark.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Applied {
-    identity: String,
-    records: BTreeMap<String, String>,
-    last: Option<Vec<u8>>,
-}
-
-/// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first.
+/// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first. It
+/// stands after an error.
 /// [`Reconciler`] has the other ways.
 pub async fn reconcile<A: Api>(
     api: &Arc<A>,
     strategy: &Strategy,
-    desired: &Objects<A>,
-    applied: Applied,
+    desired: impl Into<DesiredObjects<A>>,
+    applied: &Applied,
 ) -> Result<(Report<A::Key>, Applied), Error> {
     let reconciler = Reconciler::shared(Arc::clone(api), strategy.clone()).since(applied)?;
     let report = reconciler.reconcile(desired).await?;
@@ -137,25 +128,20 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// Remembers ownership in memory, beginning with what an earlier call [handed out](Self::applied).
-    pub fn since(mut self, applied: Applied) -> Result<Self, Error> {
-        let Applied { identity, records, last } = applied;
-        let ledger = MemoryLedger::default();
-        let records = records.into_iter().map(|(key, record)| Edit::Put { key, record });
-        let edits: Vec<_> = records.chain(last.map(Edit::DesiredState)).collect();
-        ledger.write(&LedgerKey { identity, ..self.ledger_key.clone() }, &edits)?;
-        self.state = State::Ledger(Arc::new(ledger));
+    pub fn since(mut self, applied: &Applied) -> Result<Self, Error> {
+        self.state = State::Ledger(Arc::new(applied.to_ledger(&self.ledger_key)?));
         Ok(self)
     }
 
     /// What is applied by now, to be handed in again. What is in a state directory is read from there.
     pub fn applied(&self) -> Result<Applied, Error> {
-        let page = match &self.state {
-            State::Ledger(ledger) => ledger.page(&self.ledger_key)?,
+        match &self.state {
+            State::Ledger(ledger) => Applied::of(&**ledger, &self.ledger_key),
             #[cfg(feature = "sqlite")]
-            State::Directory(directory) => SqlitePages::open(directory)?.page(&self.ledger_key)?,
-        };
-        let (identity, records) = (self.ledger_key.identity.clone(), page.records);
-        Ok(Applied { identity, records: records.into_iter().collect(), last: page.desired })
+            State::Directory(directory) => {
+                Applied::of(&SqlitePages::open(directory)?, &self.ledger_key)
+            }
+        }
     }
 
     /// Says for each key whether it may be deleted once it is no longer declared.
@@ -172,6 +158,13 @@ impl<A: Api> Reconciler<A> {
     #[must_use]
     pub fn allow_mass_delete(mut self) -> Self {
         self.config.guards.mass_delete = MassDelete::Allow;
+        self
+    }
+
+    /// Says how much one pass may delete without being allowed to.
+    #[must_use]
+    pub fn delete_budget(mut self, budget: Budget) -> Self {
+        self.config.guards.budget = budget;
         self
     }
 
@@ -203,28 +196,40 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// What would be done. It has no writer, so it cannot write.
-    pub async fn plan(&self, desired: &Objects<A>) -> Result<Plan<A::Key>, Error> {
-        let bound = self.bind(desired)?;
+    pub async fn plan(&self, desired: impl Into<DesiredObjects<A>>) -> Result<Plan<A::Key>, Error> {
+        let bound = self.bind(desired.into())?;
         match &self.state {
             State::Ledger(ledger) => once::plan(&bound, &**ledger).await,
             #[cfg(feature = "sqlite")]
-            State::Directory(directory) => once::plan(&bound, &SqlitePages::open(directory)?).await,
+            State::Directory(directory) => {
+                let (directory, place) = (directory.clone(), self.ledger_key.clone());
+                let applied = on_pool(move || Applied::of(&SqlitePages::open(&directory)?, &place));
+                once::plan(&bound, &applied.await?.to_ledger(&self.ledger_key)?).await
+            }
         }
     }
 
     /// Makes the API as declared, in one pass. What has to wait is in the report.
-    pub async fn reconcile(&self, desired: &Objects<A>) -> Result<Report<A::Key>, Error> {
-        Ok(once::reconcile(self.bind(desired)?, self.deps()?, Until::Passed).await)
+    pub async fn reconcile(
+        &self,
+        desired: impl Into<DesiredObjects<A>>,
+    ) -> Result<Report<A::Key>, Error> {
+        Ok(once::reconcile(self.bind(desired.into())?, self.deps().await?, Until::Passed).await)
     }
 
     /// Makes the API as declared, with more passes while something waits or may be cured by another try, but not for
     /// longer than `within`.
     pub async fn converge(
         &self,
-        desired: &Objects<A>,
+        desired: impl Into<DesiredObjects<A>>,
         within: Duration,
     ) -> Result<Report<A::Key>, Error> {
-        Ok(once::reconcile(self.bind(desired)?, self.deps()?, Until::Converged(within)).await)
+        Ok(once::reconcile(
+            self.bind(desired.into())?,
+            self.deps().await?,
+            Until::Converged(within),
+        )
+        .await)
     }
 
     /// Keeps the API as the provider declares it, until `shutdown` is over. Nothing is written before the provider
@@ -232,9 +237,10 @@ impl<A: Api> Reconciler<A> {
     /// stands, and the trouble is [published](Self::events) once.
     pub async fn run<P>(&self, provider: P, shutdown: impl Future<Output = ()>) -> Result<(), Error>
     where
-        P: Provider<DesiredState = Objects<A>>,
+        P: Provider<DesiredState: PartialEq>,
+        DesiredObjects<A>: for<'a> From<&'a P::DesiredState>,
     {
-        let deps = self.deps()?;
+        let deps = self.deps().await?;
         let mut shutdown = pin!(shutdown);
         let mut input =
             Input { latest: Latest::new(provider), is_answered: false, given: None, trouble: None };
@@ -279,7 +285,8 @@ impl<A: Api> Reconciler<A> {
     /// What the provider says next. Dropping the future loses nothing.
     async fn next<P>(&self, input: &mut Input<P>) -> Next<Adapted<A>>
     where
-        P: Provider<DesiredState = Objects<A>>,
+        P: Provider<DesiredState: PartialEq>,
+        DesiredObjects<A>: for<'a> From<&'a P::DesiredState>,
     {
         loop {
             if input.is_answered {
@@ -294,7 +301,7 @@ impl<A: Api> Reconciler<A> {
                     input.trouble = None;
                     return Next::Same;
                 }
-                CurrentDesired::Fresh(desired) => match self.bind(&desired) {
+                CurrentDesired::Fresh(desired) => match self.bind((&*desired).into()) {
                     Ok(bound) => {
                         input.latest.judged(Verdict::Accepted);
                         (input.given, input.trouble) = (Some(desired), None);
@@ -330,35 +337,40 @@ impl<A: Api> Reconciler<A> {
         self.events.publish(Event::new(pass, A::NAME, scope, EventKind::Failed { failure }));
     }
 
-    fn bind(&self, desired: &Objects<A>) -> Result<Bound<Adapted<A>>, Error> {
-        let desired = DesiredObjects::from(desired.clone()).adopting(self.adopt.iter().cloned());
+    fn bind(&self, desired: DesiredObjects<A>) -> Result<Bound<Adapted<A>>, Error> {
+        let desired = desired.adopting(self.adopt.iter().cloned());
         let bound = self.source.bind(&self.strategy, desired, self.ledger_key.clone())?;
         Ok(Bound { config: self.config.clone(), ..bound })
     }
 
     /// What a loop needs to write.
-    #[cfg_attr(
-        not(feature = "sqlite"),
-        expect(
-            clippy::unnecessary_wraps,
-            reason = "only a directory can be locked by another process"
-        )
-    )]
-    fn deps(&self) -> Result<LoopDeps, Error> {
-        let events = self.events.clone();
-        Ok(match &self.state {
+    async fn deps(&self) -> Result<LoopDeps, Error> {
+        let deps = match &self.state {
             State::Ledger(ledger) => {
-                let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::clone(ledger));
-                LoopDeps { lock: Arc::new(lock), ledger, events }
+                LoopDeps::new(Alone::i_am_the_only_writer(), Arc::clone(ledger))
             }
             #[cfg(feature = "sqlite")]
             State::Directory(directory) => {
-                let lock = FileLock::take(directory, &self.ledger_key.owner, A::NAME)?;
-                let ledger = Arc::new(SqliteLedger::open(directory)?);
-                LoopDeps { lock: Arc::new(lock), ledger, events }
+                let (directory, owner) = (directory.clone(), self.ledger_key.owner.clone());
+                on_pool(move || {
+                    let lock = FileLock::take(&directory, &owner, A::NAME)?;
+                    let ledger = SqliteLedger::open(&directory)?.offloaded();
+                    Ok(LoopDeps::new(lock, Arc::new(ledger)))
+                })
+                .await?
             }
-        })
+        };
+        Ok(deps.with_events(self.events.clone()))
     }
+}
+
+/// Works with the disk, on the runtime's pool for blocking work: the other tasks of this thread do not wait for it.
+#[cfg(feature = "sqlite")]
+async fn on_pool<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Error> + Send + 'static,
+) -> Result<T, Error> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| homeostat_engine::Error::ReadLedger(Box::new(error)))?
 }
 
 /// Where desired states come from while a reconciler runs.

@@ -77,7 +77,7 @@
 //! let colours = Arc::new(Colours::default());
 //! let strategy = Strategy::Marker(Marker::new("me")?);
 //! let desired = BTreeMap::from([("door".to_owned(), "green".to_owned())]);
-//! let (report, _) = reconcile(&colours, &strategy, &desired, Applied::default()).await?;
+//! let (report, _) = reconcile(&colours, &strategy, &desired, &Applied::default()).await?;
 //! assert!(report.is_converged());
 //! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
@@ -122,6 +122,10 @@ pub trait Api: Send + Sync + 'static {
     const LISTING: Listing = Listing::Whole;
     /// When an object gets its mark, where objects are marked.
     const MARKING: Marking = Marking::InCreate;
+
+    /// Up to this many deletes in a full pass are never held as a mass delete, whatever part of our objects they are. An
+    /// API with few objects, each of which would be missed, says 0.
+    const FREE_DELETES: usize = 10;
 
     /// Identity as the API sees it.
     type Key: Key;
@@ -195,6 +199,13 @@ pub trait Api: Send + Sync + 'static {
     fn needs(key: &Self::Key, object: &Self::Object) -> Vec<Self::Key> {
         let _ = (key, object);
         Vec::new()
+    }
+
+    /// What a [name prefix](crate::strategy::Strategy::Prefix) is compared with: by default the whole text of the key. A
+    /// key of several parts returns the one that says whose it is: `tenant-a/app` of `role tenant-a/app`, so that the
+    /// prefix `tenant-a/` owns everything below it.
+    fn name(key: &Self::Key) -> String {
+        key.to_string()
     }
 
     /// Compares declared attributes only. The default compares the whole object; an attribute that

@@ -13,8 +13,6 @@
 
 mod marker;
 
-use std::fmt;
-
 use homeostat_engine::{Owner, Ownership, Seen};
 
 pub use homeostat_engine::{Exclusive, NamePrefix, Prefixes};
@@ -82,9 +80,10 @@ impl Strategy {
     }
 
     /// Whether an object of this name would be known as ours again once it is made.
-    pub fn admits(&self, key: &impl fmt::Display) -> bool {
+    #[must_use]
+    pub fn admits(&self, name: &str) -> bool {
         match self {
-            Strategy::Prefix(prefix) => prefix.matches(key),
+            Strategy::Prefix(prefix) => prefix.matches(name),
             Strategy::Marker(_) | Strategy::Checkpoint | Strategy::Exclusive(_) => true,
         }
     }

@@ -30,7 +30,7 @@ impl Kind for Nameless {
 const MAX_AGE: Duration = Duration::from_secs(20);
 
 impl Kind for Parts {
-    const LISTING: Listing = Listing::Shards(Shards { count: 10, max_age: MAX_AGE });
+    const LISTING: Listing = Listing::Shards(Shards::new(10, MAX_AGE));
 }
 
 /// Numbers by number; the part of a key is its last digit. Negative values are a stranger's.

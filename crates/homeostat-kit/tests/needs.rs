@@ -174,11 +174,10 @@ fn keep(
     let desired = DesiredObjects::from(folders(desired));
     let bound =
         source.bind(&Strategy::Checkpoint, desired, place::<Folders>("me", "disk")).unwrap();
-    let deps = LoopDeps {
-        lock: Arc::new(homeostat_engine::Alone::i_am_the_only_writer()),
-        ledger: Arc::new(homeostat_engine::MemoryLedger::default()),
-        events: homeostat_engine::Events::default(),
-    };
+    let deps = LoopDeps::new(
+        homeostat_engine::Alone::i_am_the_only_writer(),
+        Arc::new(homeostat_engine::MemoryLedger::default()),
+    );
     // No resync within the test.
     let pace = homeostat_engine::Pace::of::<Adapted<Folders>>(1);
     let pace = pace.with_resync(Duration::from_hours(1)).unwrap();

@@ -8,13 +8,19 @@ use std::fs;
 use std::path::Path;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
 use std::time::UNIX_EPOCH;
 
+use homeostat_engine::outcome::Later;
+use homeostat_engine::{Failure, Retry};
 use homeostat_kit::finished_files::Unfinished;
 use homeostat_kit::provider::{
-    Answer, CurrentDesired, File, Latest, Provider, Static, Verdict, channel,
+    Answer, CurrentDesired, File, Latest, Provider, Static, Validated, Validator, Validity,
+    Verdict, channel,
 };
+use tokio::time::Instant;
 
 type Words = Vec<String>;
 
@@ -184,4 +190,80 @@ async fn a_sender_learns_whether_what_it_put_in_was_accepted() {
     provider.answer().await;
     provider.judged(Verdict::Accepted);
     assert_eq!(sender.verdict(), Some(Verdict::Accepted));
+}
+
+/// A check that cannot be made for so many times; then a word with `x` in it is no good.
+struct Away {
+    times: Arc<AtomicU32>,
+    runs: Arc<AtomicU32>,
+}
+
+impl Validator<Words> for Away {
+    fn validate<'a>(&'a mut self, desired: &'a Words) -> Later<'a, Result<Validity, Failure>> {
+        self.runs.fetch_add(1, Relaxed);
+        let left = self.times.try_update(Relaxed, Relaxed, |left| left.checked_sub(1));
+        let is_bad = desired.iter().any(|word| word.contains('x'));
+        Box::pin(std::future::ready(match (left, is_bad) {
+            (Ok(_), _) => Err(Failure::new("nobody answers", Retry::Soon)),
+            (_, true) => Ok(Validity::Invalid { why: "an x".to_owned() }),
+            (_, false) => Ok(Validity::Valid),
+        }))
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_check_that_could_not_be_made_is_made_again_after_pauses_that_grow() {
+    let (times, runs) = (Arc::new(AtomicU32::new(5)), Arc::<AtomicU32>::default());
+    let away = Away { times: Arc::clone(&times), runs: Arc::clone(&runs) };
+    let (sender, provider) = channel();
+    let mut latest = Latest::new(Validated::new(provider, away));
+    sender.put(words(&["a"]));
+    let start = Instant::now();
+    let mut pauses = Vec::new();
+    loop {
+        let began = Instant::now();
+        match latest.ask().await {
+            CurrentDesired::Unknown { why } => {
+                assert_eq!(why, "it cannot be checked: nobody answers");
+            }
+            known => break assert_eq!(known, fresh(&["a"])),
+        }
+        // Who asks in between gets the same answer, and no check is made for it.
+        assert!(matches!(latest.ask().await, CurrentDesired::Unknown { .. }));
+        latest.changed().await;
+        pauses.push(began.elapsed().as_millis());
+    }
+    assert_eq!(pauses, [250, 500, 1000, 2000, 4000]);
+    assert_eq!((runs.load(Relaxed), start.elapsed().as_millis()), (6, 7750));
+    // What was checked is not checked again.
+    assert_eq!(latest.ask().await, fresh(&["a"]));
+    assert_eq!(runs.load(Relaxed), 6);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_could_not_be_checked_is_neither_valid_nor_invalid() {
+    let (times, runs) = (Arc::<AtomicU32>::default(), Arc::<AtomicU32>::default());
+    let away = Away { times: Arc::clone(&times), runs: Arc::clone(&runs) };
+    let (sender, provider) = channel();
+    let mut latest = Latest::new(Validated::new(provider, away));
+    let stale = |why: &str| {
+        let why = why.to_owned();
+        CurrentDesired::Stale { desired: Arc::new(words(&["a"])), why }
+    };
+    sender.put(words(&["a"]));
+    assert_eq!(latest.ask().await, fresh(&["a"]));
+    sender.put(words(&["x"]));
+    assert_eq!(latest.ask().await, stale("it is not valid: an x"));
+    latest.ask().await;
+    assert_eq!(runs.load(Relaxed), 2, "what is not valid is not checked again");
+    // The last good one stands while nobody can say; another desired state is checked at once.
+    times.store(100, Relaxed);
+    for (round, word) in (1..).zip(["b", "c"]) {
+        sender.put(words(&[word]));
+        assert_eq!(latest.ask().await, stale("it cannot be checked: nobody answers"));
+        assert_eq!(runs.load(Relaxed), 2 + round);
+    }
+    times.store(0, Relaxed);
+    latest.changed().await;
+    assert_eq!(latest.ask().await, fresh(&["c"]));
 }

@@ -7,10 +7,11 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Action, Cause, EventKind, Failure, Finding, Owner, Retry, Seen, Summary, WaitsOn,
+    Action, Budget, Cause, EventKind, Failure, Finding, HeldBy, Owner, Retry, Seen, Summary,
+    WaitsOn,
 };
 use homeostat_kit::provider::channel;
-use homeostat_kit::simple::{Api, Listed, Refusal, Written};
+use homeostat_kit::simple::{Api, DesiredObjects, Listed, Refusal, Written};
 use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_kit::{Applied, DeletePolicy, Error, Objects, Reconciler, Verdict, reconcile};
 use tokio::sync::oneshot;
@@ -94,7 +95,7 @@ async fn a_value_goes_in_and_a_value_comes_out() {
     api.held.lock().unwrap().insert("theirs".to_owned(), 1);
     let desired = numbers(&[("a", 1), ("b", 2)]);
     let call = async |desired: Objects<Numbers>, applied| {
-        reconcile(&api, &Strategy::Checkpoint, &desired, applied).await.unwrap()
+        reconcile(&api, &Strategy::Checkpoint, &desired, &applied).await.unwrap()
     };
     let (report, applied) = call(desired, Applied::default()).await;
     assert_eq!(report.verdict(), Verdict::Converged);
@@ -125,7 +126,7 @@ async fn what_was_recorded_about_a_former_target_is_void() {
     let first = reconciler.identity("disk 1");
     first.reconcile(&numbers(&[("a", 1)])).await.unwrap();
     let second = Reconciler::shared(Arc::clone(&api), Strategy::Checkpoint).identity("disk 2");
-    let second = second.since(first.applied().unwrap()).unwrap();
+    let second = second.since(&first.applied().unwrap()).unwrap();
     assert_eq!(second.reconcile(&numbers(&[])).await.unwrap().summary().total(), 0);
     assert_eq!(api.held(), numbers(&[("a", 1)]));
 }
@@ -312,4 +313,86 @@ async fn the_owner_of_the_mark_is_the_owner_of_the_state() {
         one.reconcile(&numbers(&[])).await.unwrap();
         assert!(directory.path().join(format!("{owner}.numbers.lock")).exists());
     }
+}
+
+#[tokio::test]
+async fn one_bad_declaration_stops_only_itself() {
+    let (api, reconciler) = shared();
+    reconciler.reconcile(&numbers(&[("a", 1), ("b", 1), ("c", 1)])).await.unwrap();
+    // What is declared of `b` cannot be read, nor that of `d`, which is not there yet; `c` goes.
+    let unknown = ["b", "d"].map(|key| (key.to_owned(), "line 3 is no number".to_owned()));
+    let desired = DesiredObjects::from(numbers(&[("a", 2)])).with_unknown(unknown);
+    let plan = reconciler.plan(&desired).await.unwrap();
+    assert_eq!((plan.summary().update, plan.summary().delete, plan.changes.len()), (1, 1, 2));
+    let report = reconciler.reconcile(&desired).await.unwrap();
+    assert_eq!(api.held(), numbers(&[("a", 2), ("b", 1)]));
+    let Verdict::Open(open) = report.verdict() else { unreachable!("{report}") };
+    let open: Vec<_> = open.iter().map(|(key, finding)| (key.as_str(), finding.reason())).collect();
+    let why = || "what is declared is not known: line 3 is no number".to_owned();
+    assert_eq!(open, [("b", why()), ("d", why())]);
+    // It is still ours: once it is known that it is not declared, it goes.
+    let report = reconciler.reconcile(&numbers(&[("a", 2)])).await.unwrap();
+    assert_eq!((report.summary().delete, report.is_converged()), (1, true));
+    assert_eq!(api.held(), numbers(&[("a", 2)]));
+}
+
+#[tokio::test]
+async fn a_running_reconciler_notices_that_a_declaration_became_known() {
+    let (api, keeper) = shared();
+    let (sender, provider) = channel::<DesiredObjects<Numbers>>();
+    let mut events = keeper.events().subscribe();
+    let broken = [("a".to_owned(), "broken".to_owned())];
+    sender.put(DesiredObjects::from(numbers(&[("b", 1)])).with_unknown(broken));
+    let shutdown = async {
+        let mut is_mended = false;
+        loop {
+            match events.recv().await.unwrap().kind {
+                EventKind::Completed { converged: false, .. } if !is_mended => {
+                    is_mended = true;
+                    sender.put(DesiredObjects::from(numbers(&[("b", 1)])));
+                }
+                EventKind::Completed { converged: true, .. } => break,
+                _ => {}
+            }
+        }
+    };
+    keeper.run(provider, shutdown).await.unwrap();
+    assert_eq!(api.held(), numbers(&[("b", 1)]));
+}
+
+#[tokio::test]
+async fn a_budget_without_free_deletes_holds_the_last_object() {
+    let (api, reconciler) = shared();
+    let reconciler = reconciler.delete_budget(Budget::percent(50).with_free(0));
+    reconciler.reconcile(&numbers(&[("a", 1)])).await.unwrap();
+    let report = reconciler.reconcile(&numbers(&[])).await.unwrap();
+    assert!(
+        matches!(
+            report.finding(&"a".to_owned()),
+            Some(Finding::Held { by: HeldBy::DeleteBudget, .. })
+        ),
+        "{report}"
+    );
+    assert_eq!(api.held(), numbers(&[("a", 1)]));
+    let report = reconciler.allow_mass_delete().reconcile(&numbers(&[])).await.unwrap();
+    assert_eq!((report.is_converged(), api.held()), (true, numbers(&[])));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_state_directory_that_keeps_us_waiting_holds_up_no_other_task() {
+    let directory = tempfile::tempdir().unwrap();
+    let reconciler =
+        Reconciler::new(Numbers::default(), Strategy::Checkpoint).state(directory.path());
+    // Whoever makes the same files has the directory locked; the other task of this thread lets it go.
+    let neighbour = std::fs::File::open(directory.path()).unwrap();
+    neighbour.lock().unwrap();
+    let desired = numbers(&[("a", 1)]);
+    let other_task = async {
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        neighbour.unlock().unwrap();
+    };
+    let (report, ()) = tokio::join!(reconciler.reconcile(&desired), other_task);
+    assert!(report.unwrap().is_converged());
 }

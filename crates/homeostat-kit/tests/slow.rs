@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Control as _, Events, Failure, Handle, Loop, LoopDeps, MemoryLedger, Owner, Pace,
-    Retry, Seen,
+    Alone, Bound, Control as _, Failure, Handle, Loop, LoopDeps, MemoryLedger, Owner, Pace, Retry,
+    Seen,
 };
 use homeostat_kit::simple::{
     Adapted, Api, DesiredObjects, Listed, Progress, Refusal, Written, place,
@@ -22,6 +22,8 @@ struct Door {
     tasks: Mutex<Vec<Progress>>,
     calls: Mutex<Vec<(Duration, &'static str)>>,
     began: Mutex<Option<Instant>>,
+    /// How long a create takes to be answered.
+    takes: Mutex<Duration>,
 }
 
 impl Door {
@@ -49,6 +51,8 @@ impl Api for Door {
 
     async fn create(&self, _: &String, _: &u8) -> Written<Self> {
         self.call("create");
+        let takes = *self.takes.lock().unwrap();
+        tokio::time::sleep_until(Instant::now() + takes).await;
         if let Some(refusal) = self.answers.lock().unwrap().pop() {
             return Err(refusal);
         }
@@ -85,7 +89,7 @@ fn keep(door: &Arc<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
 
 fn keep_by(source: &Adapted<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means = LoopDeps { lock, ledger: ledger.clone(), events: Events::default() };
+    let means = LoopDeps::new(lock, ledger.clone());
     let pace = Pace::of::<Adapted<Door>>(1).with_resync(Duration::from_hours(1)).unwrap();
     let (kept, handle) = Loop::new(bound(source), means, pace);
     tokio::spawn(kept.run());
@@ -223,4 +227,16 @@ async fn what_moved_under_a_write_is_looked_at_and_written_again_at_once() {
     let times = door.times("create");
     assert_eq!(times.len(), 2);
     assert!(times[1] < Duration::from_secs(1), "{times:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pass_without_operations_waits_for_all_of_its_lanes() {
+    let door = Arc::<Door>::default();
+    *door.takes.lock().unwrap() = MINUTE / 2;
+    let began = Instant::now();
+    let handle = keep(&door, &Arc::default());
+    let report = handle.pass().await.unwrap().unwrap();
+    assert!(report.is_converged());
+    assert!(began.elapsed() >= MINUTE / 2, "{:?}", began.elapsed());
+    assert_eq!(door.times("create").len(), 1);
 }

@@ -60,10 +60,8 @@ impl Absence {
         match self {
             Absence::NoLink { link } => refusal(format!("there is no link `{link}`")),
             Absence::NoGroup { group } => refusal(format!("there is no cgroup `{group}`")),
-            Absence::NoKnob { similar } => Failure {
-                help: no_knob_help(key, similar.as_deref()),
-                ..refusal("the kernel has no such knob".to_owned())
-            },
+            Absence::NoKnob { similar } => refusal("the kernel has no such knob".to_owned())
+                .with_known_help(no_knob_help(key, similar.as_deref())),
             Absence::NotAKnob { what } => refusal(format!("it is {what}, not a knob")),
             Absence::WriteOnly => refusal(
                 "it can be written, but not read, so nobody can tell whether it is as declared"

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
 use homeostat_netns::Netns;
 
 use crate::absence::Absence;
@@ -66,10 +66,7 @@ impl Knobs {
     /// Runs `work` in the namespace and waits for it.
     pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
         let Some(netns) = &self.netns else { return Ok(work()) };
-        netns.run(work).map_err(|error| Failure {
-            help: error.help(),
-            ..Failure::from_error(&error, Retry::Soon)
-        })
+        netns.run(work).map_err(|error| Failure::soon(&error).with_known_help(error.help()))
     }
 
     /// The root below which a knob is, or why there is none.

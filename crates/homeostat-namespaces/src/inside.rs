@@ -8,7 +8,7 @@ mod network;
 mod tables;
 mod tasks;
 
-use homeostat_core::{Failure, Owner, Retry, Taken};
+use homeostat_core::{Failure, Owner, Taken};
 use homeostat_netlink::{Batch, Connection, Dumped, Error, Family, Malformed, Message};
 use homeostat_netns::Netns;
 
@@ -44,8 +44,8 @@ pub(crate) fn news<'a>(foreign: &'a [Taken], agreed: &[Taken]) -> Option<&'a Tak
 }
 
 fn unseen(error: &Error) -> Failure {
-    let failure = Failure::from_error(error, Retry::Soon);
-    Failure { error: format!("cannot look inside: {}", failure.error), ..failure }
+    let Failure { error, retry, .. } = Failure::soon(error);
+    Failure::new(format!("cannot look inside: {error}"), retry)
 }
 
 fn taken(key: String, owner: Owner) -> Option<Taken> {

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use homeostat_core::{Failure, Owner, Record, Retry, See, Seen, Stage, Taken, View};
+use homeostat_core::{Failure, Owner, Record, See, Seen, Stage, Taken, View};
 use homeostat_netns::{Error, Identity, Netns, is_leftover};
 
 use crate::inside;
@@ -86,5 +86,5 @@ fn is_interrupted(record: &Record<Namespace>) -> bool {
 
 /// An error of the namespace as the contract has it.
 pub(crate) fn failure(error: &Error) -> Failure {
-    Failure { help: error.help(), ..Failure::from_error(error, Retry::Soon) }
+    Failure::soon(error).with_known_help(error.help())
 }

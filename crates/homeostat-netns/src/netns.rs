@@ -43,6 +43,11 @@ impl Netns {
         Self::open(&Place::At(path.as_ref().into()))
     }
 
+    /// The namespace that a descriptor refers to, such as one that a container runtime passed on.
+    pub fn of_fd(fd: impl AsFd) -> Result<Self> {
+        Self::at(format!("/proc/thread-self/fd/{}", fd.as_fd().as_raw_fd()))
+    }
+
     /// Pins the namespace at `place`; what is there must be a network namespace.
     pub fn open(place: &Place) -> Result<Self> {
         let found = locate(&place.path()).map_err(|source| refused(place, source))?;
@@ -194,6 +199,14 @@ mod tests {
             let error = Netns::at(path).unwrap_err();
             assert!(matches!(error, Error::NotNetns { .. }), "{path}: {error}");
         }
+    }
+
+    #[test]
+    fn a_descriptor_is_taken_if_it_is_one_of_a_network_namespace() {
+        let other = Netns::anonymous().unwrap();
+        assert!(Netns::of_fd(&other).unwrap().same_as(&other).unwrap());
+        let null = File::open("/dev/null").unwrap();
+        assert!(matches!(Netns::of_fd(&null), Err(Error::NotNetns { .. })));
     }
 
     #[test]

@@ -245,7 +245,7 @@ impl CompileError {
 
     /// For a report.
     pub(crate) fn failure(&self) -> Failure {
-        Failure { help: self.help().map(str::to_owned), ..Failure::from_error(self, Retry::Soon) }
+        Failure::soon(self).with_known_help(self.help().map(str::to_owned))
     }
 
     /// The way out, where there is one.

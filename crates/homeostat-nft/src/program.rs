@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
-use homeostat_core::{Failure, Retry};
+use homeostat_core::Failure;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use tokio::sync::oneshot;
@@ -152,9 +152,8 @@ pub(crate) async fn run_on_thread<T: Send + 'static>(
 
 /// Why `nft` could not be run, for a report.
 pub(crate) fn not_started(error: &(dyn std::error::Error + 'static)) -> Failure {
-    let failure = Failure::from_error(error, Retry::Soon);
-    let error = format!("`nft` cannot be started: {}", failure.error);
-    Failure { error, ..failure }
+    let Failure { error, retry, .. } = Failure::soon(error);
+    Failure::new(format!("`nft` cannot be started: {error}"), retry)
 }
 
 /// Comments on tables, chains and sets, `-t` and texts from standard input are all in it.

@@ -155,7 +155,7 @@ impl Binding<'_> {
     ) -> Box<Bound<S>> {
         let settings = self.document.settings.source(self.source.name());
         let percent = settings.delete_budget.as_ref().map(|percent| percent.value.get());
-        let budget = percent.map_or_else(Budget::default, |percent| Budget { percent });
+        let budget = percent.map_or_else(Budget::default, Budget::percent);
         let Caller { guards, strictness, on_release, trial, undo, progress, .. } = self.caller;
         let config = Config {
             guards: Guards { budget, losses: trial.unwrap_or_default(), ..*guards },

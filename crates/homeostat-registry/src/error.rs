@@ -40,7 +40,7 @@ impl From<homeostat_engine::Error> for Error {
 impl From<homeostat_netns::Error> for Error {
     fn from(error: homeostat_netns::Error) -> Self {
         let failure = Failure::from_error(&error, Retry::Soon);
-        Error::Failed(Failure { help: error.help(), ..failure })
+        Error::Failed(failure.with_known_help(error.help()))
     }
 }
 
@@ -51,7 +51,7 @@ impl From<JournalError> for Error {
             error => {
                 // Its text has the text of its source.
                 let failure = Failure::new(error.to_string(), Retry::Soon);
-                Error::Failed(Failure { help: error.help(), ..failure })
+                Error::Failed(failure.with_known_help(error.help()))
             }
         }
     }

@@ -146,7 +146,7 @@ impl Owned {
 fn with_context(what: &str, error: &NetnsError) -> Error {
     let Failure { error: cause, .. } = Failure::from_error(error, Retry::Soon);
     let failure = Failure::new(format!("{what}: {cause}"), Retry::Soon);
-    Error::Failed(Failure { help: error.help(), ..failure })
+    Error::Failed(failure.with_known_help(error.help()))
 }
 
 /// Before the path of a file with a process id: no name and no path begins with it.

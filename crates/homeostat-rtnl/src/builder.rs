@@ -4,9 +4,12 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 
 use homeostat_core::{DuplicateKey, Fingerprint};
+use ipnet::IpNet;
 
+use crate::address::{Address, AddressKey};
 use crate::desired::{Declared, DesiredState, RouteTemplate};
 use crate::key::Key;
+use crate::link::LinkName;
 use crate::object::Object;
 use crate::relations::Relations;
 use crate::route::packed::{PackedRoute, TemplateCache};
@@ -65,6 +68,13 @@ impl Builder {
             Err(why) => return Err(DesiredError::Impossible { key, why }),
         }
         Ok(self)
+    }
+
+    /// Declares an address of a link, by the name of the link.
+    pub fn address(&mut self, link: LinkName, address: IpNet) -> Result<&mut Self, DesiredError> {
+        let (ip, prefix_len, peer) = (address.addr(), address.prefix_len(), None);
+        let key = AddressKey { link, ip, prefix_len, peer };
+        self.add(Key::Address(key), Object::Address(Address::default()))
     }
 
     /// Declares a route.

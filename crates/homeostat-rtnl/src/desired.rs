@@ -216,6 +216,24 @@ impl DesiredState {
         keys.take_while(is_there).cloned()
     }
 
+    /// The links that addresses, routes, nexthops, neighbours and fields need in this namespace.
+    pub(crate) fn links_needed(&self) -> impl Iterator<Item = LinkName> {
+        let of_other = |declared: &Declared| match (&declared.key, &declared.object) {
+            (Key::Address(key), _) => Some(key.link),
+            (Key::Neighbour(key), _) => Some(key.link),
+            (Key::LinkField(link, _), _) => Some(*link),
+            (_, Object::Nexthop(nexthop)) => nexthop.dev,
+            _ => None,
+        };
+        let routes = self.templates.iter().flat_map(|template| template.route.links());
+        self.others.iter().filter_map(of_other).chain(routes)
+    }
+
+    /// Whether this creates a link, or the other end of it.
+    pub(crate) fn makes(&self, link: LinkName) -> bool {
+        self.link(link).is_some() || self.relations.makers.contains_key(&link)
+    }
+
     /// The links that are created.
     pub(crate) fn links(&self) -> impl Iterator<Item = (LinkName, &Link)> {
         let first = self.others.partition_point(|declared| !declared.key.is_link());

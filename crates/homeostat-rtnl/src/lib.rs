@@ -5,6 +5,17 @@
 //! desired state creates it. What is ours carries our protocol number in the kernel itself (a link: our owner's
 //! name in its alias); what carries another is never written.
 //!
+//! # One call
+//!
+//! [`Network`] is a namespace, by its path or its descriptor. A call takes a desired state and what was applied before,
+//! writes the smallest difference, and returns a typed report and what is applied now. [`Network::reconcile`] makes one
+//! pass, [`Network::converge`] waits for what takes a while, [`Network::plan`] writes nothing; [`blocking`] has the same
+//! for programs without an async runtime.
+//!
+#![doc = concat!("```no_run\n", include_str!("../examples/connect.rs"), "```")]
+//!
+//! # The source
+//!
 //! Start at [`Rtnl`] for the source, at [`DesiredState::builder`] for what is declared. Each kind of object
 //! (`address`, `route`, `nexthop`, `rule`, `neighbour`, `link`) has its key, its model, its netlink messages and
 //! its section of the document in the module of its name. The flow over all kinds is `observe`, `plan`, `apply`
@@ -35,6 +46,7 @@ mod message;
 mod moment;
 mod neighbour;
 mod net;
+mod network;
 mod nexthop;
 mod number;
 mod object;
@@ -64,6 +76,10 @@ pub use address::{Address, AddressKey, AddressMarks, Lifetime};
 pub use apply::Writer;
 pub use builder::{Builder, DesiredError, Impossible};
 pub use desired::DesiredState;
+pub use homeostat_core::{Finding, WaitsOn};
+pub use homeostat_kit::{Applied, Change, Plan, Report, Verdict};
+pub use homeostat_netns::Netns;
+pub use ipnet::IpNet;
 pub use key::Key;
 pub use link::kinds::bond::{BondMode, HashPolicy, LacpRate};
 pub use link::kinds::bridge::Centis;
@@ -75,6 +91,7 @@ pub use link::{IfIndex, LinkName, Links};
 pub use moment::Moment;
 pub use neighbour::{Mac, Neighbour, NeighbourKey};
 pub use net::{Family, Net};
+pub use network::{Error, Network, blocking};
 pub use nexthop::{Member, Nexthop, NexthopId, Unusual};
 pub use number::{Metric, ParseError, Protocol, Scope, Table, Tos};
 pub use object::Object;

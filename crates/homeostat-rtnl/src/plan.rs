@@ -10,7 +10,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Draft, Failure, Owner, Retry, Slot, TakenOver, WaitsOn,
+    Change, ChangeList, Desired as _, Draft, Failure, Finding, Owner, Retry, Slot, Step as _,
+    TakenOver, WaitsOn,
 };
 
 use crate::address::cascade::{Cascade, Leaving, Nets, Subnets};
@@ -54,6 +55,25 @@ pub(crate) fn draft(
         }
     }
     planner.finish()
+}
+
+/// Lets every step wait while a link is absent that the desired state names and does not create. A plan about a few keys
+/// waits for the links of the others, too.
+pub(crate) fn wait_for_all_links(draft: &mut Draft<Rtnl>, desired: &DesiredState, moment: &Moment) {
+    let is_absent = |link: &LinkName| moment.links.index(*link).is_none() && !desired.makes(*link);
+    let absent = desired.links_needed().find(is_absent).map(|link| WaitsOn::Link(link.to_string()));
+    // The parent of a link may be in another namespace: the draft knows.
+    let drafted = || {
+        draft.findings.iter().find_map(|(_, finding)| match finding {
+            Finding::Pending { on: on @ WaitsOn::Link(_) } => Some(on.clone()),
+            _ => None,
+        })
+    };
+    let Some(on) = absent.or_else(drafted) else { return };
+    let keys: BTreeSet<Key> = draft.steps.drain(..).map(|step| step.key(desired)).collect();
+    for key in keys {
+        draft.wait(key, on.clone());
+    }
 }
 
 struct Planner<'a> {

@@ -34,6 +34,8 @@ pub struct Rtnl {
     pub(crate) others: Arc<BTreeMap<Key, String>>,
     /// Room for events, in bytes; as much as is usual, if nothing is said.
     event_buffer: Option<usize>,
+    /// Whether nothing is written while a named link is absent.
+    requires_links: bool,
 }
 
 impl Rtnl {
@@ -43,8 +45,18 @@ impl Rtnl {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
         let (owner, namespaces) = (Arc::from("default"), NamedNamespaces::default());
         let (own_writes, others, event_buffer) = (Arc::default(), Arc::default(), None);
-        let netns = None;
-        Rtnl { netns, protocol, address_marks, own_writes, owner, namespaces, others, event_buffer }
+        let (netns, requires_links) = (None, false);
+        Rtnl {
+            netns,
+            protocol,
+            address_marks,
+            own_writes,
+            owner,
+            namespaces,
+            others,
+            event_buffer,
+            requires_links,
+        }
     }
 
     /// Those of another namespace, which is kept alive by this.
@@ -93,6 +105,14 @@ impl Rtnl {
     #[must_use]
     pub fn with_others(mut self, others: BTreeMap<Key, String>) -> Self {
         self.others = Arc::new(others);
+        self
+    }
+
+    /// Writes nothing at all while a link is absent that the desired state names and does not create. Otherwise only
+    /// what needs the link waits for it.
+    #[must_use]
+    pub fn requiring_links(mut self) -> Self {
+        self.requires_links = true;
         self
     }
 
@@ -185,6 +205,7 @@ impl Source for Rtnl {
             && self.owner == other.owner
             && self.others == other.others
             && self.event_buffer == other.event_buffer
+            && self.requires_links == other.requires_links
             && self.namespaces.len() == other.namespaces.len()
             && namespaces.all(|(one, another)| one.0 == another.0 && is_same(one.1, another.1))
     }
@@ -195,6 +216,10 @@ impl Source for Rtnl {
         moment: &Moment,
         changes: ChangeList<Key, Object>,
     ) -> Draft<Self> {
-        plan::draft(desired, moment, changes)
+        let mut draft = plan::draft(desired, moment, changes);
+        if self.requires_links {
+            plan::wait_for_all_links(&mut draft, desired, moment);
+        }
+        draft
     }
 }

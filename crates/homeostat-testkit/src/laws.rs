@@ -1,7 +1,8 @@
 //! The law suite: one call that runs the laws of the contract over a source.
 //!
-//! An author writes a [`Harness`] (how to create, read and disturb a target) and calls [`check`]. The result names the
-//! law that is broken, or lists what the harness could not check. The suite never sleeps and needs no particular
+//! An author writes a [`Harness`] (how to create, read and disturb a target; an [`AsyncHarness`], if that takes an async
+//! client) and calls [`check`]. The result names the law that is broken and what to do about it, or lists what the harness
+//! could not check. The suite never sleeps and needs no particular
 //! runtime.
 //!
 //! ```
@@ -15,11 +16,11 @@
 //! # });
 //! ```
 
-/// Breaks off the check of a law unless a condition holds.
+/// Breaks off the check of a law unless a condition holds: what was seen, and what an author can do about it.
 macro_rules! demand {
-    ($fixture:expr, $holds:expr, $($how:tt)+) => {
+    ($fixture:expr, $holds:expr, $how:literal, $help:expr $(,)?) => {
         if !$holds {
-            return Err($fixture.broken(&format!($($how)+)));
+            return Err($fixture.broken(&format!($how), $help));
         }
     };
 }
@@ -35,7 +36,7 @@ mod verdict;
 mod writing;
 
 use fixture::Suite;
-pub use harness::{Ability, DesiredState, Disturbance, Fault, Harness, Meter};
+pub use harness::{Ability, AsyncHarness, DesiredState, Disturbance, Fault, Harness, Meter};
 pub use verdict::{Broken, LAWS, Verdict};
 
 /// Kills a process at every point of the way to the first desired state, to the second and to nothing, and lets the
@@ -44,16 +45,16 @@ pub use verdict::{Broken, LAWS, Verdict};
 ///
 /// A point is every write of the ledger, before and after it, and every moment at which the source waits. Run it
 /// besides [`check`].
-pub async fn check_crashes<H: Harness>(harness: &mut H) -> Result<usize, Broken> {
-    harness::check(harness)?;
+pub async fn check_crashes<H: AsyncHarness>(harness: &mut H) -> Result<usize, Broken> {
+    harness::check(harness).await?;
     crashing::every_crash_is_made_good(&mut Suite { harness, verdict: Verdict::default() }).await
 }
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
 ///
 /// Laws on which others rely are checked first: reading, then ownership, writing, failing, hints.
-pub async fn check<H: Harness>(harness: &mut H) -> Result<Verdict, Broken> {
-    harness::check(harness)?;
+pub async fn check<H: AsyncHarness>(harness: &mut H) -> Result<Verdict, Broken> {
+    harness::check(harness).await?;
     let mut suite = Suite { harness, verdict: Verdict::default() };
     reading::observe_only_reads(&mut suite).await?;
     reading::objects_are_normalized(&mut suite).await?;

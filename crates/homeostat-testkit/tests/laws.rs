@@ -76,6 +76,7 @@ async fn each_flaw_is_found_and_its_law_is_named() {
         (Flaw::BlindIsEmpty, 1),
         (Flaw::UnreadableIsAbsent, 1),
         (Flaw::NotNormalized, 2),
+        (Flaw::NormalizesAgain, 2),
         (Flaw::Fickle, 3),
         (Flaw::Sprawls, 4),
         (Flaw::Mute, 4),
@@ -118,17 +119,55 @@ async fn a_mark_that_is_set_in_a_second_call_is_found_by_a_crash_between_the_two
     assert!(text.contains("set the mark in the creating call"), "{text}");
 }
 
+/// What authors get wrong, the law that finds it, and what they are told to do.
+const MISTAKES: [(&str, Flaw, u8, &str); 10] = [
+    (
+        "greedy create",
+        Flaw::Greedy,
+        4,
+        "create only what is absent, by a precondition of the call itself",
+    ),
+    (
+        "delete of foreign",
+        Flaw::Steals,
+        5,
+        "report what does not carry our mark as `Owner::Foreign`",
+    ),
+    ("forgetful mark", Flaw::Unmarked, 8, "set the mark in the creating call"),
+    ("unordered dependants", Flaw::Unordered, 9, "put its step into a later phase"),
+    (
+        "unknown taken as absent",
+        Flaw::UnreadableIsAbsent,
+        1,
+        "as `Seen::Unknown`, and never leave it out",
+    ),
+    (
+        "a normalizer that is not idempotent",
+        Flaw::NormalizesAgain,
+        2,
+        "changes nothing when it is applied again",
+    ),
+    ("a retry storm", Flaw::Storms, 9, "answer with `Retry::Soon`"),
+    ("a write in observe", Flaw::LooksWrite, 1, "let `observe` send nothing but reads"),
+    ("a step answered twice", Flaw::AnswersTwice, 4, "answer for each step once"),
+    ("a crash between create and mark", Flaw::MarksLater, 8, "set the mark in the creating call"),
+];
+
 #[tokio::test]
-async fn a_breach_says_what_to_do() {
-    let advice = [
-        (Flaw::Greedy, "create only what is absent"),
-        (Flaw::Heedless, "depend on the mark or the version"),
-        (Flaw::AnswersTwice, "answer for each step once"),
-        (Flaw::Storms, "only a write whose precondition did not hold"),
-    ];
-    for (flaw, expected) in advice {
-        let broken = laws::check(&mut Bench::<Independent>::flawed(flaw)).await.unwrap_err();
-        assert!(broken.to_string().contains(expected), "{broken}");
+async fn what_authors_get_wrong_is_found_by_its_law_which_says_what_to_do() {
+    for (mistake, flaw, law, help) in MISTAKES {
+        let checked = match flaw {
+            Flaw::Unordered => laws::check(&mut Bench::<Ordered>::flawed(flaw)).await.map(drop),
+            Flaw::MarksLater => {
+                let crashes = laws::check_crashes(&mut Bench::<Independent>::flawed(flaw)).await;
+                crashes.map(drop)
+            }
+            _ => laws::check(&mut Bench::<Independent>::flawed(flaw)).await.map(drop),
+        };
+        let broken = checked.expect_err(mistake);
+        assert_eq!(broken.number(), Some(law), "{mistake}: {broken}");
+        assert!(broken.help().contains(help), "{mistake}: {broken}");
+        assert!(broken.to_string().ends_with(broken.help()), "{mistake}: {broken}");
     }
 }
 
@@ -143,7 +182,8 @@ async fn a_breach_names_law_source_and_key() {
     let broken = laws::check(&mut Bench::<Independent>::flawed(Flaw::Mute)).await.unwrap_err();
     let expected = "law 4 is broken by source `memory-independent`: the step for `web/a` got no \
         answer (the law: a writer touches what its steps name, nothing foreign, and answers for \
-        every step)";
+        every step); help: answer for each step; with `Outcome::Unknown` if the target's answer was \
+        lost";
     assert_eq!(broken.to_string(), expected);
 }
 

@@ -134,7 +134,7 @@ impl Context {
     /// Becomes the only writer in a scope that has this owner or its mark.
     pub(crate) fn lock(&self, scope: &Scope) -> Result<ScopeLock> {
         let Caller { owner, mark: Mark(mark), .. } = &self.caller;
-        let names = [format!("owner/{owner}"), format!("protocol/{mark}")];
+        let names = NetnsLock::names(owner, *mark);
         let locked = scope.netns.run(|| NetnsLock::take(&names))?;
         locked.with_context(|| {
             format!("cannot write in `{}` as `{owner}` with protocol {mark}", scope.name)

@@ -185,7 +185,7 @@ impl Notices<String> for Changes {
         Box::pin(async move {
             let told: Value = serde_json::from_str(&self.0.next().await?).unwrap_or_default();
             let key = told["name"].as_str().map(str::to_owned);
-            Ok(Notice { number: told["number"].as_u64().unwrap_or_default(), key })
+            Ok(Notice::new(told["number"].as_u64().unwrap_or_default(), key))
         })
     }
 }

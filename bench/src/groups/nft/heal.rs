@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
+    Alone, Bound, Config, Handle, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
 };
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Options};
@@ -101,11 +101,7 @@ impl RunningLoop {
             ledger_key: place("nft"),
             nothing: None,
         };
-        let means = LoopDeps {
-            lock: Arc::new(Alone::i_am_the_only_writer()),
-            ledger: Arc::new(MemoryLedger::default()),
-            events: Events::default(),
-        };
+        let means = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()));
         let pace = Pace { min_interval: Duration::from_millis(1), ..Pace::of::<Nft>(1) };
         let (kept, handle) = Loop::new(bound, means, pace);
         // A thread begins in the namespace of the one that starts it.

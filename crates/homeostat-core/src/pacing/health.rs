@@ -35,6 +35,7 @@ pub struct Bounds {
 
 /// What is stuck, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Stall {
     /// A pass does not end.
     #[error("a pass has been running for {0:?}")]

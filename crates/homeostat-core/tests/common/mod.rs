@@ -1,6 +1,6 @@
 //! A tiny language for desired states, observations and records, so that a case of the diff is one row.
 //!
-//! A desired state is `KEY=MAIN[/EXTRA][!]`, where `!` is leave to adopt. An observation is
+//! A desired state is `KEY=MAIN[/EXTRA][!]`, where `!` is leave to adopt, or `KEY?WHY` where it is not known. An observation is
 //! `KEY=MAIN[/EXTRA]@OWNER`, or `KEY?WHY` where the target cannot tell. A record is
 //! `KEY=MAIN,ORIGINAL,STAGE[,SETTLED]`, where the original is a number or `absent`.
 
@@ -50,6 +50,7 @@ pub(crate) struct Declared {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DesiredState {
     pub(crate) list: Vec<Declared>,
+    pub(crate) unknown: Vec<(String, String)>,
     /// Whether lookups use the hint of the stream.
     pub(crate) ignores_near: bool,
 }
@@ -57,12 +58,16 @@ pub(crate) struct DesiredState {
 impl DesiredState {
     pub(crate) fn new(mut list: Vec<Declared>) -> Self {
         list.sort_by(|a, b| a.key.cmp(&b.key));
-        DesiredState { list, ignores_near: false }
+        DesiredState { list, ..DesiredState::default() }
     }
 }
 
 pub(crate) fn desired(rows: &str) -> DesiredState {
-    DesiredState::new(rows.split_whitespace().map(declared).collect())
+    let (unknown, known): (Vec<_>, Vec<_>) =
+        rows.split_whitespace().partition(|row| row.contains('?'));
+    let unknown = unknown.iter().filter_map(|row| row.split_once('?'));
+    let unknown = unknown.map(|(key, why)| (key.to_owned(), why.to_owned())).collect();
+    DesiredState { unknown, ..DesiredState::new(known.into_iter().map(declared).collect()) }
 }
 
 fn declared(row: &str) -> Declared {
@@ -98,6 +103,15 @@ impl Desired for DesiredState {
 
     fn may_adopt(&self, slot: Slot) -> bool {
         self.list[slot.index()].adopt
+    }
+
+    fn unknown(&self, tell: &mut dyn FnMut(&String, &str)) {
+        self.unknown.iter().for_each(|(key, why)| tell(key, why));
+    }
+
+    /// Of `KIND:NAME` the name.
+    fn name(&self, key: &String) -> String {
+        key.split_once(':').map_or(key.as_str(), |(_, name)| name).to_owned()
     }
 }
 

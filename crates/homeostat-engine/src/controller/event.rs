@@ -169,7 +169,7 @@ pub enum EventKind {
     Stopped,
 }
 
-fn display<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
+pub(super) fn display<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(value)
 }
 
@@ -178,7 +178,7 @@ fn shared_text<S: Serializer>(text: &Option<Arc<str>>, to: S) -> Result<S::Ok, S
     text.as_deref().serialize(to)
 }
 
-fn micros<S: Serializer>(
+pub(super) fn micros<S: Serializer>(
     time: &(impl Copy + Into<Option<Duration>>),
     to: S,
 ) -> Result<S::Ok, S::Error> {

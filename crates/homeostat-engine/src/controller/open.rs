@@ -8,17 +8,21 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use educe::Educe;
 use homeostat_core::pacing::Time;
 use homeostat_core::{Finding, Focus, Key, Kind};
+use serde::{Serialize, Serializer};
+
+use super::status::{OpenCounts, moment};
 
 /// How many different reasons are kept. Open keys share them: there may be a million.
 const MOST_REASONS: usize = 10_000;
 
-/// A key that is not as declared.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A key that is not as declared. As JSON: moments are microseconds since the loop began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OpenEntry {
     /// The key.
     pub key: String,
     /// In which way it is open.
+    #[serde(serialize_with = "kind_name")]
     pub kind: Kind,
     /// Why; empty where the kind says it all, and where more than ten thousand different reasons were found.
     pub reason: String,
@@ -27,9 +31,16 @@ pub struct OpenEntry {
     /// What a person can do about it, where something is known.
     pub help: Option<String>,
     /// When a pass first found it open.
+    #[serde(rename = "since_us", serialize_with = "moment")]
     pub since: Time,
     /// When it is tried again, if it failed and does not wait for a change.
+    #[serde(rename = "next_try_us", serialize_with = "moment")]
     pub next_try: Option<Time>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn kind_name<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(OpenCounts::kind_name(*kind))
 }
 
 /// What the loop keeps of a key that is not as declared.

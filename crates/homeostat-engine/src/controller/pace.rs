@@ -5,10 +5,13 @@ use std::time::Duration;
 use homeostat_core::pacing::{PeriodRefused, Policy, PolicyError, Resync};
 use homeostat_core::{Coverage, Source};
 
+use serde::Serialize;
+
 use crate::session::Hints;
 
 /// What a loop does about drift.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// It is put right.
     #[default]

@@ -9,52 +9,90 @@ use homeostat_core::{Failure, Kind};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio::time::Instant;
 
-use super::event::PassId;
+use super::event::{PassId, display, micros};
 use super::pace::{Mode, Pace};
 
-/// How one loop stands at one moment. It is never "converged" while passes fail.
-#[derive(Clone, Debug, Default)]
+/// How one loop stands at one moment. It is never "converged" while passes fail. As JSON: moments are microseconds since
+/// the loop began.
+#[derive(Clone, Debug, Default, Serialize)]
 #[non_exhaustive]
 #[expect(clippy::struct_excessive_bools, reason = "they are independent facts, not a state")]
 pub struct Status {
     /// What is done about drift.
     pub mode: Mode,
     /// Whether passes are held off.
+    #[serde(rename = "paused")]
     pub is_paused: bool,
     /// Whether a full pass has seen everything once.
+    #[serde(rename = "ready")]
     pub is_ready: bool,
     /// Whether the last full pass, and all focused ones since, left everything as declared. Not so
     /// between another desired state and the pass for it.
+    #[serde(rename = "converged")]
     pub is_converged: bool,
     /// Whether a full pass has been made for the newest desired state.
+    #[serde(rename = "passed")]
     pub has_passed: bool,
     /// The number of the desired state that this is about.
+    #[serde(skip)]
     pub(crate) generation: u64,
     /// The last pass.
     pub pass: PassId,
     /// When the last pass began.
+    #[serde(rename = "last_attempt_us", serialize_with = "moment")]
     pub last_attempt: Option<Time>,
     /// When the last pass ended in which nothing failed.
+    #[serde(rename = "last_success_us", serialize_with = "moment")]
     pub last_success: Option<Time>,
     /// Why the last pass could not be made, if it could not.
     pub last_error: Option<Failure>,
     /// How many passes in a row could not be made.
     pub failures: u32,
     /// When something is due, if nothing else happens.
+    #[serde(rename = "next_due_us", serialize_with = "moment")]
     pub next_due: Option<Time>,
     /// Why something is due then.
+    #[serde(serialize_with = "display")]
     pub next_why: Reasons,
     /// What is stuck, if anything is; computed when the status is read, as a loop that is stuck
     /// cannot say so itself.
+    #[serde(serialize_with = "text")]
     pub stall: Option<Stall>,
     /// What the last passes left open.
     pub open: OpenCounts,
     /// What was counted since the start.
     pub counts: Counts,
-    /// Keys that somebody keeps undoing, with who it may be and how long they are left alone.
-    pub contended: Vec<(String, String, Duration)>,
+    /// Keys that somebody keeps undoing.
+    pub contended: Vec<ContendedKey>,
     /// Keys whose writes never show.
     pub not_converging: Vec<String>,
+}
+
+/// A key that somebody keeps undoing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ContendedKey {
+    /// The key.
+    pub key: String,
+    /// Who it may be.
+    pub culprit: String,
+    /// How long it is left alone.
+    #[serde(rename = "pause_us", serialize_with = "micros")]
+    pub pause: Duration,
+}
+
+/// A moment, as microseconds since the loop began.
+pub(super) fn moment<S: Serializer>(
+    time: &(impl Copy + Into<Option<Time>>),
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    let time: Option<Time> = (*time).into();
+    micros(&time.map(Time::since_epoch), to)
+}
+
+#[expect(clippy::ref_option, reason = "serde calls it so")]
+fn text<S: Serializer>(value: &Option<impl ToString>, to: S) -> Result<S::Ok, S::Error> {
+    value.as_ref().map(ToString::to_string).serialize(to)
 }
 
 /// How many keys are not as declared, by kind. As JSON: a field for each kind, by the name of its list; planned changes

@@ -2,6 +2,7 @@
 
 use homeostat_engine::{Control as _, EventKind, Kind, Retry};
 use homeostat_testkit::memory::Mark;
+use serde_json::{Value, json};
 
 use crate::stage::{MINUTE, MS, SECOND, Stage, bound, later, pace};
 
@@ -244,6 +245,30 @@ async fn open_keys_say_why_and_since_when_through_any_number_of_passes() {
     stage.target.remove("b");
     stage.converged().await;
     assert!(stage.handle.open_keys(None, 10).unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn status_and_open_keys_are_values_that_serialize() {
+    let stage = refusing(None).await;
+    let status = serde_json::to_value(stage.handle.status()).unwrap();
+    let expected = [
+        ("mode", json!("heal")),
+        ("ready", json!(true)),
+        ("converged", json!(false)),
+        ("last_success_us", Value::Null),
+        ("last_error", Value::Null),
+        ("stall", Value::Null),
+        ("contended", json!([])),
+    ];
+    for (field, value) in expected {
+        assert_eq!(status[field], value, "{field} of {status}");
+    }
+    assert_eq!((&status["open"]["failed"], &status["counts"]["applied"]), (&json!(1), &json!(1)));
+    assert!(status["next_due_us"].is_u64() && status["next_why"].is_string(), "{status}");
+    let open = stage.handle.open_keys(None, 10).unwrap();
+    let open = serde_json::to_value(&open[0]).unwrap();
+    assert_eq!((&open["key"], &open["kind"]), (&json!("a"), &json!("failed")));
+    assert!(open["reason"].is_string() && open["since_us"].is_u64(), "{open}");
 }
 
 #[tokio::test(start_paused = true)]

@@ -33,7 +33,7 @@ async fn two_who_fight_over_a_key_are_slowed_down_and_the_key_is_never_given_up(
     assert!(waits.iter().all(|wait| *wait < 31 * SECOND), "{waits:?}");
     assert!(waits.last().unwrap() > &(29 * SECOND), "{waits:?}");
     let contended = stage.handle.status().contended;
-    assert_eq!((contended.len(), contended[0].0.as_str()), (1, "a"));
+    assert_eq!((contended.len(), contended[0].key.as_str()), (1, "a"));
     stage.converged().await;
     later(2 * MINUTE).await;
     assert!(stage.handle.status().contended.is_empty(), "calm again");
@@ -44,7 +44,10 @@ async fn who_keeps_undoing_it_is_told_where_the_target_knows() {
     let mut stage = Stage::settled_at(&[("a", "1")], pace().with_min_interval(MS)).await;
     stage.faults(|faults| faults.culprit = Some("protocol bird".into()));
     fought(&stage, SECOND).await;
-    assert_eq!(stage.handle.status().contended[0].1, "protocol bird");
+    assert_eq!(stage.handle.status().contended[0].culprit, "protocol bird");
+    let told = serde_json::to_value(&stage.handle.status().contended).unwrap();
+    let expected = r#"[{"key":"a","culprit":"protocol bird","pause_us":800000}]"#;
+    assert_eq!(told, serde_json::from_str::<serde_json::Value>(expected).unwrap());
     let events = stage.event_kinds();
     let is_named = |what: &EventKind| matches!(what, EventKind::Woken { by: Some(by), .. } if &**by == "protocol bird");
     assert!(events.iter().any(is_named), "{events:?}");

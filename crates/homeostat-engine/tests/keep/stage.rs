@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Event, EventKind, Events, Handle, Ledger, LedgerKey, Loop,
+    Alone, Bound, Config, Control as _, Event, EventKind, Events, Handle, LedgerKey, Loop,
     LoopDeps, MemoryLedger, OnStop, Ownership, Pace, Status, Table,
 };
 use homeostat_testkit::memory::{Echoes, Faults, Independent, Memory, Target};
@@ -94,11 +94,8 @@ impl Stage {
     pub(crate) fn over(target: Target, order: Bound<Source>, pace: Pace) -> Self {
         let (ledger, events) = (Arc::new(MemoryLedger::default()), Events::default());
         let subscription = events.subscribe();
-        let means = LoopDeps {
-            lock: Arc::new(Alone::i_am_the_only_writer()),
-            ledger: Arc::clone(&ledger) as Arc<dyn Ledger>,
-            events,
-        };
+        let means =
+            LoopDeps::new(Alone::i_am_the_only_writer(), ledger.clone()).with_events(events);
         let (looped, handle) = Loop::new(order, means, pace);
         let running = tokio::spawn(looped.run());
         Stage { target, handle, running, events: subscription, ledger }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homeostat_engine::journal::{JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Bound, Config, DispatchGuard, Events, Handle, Journal, Ledger, LedgerKey, Limits, Loop,
+    Alone, Bound, Config, DispatchGuard, Handle, Journal, Ledger, LedgerKey, Limits, Loop,
     LoopDeps, MemoryLedger, Operations, Ownership, Pace,
 };
 use tempfile::TempDir;
@@ -45,7 +45,7 @@ impl Process {
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let ledger = Arc::new(MemoryLedger::default());
         let kept: Arc<dyn Ledger> = Arc::<MemoryLedger>::clone(&ledger);
-        let means = LoopDeps { lock, ledger: kept, events: Events::default() };
+        let means = LoopDeps::new(lock, kept);
         let (kept, handle) = Loop::new(bound, means, pace);
         Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, Handle, Ledger, LedgerKey, Loop, LoopDeps, MemoryLedger,
-    Ownership, Pace, Pages as _, Table,
+    Alone, Bound, Config, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
+    Pages as _, Table,
 };
 use homeostat_testkit::memory::{Faults, Mark, Memory, Ordered, Target};
 use tokio::task::JoinHandle;
@@ -87,11 +87,7 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, seed: u64) {
-        let means = LoopDeps {
-            lock: Arc::new(Alone::i_am_the_only_writer()),
-            ledger: Arc::clone(&self.ledger) as Arc<dyn Ledger>,
-            events: Events::default(),
-        };
+        let means = LoopDeps::new(Alone::i_am_the_only_writer(), self.ledger.clone());
         let (looped, handle) = Loop::new(self.bound(), means, Pace::of::<Source>(seed));
         let task = tokio::spawn(looped.run());
         self.running = Some(Running { handle, task });

@@ -29,6 +29,7 @@ pub enum Listing {
 
 /// How an API is listed in parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Shards {
     /// How many there are.
     pub count: usize,
@@ -37,6 +38,12 @@ pub struct Shards {
 }
 
 impl Shards {
+    /// So many parts, none of whose lists may be older than this when it is used.
+    #[must_use]
+    pub const fn new(count: usize, max_age: Duration) -> Self {
+        Shards { count, max_age }
+    }
+
     /// How many parts a look must list that comes this long after the last one: as many as it takes to
     /// list each within half of the greatest age, so that the other half is left for the time between
     /// two looks.

@@ -116,7 +116,7 @@ impl<A: Api> Adapted<A> {
         ledger_key: LedgerKey,
     ) -> Result<Bound<Self>, BindRefused> {
         let mut keys = (0..desired.len()).map(|index| desired.key(Slot::at(index)));
-        if let Some(key) = keys.find(|key| !strategy.admits(key)) {
+        if let Some(key) = keys.find(|key| !strategy.admits(&A::name(key))) {
             return Err(BindRefused::OutsidePrefix { key: key.to_string() });
         }
         if let Some(key) = desired.needs_itself() {
@@ -142,6 +142,7 @@ impl<A: Api> Source for Adapted<A> {
     const NAME: &'static str = A::NAME;
     const FAILS: Fails = Fails::Lanes;
     const COVERAGE: Coverage = A::COVERAGE;
+    const FREE_DELETES: usize = A::FREE_DELETES;
 
     type Key = A::Key;
     type Object = A::Object;
@@ -254,10 +255,12 @@ pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
 
 /// What should exist in an API.
 #[derive(Educe)]
-#[educe(Default)]
+#[educe(Clone, Default)]
 pub struct DesiredObjects<A: Api> {
     table: Table<A::Key, A::Object>,
     adopt: BTreeSet<A::Key>,
+    /// Keys whose declaration is not known, and why.
+    unknown: BTreeMap<A::Key, String>,
     /// Which declared keys need a key.
     dependants: BTreeMap<A::Key, BTreeSet<A::Key>>,
 }
@@ -277,7 +280,7 @@ impl<A: Api> DesiredObjects<A> {
                 dependants.entry(need).or_default().insert(key.clone());
             }
         }
-        DesiredObjects { table, adopt: BTreeSet::new(), dependants }
+        DesiredObjects { table, adopt: BTreeSet::new(), unknown: BTreeMap::new(), dependants }
     }
 
     /// A declared key that can never be created, because it needs itself by way of others.
@@ -305,6 +308,16 @@ impl<A: Api> DesiredObjects<A> {
         unmet.into_keys().next()
     }
 
+    /// Says that the declarations of these keys are not known, and why: what the API holds there is neither changed nor
+    /// deleted, and reported as unknown. The others do not wait for them.
+    #[must_use]
+    pub fn with_unknown(mut self, unknown: impl IntoIterator<Item = (A::Key, String)>) -> Self {
+        self.unknown.extend(unknown);
+        let known = self.table.iter().filter(|(key, _)| !self.unknown.contains_key(key));
+        let known: BTreeMap<_, _> = known.cloned().collect();
+        DesiredObjects { adopt: self.adopt, unknown: self.unknown, ..Self::of(known.into()) }
+    }
+
     /// Gives permanent leave to take these keys from any owner.
     #[must_use]
     pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
@@ -316,6 +329,24 @@ impl<A: Api> DesiredObjects<A> {
 impl<A: Api> From<BTreeMap<A::Key, A::Object>> for DesiredObjects<A> {
     fn from(objects: BTreeMap<A::Key, A::Object>) -> Self {
         Self::of(objects.into())
+    }
+}
+
+impl<A: Api> From<&BTreeMap<A::Key, A::Object>> for DesiredObjects<A> {
+    fn from(objects: &BTreeMap<A::Key, A::Object>) -> Self {
+        objects.clone().into()
+    }
+}
+
+impl<A: Api> From<&DesiredObjects<A>> for DesiredObjects<A> {
+    fn from(objects: &DesiredObjects<A>) -> Self {
+        objects.clone()
+    }
+}
+
+impl<A: Api> PartialEq for DesiredObjects<A> {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same_desired(other)
     }
 }
 
@@ -345,6 +376,21 @@ impl<A: Api> Desired for DesiredObjects<A> {
 
     fn identity(&self, seen: &A::Object) -> Option<String> {
         A::identity(seen)
+    }
+
+    fn name(&self, key: &A::Key) -> String {
+        A::name(key)
+    }
+
+    fn unknown(&self, tell: &mut dyn FnMut(&A::Key, &str)) {
+        self.unknown.iter().for_each(|(key, why)| tell(key, why));
+    }
+
+    fn is_same_desired(&self, other: &Self) -> bool {
+        let mut slots = (0..self.len()).map(Slot::at);
+        self.unknown == other.unknown
+            && self.len() == other.len()
+            && slots.all(|at| self.key(at) == other.key(at) && self.is_same(at, other, at))
     }
 
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {

@@ -36,11 +36,19 @@ impl<K: Ord + Send + 'static> Watch<K> for UnboundedReceiver<Option<K>> {
 
 /// One notice of a target that numbers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Notice<K> {
     /// Its number; each is one more than the last.
     pub number: u64,
     /// What may have changed; nothing for a notice that is only a sign of life.
     pub key: Option<K>,
+}
+
+impl<K> Notice<K> {
+    /// A notice about a key, or a sign of life.
+    pub fn new(number: u64, key: Option<K>) -> Self {
+        Notice { number, key }
+    }
 }
 
 /// Where numbered notices come from.

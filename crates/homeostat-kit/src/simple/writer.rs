@@ -106,11 +106,20 @@ impl<A: Api> Writer<Adapted<A>> for ApiWriter<A> {
 
 /// So many writes at once, and so many a second after that.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Limit {
     /// How many writes may come at once.
     pub burst: u32,
     /// How many a second are allowed in the long run.
     pub per_second: f64,
+}
+
+impl Limit {
+    /// So many writes at once, and so many a second after that.
+    #[must_use]
+    pub fn new(burst: u32, per_second: f64) -> Self {
+        Limit { burst, per_second }
+    }
 }
 
 /// The tokens that are left of a limit.

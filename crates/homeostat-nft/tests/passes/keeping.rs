@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Events, Handle, Hints, LedgerKey, Loop, LoopDeps,
-    MemoryLedger, Ownership, Pace,
+    Alone, Bound, Config, Control as _, Handle, Hints, LedgerKey, Loop, LoopDeps, MemoryLedger,
+    Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 
@@ -67,8 +67,7 @@ fn looped(source: Nft, desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
     let bound = Bound { source, desired, ownership, config, ledger_key, nothing };
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means =
-        LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
+    let means = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
     let mut pace = Pace::of::<Nft>(1).with_resync(Duration::from_millis(100)).unwrap();
     pace.hints = Hints::Ignore;
     let (looped, handle) = Loop::new(bound, means, pace);

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Events, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger,
-    Ownership, Pace,
+    Alone, Bound, Config, Control as _, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership,
+    Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 
@@ -63,8 +63,7 @@ fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
         (Nft::here(Mark::new("test")), Ownership::Marked, Config::default());
     let bound = Bound { source, desired, ownership, config, ledger_key, nothing: None };
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means =
-        LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events: Events::default() };
+    let means = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
     // Only a hint is in time.
     let every = Pace::of::<Nft>(1).with_resync(Duration::from_hours(10)).unwrap();
     let (looped, handle) = Loop::new(bound, means, every);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_engine::{Control as _, EventKind, Hints, Kind, Mode, Pace};
+use homeostat_engine::{ContendedKey, Control as _, EventKind, Hints, Kind, Mode, Pace};
 use homeostat_rtnl::{DesiredState, Route, RouteKey, RouteKind, Rtnl};
 use homeostat_testkit::namespace::Namespace;
 
@@ -170,7 +170,7 @@ fn two_who_fight_over_a_route_are_slowed_down_and_the_other_is_named() {
         });
     }
     assert!(heals >= 5, "it takes five losses within ten seconds, not {heals}");
-    let (key, culprit, pause) = kept.status().contended[0].clone();
+    let ContendedKey { key, culprit, pause, .. } = kept.status().contended[0].clone();
     assert_eq!((key.as_str(), pause), ("route 10.6.0.0/16", Duration::from_millis(200)));
     assert!(culprit.starts_with("process "), "{culprit}");
     let named = kept.received().into_iter().find_map(|what| match what {
@@ -235,7 +235,7 @@ fn a_foreign_replacement_on_a_key_that_may_be_adopted_is_healed_and_its_protocol
         assert_eq!(kind_of(&namespace), "\"blackhole\"");
     };
     assert!(thefts >= 5, "it takes five losses within ten seconds, not {thefts}");
-    let culprit = &status.contended[0].1;
+    let culprit = &status.contended[0].culprit;
     assert!(culprit.starts_with("protocol bird, process "), "{culprit}");
     kept.until_seen("ours", || kind_of(&namespace) == "\"blackhole\"");
 }

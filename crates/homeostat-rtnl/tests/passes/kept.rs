@@ -50,7 +50,7 @@ impl<S: Source<Desired = DesiredState>> Kept<S> {
         let events = Events::default();
         let received = events.subscribe();
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = LoopDeps { lock, ledger: Arc::new(MemoryLedger::default()), events };
+        let means = LoopDeps::new(lock, Arc::new(MemoryLedger::default())).with_events(events);
         let (looped, handle) = Loop::new(bound(source, desired), means, pace);
         let runtime = runtime();
         runtime.spawn(looped.run());

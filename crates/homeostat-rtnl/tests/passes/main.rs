@@ -9,6 +9,7 @@
 mod addresses;
 mod attributes;
 mod bench;
+mod calls;
 mod churn;
 mod focus;
 mod given_back;

@@ -4,15 +4,19 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
-use homeostat_engine::{Explain as _, Focus, Ownership};
+use homeostat_engine::{Explain as _, Focus};
 
 use super::fixture::{Fixture, Snapshot, Suite};
-use super::harness::{DesiredState, Disturbance, Harness};
+use super::harness::{AsyncHarness, DesiredState};
 use super::verdict::Broken;
 use crate::ledger::Cut;
 
 /// More points than any small desired state has.
 const MOST: u64 = 300;
+
+/// What to do about what a crash leaves behind.
+const MARK_FIRST: &str =
+    "set the mark in the creating call, or have the ledger record the intent before it";
 
 /// How many passes may follow a crash: an answer may still be under way to the dead process.
 const PASSES: usize = 3;
@@ -28,7 +32,7 @@ enum Point {
 type Points = fn(u64) -> Point;
 
 /// Laws 5 and 8 over a crash.
-pub(super) async fn every_crash_is_made_good<H: Harness>(
+pub(super) async fn every_crash_is_made_good<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<usize, Broken> {
     let kinds: [Points; 3] =
@@ -36,7 +40,7 @@ pub(super) async fn every_crash_is_made_good<H: Harness>(
     let mut points = 0;
     for kind in kinds {
         for nth in 1..=MOST {
-            let fixture = suite.open(8)?;
+            let fixture = suite.open(8).await?;
             if !live(fixture, kind(nth)).await? {
                 break;
             }
@@ -47,36 +51,44 @@ pub(super) async fn every_crash_is_made_good<H: Harness>(
 }
 
 /// One life, in which each pass dies at the same point. Returns whether any of them did.
-async fn live<H: Harness>(mut fixture: Fixture<'_, H>, point: Point) -> Result<bool, Broken> {
+async fn live<H: AsyncHarness>(mut fixture: Fixture<'_, H>, point: Point) -> Result<bool, Broken> {
     let mut has_died = false;
-    let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
-    let strangers = shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten();
+    let strangers = fixture.add_stranger().await;
     let strangers = strangers.unwrap_or_default();
     for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
         has_died |= die(&mut fixture, which, point).await;
         fixture.restart()?;
         recover(&mut fixture, which, point).await?;
-        let now = fixture.harness.snapshot();
+        let now = fixture.harness.snapshot().await;
         let touched = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
-        demand!(fixture, touched.is_none(), "after a crash ({point:?}), {touched:?} was touched");
+        demand!(
+            fixture,
+            touched.is_none(),
+            "after a crash ({point:?}), {touched:?} was touched",
+            "take for ours only what carries our mark or has a record that proves it"
+        );
     }
-    let left: Snapshot = fixture.harness.snapshot();
+    let left: Snapshot = fixture.harness.snapshot().await;
     let left = left.keys().find(|key| !strangers.contains_key(*key) && !is_original(&fixture, key));
     demand!(
         fixture,
         left.is_none(),
-        "after a crash ({point:?}), {left:?} was left behind for good; set the mark in the creating \
-         call, or have the ledger record the intent before it"
+        "after a crash ({point:?}), {left:?} was left behind for good",
+        MARK_FIRST
     );
     Ok(has_died)
 }
 
 /// Whether a key was there before us: values that always exist stay.
-fn is_original<H: Harness>(fixture: &Fixture<'_, H>, key: &str) -> bool {
+fn is_original<H: AsyncHarness>(fixture: &Fixture<'_, H>, key: &str) -> bool {
     fixture.originals.contains_key(key)
 }
 
-async fn die<H: Harness>(fixture: &mut Fixture<'_, H>, which: DesiredState, point: Point) -> bool {
+async fn die<H: AsyncHarness>(
+    fixture: &mut Fixture<'_, H>,
+    which: DesiredState,
+    point: Point,
+) -> bool {
     let desired = fixture.desired(which);
     let ledger = std::sync::Arc::clone(&fixture.ledger);
     let waits = match point {
@@ -101,7 +113,7 @@ async fn die<H: Harness>(fixture: &mut Fixture<'_, H>, which: DesiredState, poin
     ledger.revive() || !has_ended
 }
 
-async fn recover<H: Harness>(
+async fn recover<H: AsyncHarness>(
     fixture: &mut Fixture<'_, H>,
     which: DesiredState,
     point: Point,
@@ -114,10 +126,8 @@ async fn recover<H: Harness>(
     }
     let converged = fixture.converge(&desired).await;
     converged.map(drop).map_err(|broken| {
-        let how = format!(
-            "after a crash ({point:?}), the next process does not converge; set the mark in the \
-             creating call, or have the ledger record the intent before it: {broken}"
-        );
-        fixture.broken(&how)
+        let how =
+            format!("after a crash ({point:?}), the next process does not converge: {broken}");
+        fixture.broken(&how, MARK_FIRST)
     })
 }

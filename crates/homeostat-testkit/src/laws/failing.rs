@@ -6,41 +6,51 @@ use homeostat_engine::{
 };
 
 use super::fixture::{Fixture, Suite, entries, keys};
-use super::harness::{Ability, DesiredState, Fault, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Fault, Key};
 use super::verdict::Broken;
 
+const SAY_FAILED: &str =
+    "answer a write that was refused with `Outcome::Failed` and the target's own words";
+const SAY_HOW_STEPS_FAIL: &str = "go on with the steps that do not need the one that failed, or say by \
+    `Source::FAILS` how steps fail";
+
 /// Law 9.
-pub(super) async fn failures_stay_where_they_belong<H: Harness>(
+pub(super) async fn failures_stay_where_they_belong<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    suite.harness.reset();
+    suite.harness.reset().await;
     let mut is_able = true;
     for key in keys(&suite.harness.desired(DesiredState::First)) {
-        let fixture = suite.open(9)?;
-        match fixture.harness.inject(Fault::Refuse(&key)) {
+        let fixture = suite.open(9).await?;
+        match fixture.harness.inject(Fault::Refuse(&key)).await {
             Ability::Unable => is_able = false,
             Ability::Done => one_step_fails(fixture, &key).await?,
         }
     }
-    is_able &= the_first_failure_stops_all(suite.open(9)?.strict()).await? == Ability::Done;
+    is_able &= the_first_failure_stops_all(suite.open(9).await?.strict()).await? == Ability::Done;
     if !is_able {
-        suite.open(9)?.skip("a target that refuses any write");
+        suite.open(9).await?.skip("a target that refuses any write");
     }
     Ok(())
 }
 
-async fn one_step_fails<H: Harness>(
+async fn one_step_fails<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
     bad: &Key<H>,
 ) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
-    let before = fixture.harness.snapshot();
+    let before = fixture.harness.snapshot().await;
     let report = fixture.pass(&desired).await?;
     let is_converged = report.is_converged();
-    demand!(fixture, !is_converged, "`{bad}` was refused, and the report says converged");
+    demand!(
+        fixture,
+        !is_converged,
+        "`{bad}` was refused, and the report says converged",
+        SAY_FAILED
+    );
     let failed = entries(&report, &[Kind::Failed]);
     let is_named = failed.iter().any(|entry| entry.key() == bad.to_string());
-    demand!(fixture, is_named, "`{bad}` was refused, and nobody says");
+    demand!(fixture, is_named, "`{bad}` was refused, and nobody says", SAY_FAILED);
     let is_storm = failed.iter().any(|entry| match entry {
         Entry::Finding { key, finding: Finding::Failed { failure, .. } } => {
             *key == bad.to_string() && failure.retry == Retry::Now
@@ -50,8 +60,8 @@ async fn one_step_fails<H: Harness>(
     demand!(
         fixture,
         !is_storm,
-        "`{bad}` was refused, and is to be tried again at once, for ever; only a write whose \
-         precondition did not hold is worth another try at once"
+        "`{bad}` was refused, and is to be tried again at once, for ever",
+        "answer with `Retry::Soon`: only a write whose precondition did not hold is worth another try at once"
     );
     for (at, step) in report.plan().steps.iter().enumerate() {
         let key = step.key(&desired);
@@ -61,15 +71,26 @@ async fn one_step_fails<H: Harness>(
         demand!(
             fixture,
             !is_blocked || outcome.is_some(),
-            "`{key}` needs `{bad}`, which was refused, and was written all the same; put its step \
-             into a later phase"
+            "`{key}` needs `{bad}`, which was refused, and was written all the same",
+            "put its step into a later phase"
         );
         let is_fine = is_allowed_outcome(H::Source::FAILS, outcome);
-        demand!(fixture, key == *bad || is_fine, "`{bad}` was refused, and took `{key}` along");
+        demand!(
+            fixture,
+            key == *bad || is_fine,
+            "`{bad}` was refused, and took `{key}` along",
+            SAY_HOW_STEPS_FAIL
+        );
     }
-    let rolled_back = H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot() == before;
-    demand!(fixture, rolled_back, "a refused transaction left something behind");
-    fixture.harness.mend();
+    let rolled_back =
+        H::Source::FAILS != Fails::Atomic || fixture.harness.snapshot().await == before;
+    demand!(
+        fixture,
+        rolled_back,
+        "a refused transaction left something behind",
+        "undo the whole transaction, or say how steps fail by `Source::FAILS`"
+    );
+    fixture.harness.mend().await;
     fixture.converge(&desired).await.map(|_| ())
 }
 
@@ -91,19 +112,24 @@ fn needs<D: Desired>(step: &impl Step<D>, desired: &D, bad: &D::Key) -> bool {
     found && step.action() != Action::Delete
 }
 
-async fn the_first_failure_stops_all<H: Harness>(
+async fn the_first_failure_stops_all<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
 ) -> Result<Ability, Broken> {
     let desired = fixture.desired(DesiredState::First);
     let first = fixture.plan(&desired).await?.steps.first().map(|step| step.key(&desired));
     let Some(bad) = first else { return Ok(Ability::Unable) };
-    if fixture.harness.inject(Fault::Refuse(&bad)) == Ability::Unable {
+    if fixture.harness.inject(Fault::Refuse(&bad)).await == Ability::Unable {
         return Ok(Ability::Unable);
     }
-    let before = fixture.harness.snapshot();
+    let before = fixture.harness.snapshot().await;
     let report = fixture.pass(&desired).await?;
-    let is_same = fixture.harness.snapshot() == before;
-    demand!(fixture, is_same, "strict, `{bad}` was refused first, and others were written");
+    let is_same = fixture.harness.snapshot().await == before;
+    demand!(
+        fixture,
+        is_same,
+        "strict, `{bad}` was refused first, and others were written",
+        "write in `apply` only, and only the steps that it is given"
+    );
     for (at, step) in report.plan().steps.iter().enumerate().skip(1) {
         let key = step.key(&desired);
         let waits = match report.tally().other(at) {
@@ -112,7 +138,12 @@ async fn the_first_failure_stops_all<H: Harness>(
             }
             other => key == bad || H::Source::FAILS == Fails::Atomic && other.is_some(),
         };
-        demand!(fixture, waits, "strict, and `{key}` does not wait on `{bad}`");
+        demand!(
+            fixture,
+            waits,
+            "strict, and `{key}` does not wait on `{bad}`",
+            "answer in `apply` only for the steps that it is given"
+        );
     }
     Ok(Ability::Done)
 }

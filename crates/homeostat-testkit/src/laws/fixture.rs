@@ -13,14 +13,18 @@ use homeostat_engine::{
     Source, Strictness, View, pass, plan,
 };
 
-use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Key};
 use super::verdict::{Broken, Verdict};
 use crate::ledger::{Count, Tapped};
 
 /// All objects of a target, by the harness.
 pub(super) type Snapshot = BTreeMap<String, String>;
-pub(super) type Object<H> = <<H as Harness>::Source as Source>::Object;
-pub(super) type Desired<H> = Arc<<<H as Harness>::Source as Source>::Desired>;
+pub(super) type Object<H> = <<H as AsyncHarness>::Source as Source>::Object;
+pub(super) type Desired<H> = Arc<<<H as AsyncHarness>::Source as Source>::Desired>;
+
+/// What to do about an error where none is due.
+const FAILED: &str =
+    "the target has no fault here: let the source open, look and write without an error";
 
 /// The checks of one harness, and what they could not check so far.
 pub(super) struct Suite<'h, H> {
@@ -29,7 +33,7 @@ pub(super) struct Suite<'h, H> {
 }
 
 /// The fixture of one check.
-pub(super) struct Fixture<'s, H: Harness> {
+pub(super) struct Fixture<'s, H: AsyncHarness> {
     pub(super) harness: &'s mut H,
     pub(super) source: H::Source,
     pub(super) ownership: Ownership,
@@ -45,23 +49,23 @@ pub(super) struct Fixture<'s, H: Harness> {
     law: u8,
 }
 
-impl<H: Harness> Suite<'_, H> {
+impl<H: AsyncHarness> Suite<'_, H> {
     /// A new target for the check of the law with this number.
-    pub(super) fn open(&mut self, law: u8) -> Result<Fixture<'_, H>, Broken> {
-        self.open_with_ledger(law, |_| Tapped::new(MemoryLedger::default()))
+    pub(super) async fn open(&mut self, law: u8) -> Result<Fixture<'_, H>, Broken> {
+        self.open_with_ledger(law, |_| Tapped::new(MemoryLedger::default())).await
     }
 
     /// The same with another ledger.
-    pub(super) fn open_with_ledger(
+    pub(super) async fn open_with_ledger(
         &mut self,
         law: u8,
         ledger: impl FnOnce(&H) -> Tapped<MemoryLedger>,
     ) -> Result<Fixture<'_, H>, Broken> {
         let Suite { harness, verdict } = self;
-        harness.reset();
+        harness.reset().await;
         let source = harness.source();
         let ledger = Arc::new(ledger(harness));
-        let broken = |error: &dyn Display| breach::<H>(law, error);
+        let broken = |error: &dyn Display| breach::<H>(law, error, FAILED);
         let lock = Alone::i_am_the_only_writer();
         // The guard against mass deletes would hold these small desired states.
         let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
@@ -71,7 +75,7 @@ impl<H: Harness> Suite<'_, H> {
             ledger_page: LedgerPage::open(ledger.clone(), place::<H>())
                 .map_err(|error| broken(&error))?,
             ledger_writes: ledger.count(),
-            originals: harness.snapshot(),
+            originals: harness.snapshot().await,
             ownership: harness.ownership(),
             config: Config { guards, ..Config::default() },
             ledger,
@@ -83,18 +87,18 @@ impl<H: Harness> Suite<'_, H> {
     }
 }
 
-impl<H: Harness> Fixture<'_, H> {
+impl<H: AsyncHarness> Fixture<'_, H> {
     /// Opens everything anew, as after a restart of the process.
     pub(super) fn restart(&mut self) -> Result<(), Broken> {
         self.source = self.harness.source();
         self.observer = self.observer()?;
         let opened = LedgerPage::open(self.ledger.clone(), place::<H>());
-        self.ledger_page = opened.map_err(|error| self.broken(&error))?;
+        self.ledger_page = opened.map_err(|error| self.failed(&error))?;
         Ok(())
     }
 
     fn observer(&self) -> Result<Observer<H::Source>, Broken> {
-        Observer::open(&self.source, "law").map_err(|error| self.broken(&error))
+        Observer::open(&self.source, "law").map_err(|error| self.failed(&error))
     }
 
     pub(super) fn strict(mut self) -> Self {
@@ -112,8 +116,13 @@ impl<H: Harness> Fixture<'_, H> {
     }
 
     /// The law is broken, and this is how it shows.
-    pub(super) fn broken(&self, how: &dyn Display) -> Broken {
-        breach::<H>(self.law, how)
+    pub(super) fn broken(&self, how: &dyn Display, help: &'static str) -> Broken {
+        breach::<H>(self.law, how, help)
+    }
+
+    /// The source fails although its target has no fault.
+    pub(super) fn failed(&self, error: &dyn Display) -> Broken {
+        self.broken(error, FAILED)
     }
 
     /// Notes that the harness cannot check a part of the law.
@@ -127,17 +136,25 @@ impl<H: Harness> Fixture<'_, H> {
     }
 
     /// What the target holds, and how many writes it has received.
-    pub(super) fn state(&self) -> (Snapshot, u64) {
-        (self.harness.snapshot(), self.writes())
+    pub(super) async fn state(&self) -> (Snapshot, u64) {
+        (self.harness.snapshot().await, self.writes())
+    }
+
+    /// Adds a foreign object beside ours, unless the scope is ours alone.
+    pub(super) async fn add_stranger(&mut self) -> Option<Snapshot> {
+        match self.ownership {
+            Ownership::Exclusive(_) => None,
+            _ => self.disturb(Disturbance::Stranger).await,
+        }
     }
 
     /// Disturbs the target; returns the objects that are new or changed.
-    pub(super) fn disturb(&mut self, how: Disturbance<'_, Key<H>>) -> Option<Snapshot> {
-        let before = self.harness.snapshot();
-        match self.harness.disturb(how) {
+    pub(super) async fn disturb(&mut self, how: Disturbance<'_, Key<H>>) -> Option<Snapshot> {
+        let before = self.harness.snapshot().await;
+        match self.harness.disturb(how).await {
             Ability::Unable => None,
             Ability::Done => {
-                let mut after = self.harness.snapshot();
+                let mut after = self.harness.snapshot().await;
                 after.retain(|key, text| before.get(key) != Some(text));
                 Some(after)
             }
@@ -150,7 +167,7 @@ impl<H: Harness> Fixture<'_, H> {
         let desired = Arc::clone(desired);
         let order = PassInput { source, desired, ownership, focus: Focus::All, config };
         let planned = plan(&order, &mut observer, self.ledger_page.holdings()).await;
-        planned.map_err(|error| self.broken(&error))
+        planned.map_err(|error| self.failed(&error))
     }
 
     /// One pass, which may fail.
@@ -167,7 +184,7 @@ impl<H: Harness> Fixture<'_, H> {
     /// One full pass, which must not fail.
     pub(super) async fn pass(&mut self, desired: &Desired<H>) -> Result<Report<H::Source>, Broken> {
         let report = self.try_pass(desired, Focus::All).await;
-        report.map_err(|error| self.broken(&format!("a pass failed: {error}")))
+        report.map_err(|error| self.failed(&format!("a pass failed: {error}")))
     }
 
     /// One full pass, which must end converged.
@@ -179,7 +196,12 @@ impl<H: Harness> Fixture<'_, H> {
         let open: Vec<_> = Kind::open().collect();
         let troubles = entries(&report, &open).into_iter().map(|entry| format!("{entry:?}"));
         let troubles = troubles.collect::<Vec<_>>().join("; ");
-        demand!(self, report.is_converged(), "a pass did not converge: {troubles}");
+        demand!(
+            self,
+            report.is_converged(),
+            "a pass did not converge: {troubles}",
+            "make every declared object as declared in one pass over a target without faults"
+        );
         Ok(report)
     }
 
@@ -189,11 +211,11 @@ impl<H: Harness> Fixture<'_, H> {
         desired: &Desired<H>,
     ) -> Result<(Vec<Seen<Key<H>, Object<H>>>, <H::Source as Source>::Moment), Broken> {
         let mut all = Vec::new();
-        let mut reader = self.source.reader().map_err(|failure| self.broken(&failure))?;
+        let mut reader = self.source.reader().map_err(|failure| self.failed(&failure))?;
         let records = &self.ledger_page.holdings().records;
         let view = View { focus: &Focus::All, desired, records };
         let observed = reader.observe(&view, &mut |seen| all.push(seen)).await;
-        Ok((all, observed.map_err(|failure| self.broken(&failure))?))
+        Ok((all, observed.map_err(|failure| self.failed(&failure))?))
     }
 
     /// The next hint, if one arrives in time.
@@ -206,16 +228,16 @@ impl<H: Harness> Fixture<'_, H> {
         .await;
         drop(patience);
         let law = self.law;
-        hinted.transpose().map_err(|failure| breach::<H>(law, &failure))
+        hinted.transpose().map_err(|failure| breach::<H>(law, &failure, FAILED))
     }
 }
 
 /// The law with this number is broken.
-pub(super) fn breach<H: Harness>(law: u8, how: &dyn Display) -> Broken {
-    Broken::Law { law, name: H::Source::NAME, how: how.to_string() }
+pub(super) fn breach<H: AsyncHarness>(law: u8, how: &dyn Display, help: &'static str) -> Broken {
+    Broken::Law { law, name: H::Source::NAME, how: how.to_string(), help }
 }
 
-fn place<H: Harness>() -> LedgerKey {
+fn place<H: AsyncHarness>() -> LedgerKey {
     let [owner, scope, identity] = ["laws", "law", "fresh"].map(str::to_owned);
     LedgerKey { owner, source: H::Source::NAME.to_owned(), scope, identity }
 }

@@ -81,7 +81,7 @@ pub trait Harness: Send {
     /// Whether the target can make a write of this kind depend on what is there when it arrives. Where it cannot, as
     /// with a kernel that replaces whatever is on a key, a foreign object that comes between the look and the write is
     /// lost, and the verdict lists it.
-    fn has_precondition(&self, key: &Key<Self>, action: Action) -> bool {
+    fn has_precondition(&self, key: &<Self::Source as Source>::Key, action: Action) -> bool {
         let _ = (key, action);
         true
     }
@@ -94,9 +94,9 @@ pub trait Harness: Send {
     fn meter(&self) -> Meter;
 
     /// Changes the target as another program would.
-    fn disturb(&mut self, how: Disturbance<'_, Key<Self>>) -> Ability;
+    fn disturb(&mut self, how: Disturbance<'_, <Self::Source as Source>::Key>) -> Ability;
 
-    fn inject(&mut self, fault: Fault<'_, Key<Self>>) -> Ability {
+    fn inject(&mut self, fault: Fault<'_, <Self::Source as Source>::Key>) -> Ability {
         let _ = fault;
         Ability::Unable
     }
@@ -110,8 +110,116 @@ pub trait Harness: Send {
     }
 }
 
+/// The same for a target that is reached by an async client. The suite takes either: every [`Harness`] is one of these.
+pub trait AsyncHarness: Send {
+    /// The source under test.
+    type Source: Source;
+
+    /// As [`Harness::reset`].
+    fn reset(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// As [`Harness::source`].
+    fn source(&self) -> Self::Source;
+
+    /// As [`Harness::ownership`].
+    fn ownership(&self) -> Ownership;
+
+    /// As [`Harness::desired`].
+    fn desired(&self, which: DesiredState) -> <Self::Source as Source>::Desired;
+
+    /// As [`Harness::objects_differ`].
+    fn objects_differ(&self) -> bool {
+        true
+    }
+
+    /// As [`Harness::has_precondition`].
+    fn has_precondition(&self, key: &Key<Self>, action: Action) -> bool {
+        let _ = (key, action);
+        true
+    }
+
+    /// As [`Harness::snapshot`].
+    fn snapshot(&self) -> impl Future<Output = BTreeMap<String, String>> + Send;
+
+    /// As [`Harness::meter`]. It is asked also where nothing can wait, so it counts what was sent.
+    fn meter(&self) -> Meter;
+
+    /// As [`Harness::disturb`].
+    fn disturb(&mut self, how: Disturbance<'_, Key<Self>>) -> impl Future<Output = Ability> + Send;
+
+    /// As [`Harness::inject`].
+    fn inject(&mut self, fault: Fault<'_, Key<Self>>) -> impl Future<Output = Ability> + Send {
+        let _ = fault;
+        std::future::ready(Ability::Unable)
+    }
+
+    /// As [`Harness::mend`].
+    fn mend(&mut self) -> impl Future<Output = ()> + Send {
+        std::future::ready(())
+    }
+
+    /// As [`Harness::patience`].
+    fn patience(&self) -> Later<'_, ()> {
+        Box::pin(Yields(10_000))
+    }
+}
+
+impl<H: Harness> AsyncHarness for H {
+    type Source = H::Source;
+
+    fn reset(&mut self) -> impl Future<Output = ()> + Send {
+        Harness::reset(self);
+        std::future::ready(())
+    }
+
+    fn source(&self) -> Self::Source {
+        Harness::source(self)
+    }
+
+    fn ownership(&self) -> Ownership {
+        Harness::ownership(self)
+    }
+
+    fn desired(&self, which: DesiredState) -> <Self::Source as Source>::Desired {
+        Harness::desired(self, which)
+    }
+
+    fn objects_differ(&self) -> bool {
+        Harness::objects_differ(self)
+    }
+
+    fn has_precondition(&self, key: &Key<Self>, action: Action) -> bool {
+        Harness::has_precondition(self, key, action)
+    }
+
+    fn snapshot(&self) -> impl Future<Output = BTreeMap<String, String>> + Send {
+        std::future::ready(Harness::snapshot(self))
+    }
+
+    fn meter(&self) -> Meter {
+        Harness::meter(self)
+    }
+
+    fn disturb(&mut self, how: Disturbance<'_, Key<Self>>) -> impl Future<Output = Ability> + Send {
+        std::future::ready(Harness::disturb(self, how))
+    }
+
+    fn inject(&mut self, fault: Fault<'_, Key<Self>>) -> impl Future<Output = Ability> + Send {
+        std::future::ready(Harness::inject(self, fault))
+    }
+
+    fn mend(&mut self) -> impl Future<Output = ()> + Send {
+        Harness::mend(self);
+        std::future::ready(())
+    }
+
+    fn patience(&self) -> Later<'_, ()> {
+        Harness::patience(self)
+    }
+}
+
 /// The keys of a harness's source.
-pub(super) type Key<H> = <<H as Harness>::Source as Source>::Key;
+pub(super) type Key<H> = <<H as AsyncHarness>::Source as Source>::Key;
 
 /// Yields this many times.
 struct Yields(u32);
@@ -132,8 +240,8 @@ impl Future for Yields {
 }
 
 /// With desired states that are too simple every source would pass.
-pub(super) fn check<H: Harness>(harness: &mut H) -> Result<(), Broken> {
-    harness.reset();
+pub(super) async fn check<H: AsyncHarness>(harness: &mut H) -> Result<(), Broken> {
+    harness.reset().await;
     let unfit = |how: &str| Err(Broken::Harness { how: how.to_owned() });
     let [first, second] =
         [DesiredState::First, DesiredState::Second].map(|which| harness.desired(which));

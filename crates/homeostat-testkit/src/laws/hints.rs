@@ -5,29 +5,36 @@ use std::collections::BTreeSet;
 use homeostat_engine::{Coverage, Desired as _, Focus, Source};
 
 use super::fixture::{Fixture, Snapshot, Suite, keys};
-use super::harness::{Ability, DesiredState, Disturbance, Harness, Key};
+use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Key};
 use super::verdict::Broken;
 
 /// Law 7.
-pub(super) async fn hints_only_save_time<H: Harness>(
+pub(super) async fn hints_only_save_time<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    suite.harness.reset();
+    suite.harness.reset().await;
     let Some(scripts) = scripts(suite.harness) else { return Ok(()) };
     let mut end = None;
     for (what, hints) in scripts {
-        let Some(snapshot) = disturbed_end(suite.open(7)?, &hints).await? else { return Ok(()) };
+        let Some(snapshot) = disturbed_end(suite.open(7).await?, &hints).await? else {
+            return Ok(());
+        };
         let is_same = *end.get_or_insert_with(|| snapshot.clone()) == snapshot;
-        demand!(suite.open(7)?, is_same, "with hints {what} the target ends otherwise");
+        demand!(
+            suite.open(7).await?,
+            is_same,
+            "with hints {what} the target ends otherwise",
+            "read objects from the target, and take nothing but keys from hints"
+        );
     }
-    wrong_hints_write_nothing(suite.open(7)?).await
+    wrong_hints_write_nothing(suite.open(7).await?).await
 }
 
 type Hints<K> = Vec<BTreeSet<K>>;
 type Scripts<K> = Vec<(&'static str, Hints<K>)>;
 
 /// What may happen to the hints about two disturbed keys.
-fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
+fn scripts<H: AsyncHarness>(harness: &H) -> Option<Scripts<Key<H>>> {
     let (first, second) =
         (harness.desired(DesiredState::First), harness.desired(DesiredState::Second));
     let all = keys(&first);
@@ -50,7 +57,7 @@ fn scripts<H: Harness>(harness: &H) -> Option<Scripts<Key<H>>> {
 
 /// Disturbs a converged target, makes a pass per hint, and resyncs; returns the end state, if the target can be
 /// disturbed.
-async fn disturbed_end<H: Harness>(
+async fn disturbed_end<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
     hints: &Hints<Key<H>>,
 ) -> Result<Option<Snapshot>, Broken> {
@@ -58,34 +65,43 @@ async fn disturbed_end<H: Harness>(
     fixture.converge(&desired).await?;
     let all = keys(&*desired);
     let (Some(one), Some(two)) = (all.first(), all.last()) else { return Ok(None) };
-    let altered = fixture.harness.disturb(Disturbance::Alter(one));
-    let removed = fixture.harness.disturb(Disturbance::Remove(two));
+    let altered = fixture.harness.disturb(Disturbance::Alter(one)).await;
+    let removed = fixture.harness.disturb(Disturbance::Remove(two)).await;
     if [altered, removed] == [Ability::Unable; 2] {
         fixture.skip("a target that changes behind our back");
         return Ok(None);
     }
     for keys in hints {
         let pass = fixture.try_pass(&desired, Focus::Keys(keys.clone())).await;
-        pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
+        pass.map_err(|error| fixture.failed(&format!("a focused pass failed: {error}")))?;
     }
     fixture.converge(&desired).await?;
-    Ok(Some(fixture.harness.snapshot()))
+    Ok(Some(fixture.harness.snapshot().await))
 }
 
-async fn wrong_hints_write_nothing<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
+async fn wrong_hints_write_nothing<H: AsyncHarness>(
+    mut fixture: Fixture<'_, H>,
+) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
     fixture.converge(&desired).await?;
     let writes = fixture.writes();
     let focus = Focus::Keys(keys(&*desired).into_iter().collect());
     let pass = fixture.try_pass(&desired, focus).await;
-    pass.map_err(|error| fixture.broken(&format!("a focused pass failed: {error}")))?;
-    demand!(fixture, fixture.writes() == writes, "hints about nothing made a pass write");
+    pass.map_err(|error| fixture.failed(&format!("a focused pass failed: {error}")))?;
+    demand!(
+        fixture,
+        fixture.writes() == writes,
+        "hints about nothing made a pass write",
+        "report an object in a look at a few keys as in a look at all"
+    );
     Ok(())
 }
 
 /// Law 10.
-pub(super) async fn coverage_is_true<H: Harness>(suite: &mut Suite<'_, H>) -> Result<(), Broken> {
-    let mut fixture = suite.open(10)?;
+pub(super) async fn coverage_is_true<H: AsyncHarness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<(), Broken> {
+    let mut fixture = suite.open(10).await?;
     let desired = fixture.desired(DesiredState::First);
     fixture.converge(&desired).await?;
     // Skips the echoes of our own writes, with a limit for a source that never stops.
@@ -94,7 +110,7 @@ pub(super) async fn coverage_is_true<H: Harness>(suite: &mut Suite<'_, H>) -> Re
         echoes += 1;
     }
     let Some(key) = keys(&*desired).into_iter().next() else { return Ok(()) };
-    if fixture.harness.disturb(Disturbance::Alter(&key)) == Ability::Unable {
+    if fixture.harness.disturb(Disturbance::Alter(&key)).await == Ability::Unable {
         fixture.skip("a target that changes behind our back");
         return Ok(());
     }
@@ -104,9 +120,16 @@ pub(super) async fn coverage_is_true<H: Harness>(suite: &mut Suite<'_, H>) -> Re
     demand!(
         fixture,
         coverage != Coverage::None || is_silent,
-        "it claims to have no hints, and sends some"
+        "it claims to have no hints, and sends some",
+        "say how much the hints cover by `Source::COVERAGE`"
     );
     let is_covered = coverage != Coverage::All || hinted;
-    demand!(fixture, is_covered, "all is covered, and no hint came about `{key}`");
+    demand!(
+        fixture,
+        is_covered,
+        "all is covered, and no hint came about `{key}`",
+        "subscribe when the reader is opened, before the first look, or say by `Source::COVERAGE` how much \
+             hints cover"
+    );
     Ok(())
 }

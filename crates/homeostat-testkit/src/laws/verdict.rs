@@ -21,8 +21,17 @@ pub const LAWS: [&str; 10] = [
 #[non_exhaustive]
 pub enum Broken {
     /// The source breaks a law.
-    #[error("law {law} is broken by source `{name}`: {how} (the law: {})", text(*.law))]
-    Law { law: u8, name: &'static str, how: String },
+    #[error("law {law} is broken by source `{name}`: {how} (the law: {}); help: {help}", text(*.law))]
+    #[non_exhaustive]
+    Law {
+        law: u8,
+        /// The source.
+        name: &'static str,
+        /// What was seen.
+        how: String,
+        /// What its author can do about it.
+        help: &'static str,
+    },
     /// The harness is unfit, so that nothing is known about the source.
     #[error("the harness is unfit: {how}")]
     Harness { how: String },
@@ -33,6 +42,15 @@ fn text(law: u8) -> &'static str {
 }
 
 impl Broken {
+    /// What the author of the source, or of the harness, can do about it.
+    #[must_use]
+    pub fn help(&self) -> &str {
+        match self {
+            Broken::Law { help, .. } => help,
+            Broken::Harness { how } => how,
+        }
+    }
+
     /// The number of the broken law, if it was one.
     #[must_use]
     pub fn number(&self) -> Option<u8> {

@@ -11,25 +11,28 @@ use homeostat_engine::{
 };
 
 use super::fixture::{self, Fixture, Object, Snapshot, Suite, keys};
-use super::harness::{DesiredState, Disturbance, Harness, Key};
+use super::harness::{AsyncHarness, DesiredState, Disturbance, Key};
 use super::verdict::Broken;
 
+const COMPARE_DECLARED: &str =
+    "compare declared attributes only, in the form that the target keeps";
+
 /// Law 4.
-pub(super) async fn steps_touch_what_they_name<H: Harness>(
+pub(super) async fn steps_touch_what_they_name<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    among_strangers(suite.open(4)?).await?;
-    let mut fixture = suite.open(4)?;
+    among_strangers(suite.open(4).await?).await?;
+    let mut fixture = suite.open(4).await?;
     let [first, second] = fixture.first_and(DesiredState::Second);
     fixture.pass(&first).await?;
     apply_and_judge(&mut fixture, &second, &Snapshot::new()).await
 }
 
 /// Law 4: between the look and the write anybody may come, so each write has a precondition in the target.
-pub(super) async fn writes_have_preconditions<H: Harness>(
+pub(super) async fn writes_have_preconditions<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    suite.harness.reset();
+    suite.harness.reset().await;
     let ownership = suite.harness.ownership();
     let is_by_name = matches!(ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
     // Without marks the target cannot tell one object of a name from the next.
@@ -37,20 +40,20 @@ pub(super) async fn writes_have_preconditions<H: Harness>(
     let mut is_checked = true;
     for key in keys(&suite.harness.desired(DesiredState::First)) {
         if !is_by_name {
-            is_checked &= appears_before_the_create(suite.open(4)?, &key).await?;
+            is_checked &= appears_before_the_create(suite.open(4).await?, &key).await?;
         }
         if is_marked {
-            is_checked &= is_replaced_before_the_write(suite.open(4)?, &key).await?;
+            is_checked &= is_replaced_before_the_write(suite.open(4).await?, &key).await?;
         }
     }
     if !is_checked {
-        suite.open(4)?.skip("a write that the target cannot make conditional");
+        suite.open(4).await?.skip("a write that the target cannot make conditional");
     }
     Ok(())
 }
 
 /// Returns false if the target has no precondition for it.
-async fn appears_before_the_create<H: Harness>(
+async fn appears_before_the_create<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
     key: &Key<H>,
 ) -> Result<bool, Broken> {
@@ -59,20 +62,20 @@ async fn appears_before_the_create<H: Harness>(
     }
     let desired = fixture.desired(DesiredState::First);
     let plan = fixture.plan(&desired).await?;
-    let Some(foreign) = fixture.disturb(Disturbance::Occupy(key)) else { return Ok(true) };
+    let Some(foreign) = fixture.disturb(Disturbance::Occupy(key)).await else { return Ok(true) };
     apply(&fixture, &plan).await;
-    let is_untouched = holds(&fixture, &foreign);
+    let is_untouched = holds(&fixture, &foreign).await;
     demand!(
         fixture,
         is_untouched,
-        "`{key}` appeared between the look and the create, and was written over; create only what \
-         is absent, by a precondition of the call itself"
+        "`{key}` appeared between the look and the create, and was written over",
+        "create only what is absent, by a precondition of the call itself"
     );
     Ok(true)
 }
 
 /// Returns false if the target has no precondition for it.
-async fn is_replaced_before_the_write<H: Harness>(
+async fn is_replaced_before_the_write<H: AsyncHarness>(
     mut fixture: Fixture<'_, H>,
     key: &Key<H>,
 ) -> Result<bool, Broken> {
@@ -86,90 +89,100 @@ async fn is_replaced_before_the_write<H: Harness>(
     if !fixture.harness.has_precondition(key, step.action()) {
         return Ok(false);
     }
-    if fixture.disturb(Disturbance::Remove(key)).is_none() {
+    if fixture.disturb(Disturbance::Remove(key)).await.is_none() {
         return Ok(true);
     }
-    let Some(foreign) = fixture.disturb(Disturbance::Occupy(key)) else { return Ok(true) };
+    let Some(foreign) = fixture.disturb(Disturbance::Occupy(key)).await else { return Ok(true) };
     apply(&fixture, &plan).await;
-    let is_untouched = holds(&fixture, &foreign);
+    let is_untouched = holds(&fixture, &foreign).await;
     demand!(
         fixture,
         is_untouched,
-        "`{key}` was replaced by a foreign object between the look and the {word}, which touched it; \
-         make the call depend on the mark or the version that was seen"
+        "`{key}` was replaced by a foreign object between the look and the {word}, which touched it",
+        "make the call depend on the mark or the version that was seen"
     );
     Ok(true)
 }
 
 /// Whether these objects are as they were.
-fn holds<H: Harness>(fixture: &Fixture<'_, H>, objects: &Snapshot) -> bool {
-    let now = fixture.harness.snapshot();
+async fn holds<H: AsyncHarness>(fixture: &Fixture<'_, H>, objects: &Snapshot) -> bool {
+    let now = fixture.harness.snapshot().await;
     objects.iter().all(|(key, text)| now.get(key) == Some(text))
 }
 
-async fn among_strangers<H: Harness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
+async fn among_strangers<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
     let desired = fixture.desired(DesiredState::First);
     let mut foreign = Snapshot::new();
     let by_name = matches!(fixture.ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
     let first = keys(&*desired).into_iter().next().filter(|_| !by_name);
-    match first.and_then(|key| fixture.disturb(Disturbance::Occupy(&key))) {
+    let occupied = match &first {
+        Some(key) => fixture.disturb(Disturbance::Occupy(key)).await,
+        None => None,
+    };
+    match occupied {
         Some(occupied) => foreign.extend(occupied),
         None => fixture.skip("a foreign object on a declared key"),
     }
-    let shared = !matches!(fixture.ownership, Ownership::Exclusive(_));
-    match shared.then(|| fixture.disturb(Disturbance::Stranger)).flatten() {
+    match fixture.add_stranger().await {
         Some(stranger) => foreign.extend(stranger),
         None => fixture.skip("a foreign object beside ours"),
     }
     apply_and_judge(&mut fixture, &desired, &foreign).await?;
     // Once more with the engine, which retries what was refused.
-    let before = fixture.harness.snapshot();
+    let before = fixture.harness.snapshot().await;
     fixture.pass(&desired).await?;
-    judge(&fixture, &before, &BTreeSet::new())
+    judge(&fixture, &before, &BTreeSet::new()).await
 }
 
 /// Applies a plan without the engine and checks what it changed.
-async fn apply_and_judge<H: Harness>(
+async fn apply_and_judge<H: AsyncHarness>(
     fixture: &mut Fixture<'_, H>,
     desired: &fixture::Desired<H>,
     foreign: &Snapshot,
 ) -> Result<(), Broken> {
-    let before = fixture.harness.snapshot();
+    let before = fixture.harness.snapshot().await;
     let plan = fixture.plan(desired).await?;
     let Answered { open, twice } = apply(fixture, &plan).await;
     let twice = twice.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = twice {
-        let how = format!("the step for `{key}` got two answers; answer for each step once");
-        return Err(fixture.broken(&how));
+        let how = format!("the step for `{key}` got two answers");
+        return Err(fixture.broken(&how, "answer for each step once"));
     }
     let unanswered = open.first().and_then(|at| plan.steps.get(*at)).map(|step| step.key(desired));
     if let Some(key) = unanswered {
-        return Err(fixture.broken(&format!("the step for `{key}` got no answer")));
+        let help = "answer for each step; with `Outcome::Unknown` if the target's answer was lost";
+        return Err(fixture.broken(&format!("the step for `{key}` got no answer"), help));
     }
     let taken =
         plan.steps.iter().flat_map(|step| step.takes().iter().map(|taken| taken.key.clone()));
     let named = plan.steps.iter().map(|step| step.key(desired).to_string());
     let mine = taken.chain(named).filter(|key| !foreign.contains_key(key)).collect();
-    judge(fixture, &before, &mine)
+    judge(fixture, &before, &mine).await
 }
 
 /// Fails if anything but `named` has changed.
-fn judge<H: Harness>(
+async fn judge<H: AsyncHarness>(
     fixture: &Fixture<'_, H>,
     before: &Snapshot,
     named: &BTreeSet<String>,
 ) -> Result<(), Broken> {
-    let after = fixture.harness.snapshot();
+    let after = fixture.harness.snapshot().await;
     let changed = before
         .keys()
         .chain(after.keys())
         .find(|key| before.get(*key) != after.get(*key) && !named.contains(*key));
     let Some(key) = changed else { return Ok(()) };
     match (before.get(key), after.get(key)) {
-        (Some(was), None) => Err(fixture::breach::<H>(5, &format!("`{key}` ({was}) was deleted"))),
-        (was, is) => Err(fixture.broken(&format!(
-            "`{key}` was touched: {was:?} before, {is:?} after, and no step may do that"
-        ))),
+        (Some(was), None) => {
+            let help = "report what does not carry our mark as `Owner::Foreign`, and delete only what the step names";
+            Err(fixture::breach::<H>(5, &format!("`{key}` ({was}) was deleted"), help))
+        }
+        (was, is) => {
+            let how =
+                format!("`{key}` was touched: {was:?} before, {is:?} after, and no step names it");
+            let help = "write to the keys of the steps only; what the target takes along, name in `Step::takes`";
+            Err(fixture.broken(&how, help))
+        }
     }
 }
 
@@ -180,7 +193,7 @@ struct Answered {
 }
 
 /// Runs a plan.
-async fn apply<H: Harness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Answered {
+async fn apply<H: AsyncHarness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Answered {
     let answers = Answers::<Object<H>> {
         tally: Mutex::new(Tally::new(plan.steps.len())),
         twice: Mutex::default(),
@@ -246,10 +259,10 @@ impl<O: Clone + Send> Outcomes<O> for Answers<O> {
 }
 
 /// Law 6.
-pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
+pub(super) async fn a_second_pass_writes_nothing<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
-    let mut fixture = suite.open(6)?;
+    let mut fixture = suite.open(6).await?;
     for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
         let desired = fixture.desired(which);
         fixture.converge(&desired).await?;
@@ -262,18 +275,28 @@ pub(super) async fn a_second_pass_writes_nothing<H: Harness>(
     Ok(())
 }
 
-async fn writes_nothing<H: Harness>(
+async fn writes_nothing<H: AsyncHarness>(
     fixture: &mut Fixture<'_, H>,
     desired: &fixture::Desired<H>,
 ) -> Result<(), Broken> {
-    let (before, writes) = fixture.state();
+    let (before, writes) = fixture.state().await;
     let recorded = fixture.ledger_writes.writes();
     fixture.pass(desired).await?;
     let wrote = fixture.writes() - writes;
-    demand!(fixture, wrote == 0, "a second pass wrote {wrote} times to the target");
-    let is_same = fixture.harness.snapshot() == before;
-    demand!(fixture, is_same, "a second pass changed the target");
+    demand!(
+        fixture,
+        wrote == 0,
+        "a second pass wrote {wrote} times to the target",
+        COMPARE_DECLARED
+    );
+    let is_same = fixture.harness.snapshot().await == before;
+    demand!(fixture, is_same, "a second pass changed the target", COMPARE_DECLARED);
     let wrote = fixture.ledger_writes.writes() - recorded;
-    demand!(fixture, wrote == 0, "a second pass wrote {wrote} times to the ledger");
+    demand!(
+        fixture,
+        wrote == 0,
+        "a second pass wrote {wrote} times to the ledger",
+        "let the target answer for an object always in the same way"
+    );
     Ok(())
 }

@@ -267,6 +267,7 @@ impl Access {
         }
         let object = match self.flaw {
             Some(Flaw::NotNormalized) => held.value.to_uppercase(),
+            Some(Flaw::NormalizesAgain) => format!("{}.", held.value),
             Some(Flaw::Credulous) if context.is_hinted => format!("{}?", held.value),
             _ => held.value.clone(),
         };
@@ -517,6 +518,8 @@ pub enum Flaw {
     UnreadableIsAbsent,
     /// Law 2: objects do not read back as they were written.
     NotNormalized,
+    /// Law 2: the normal form ends with a dot, and one is added each time that an object is read.
+    NormalizesAgain,
     /// Law 3: the same input gives another plan the next time.
     Fickle,
     /// Law 4: a write touches an object that its step does not name.

@@ -208,7 +208,11 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
         open: status.open,
         counts: serde_json::to_value(status.counts).unwrap_or_default(),
         contended: contended
-            .map(|(key, culprit, pause)| Contended { key, culprit, pause_ms: millis(pause) })
+            .map(|one| Contended {
+                key: one.key,
+                culprit: one.culprit,
+                pause_ms: millis(one.pause),
+            })
             .collect(),
         not_converging: status.not_converging,
         waits_on: None,

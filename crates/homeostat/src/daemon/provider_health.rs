@@ -55,7 +55,7 @@ impl ProviderHealth {
             error_lines.push("... `homeostat check` shows all of it");
         }
         let failure = Failure::new(error_lines.join("\n"), Retry::OnChange);
-        self.failure.insert(Arc::new(Failure { help: failure::help(error), ..failure }))
+        self.failure.insert(Arc::new(failure.with_known_help(failure::help(error))))
     }
 
     pub(super) fn status(&self) -> ProviderStatus {

@@ -327,11 +327,8 @@ impl Running {
         if let Some(former) = self.loops.remove(&name) {
             former.end().await;
         }
-        let deps = LoopDeps {
-            lock: Arc::clone(&self.lock),
-            ledger: Arc::clone(by.ledger),
-            events: by.events.clone(),
-        };
+        let deps = LoopDeps::new(Arc::clone(&self.lock), Arc::clone(by.ledger))
+            .with_events(by.events.clone());
         let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
         // Before the loop runs, so that it is its first pass that is waited for, and no second one.
         let first = start_pass(&control);

@@ -22,11 +22,8 @@ use super::systemd::Systemd;
 fn undriven() -> (LoopTask, watch::Sender<LoopsSnapshot>, Events) {
     let text = |text: &str| text.to_owned();
     let events = Events::default();
-    let deps = LoopDeps {
-        lock: Arc::new(Alone::i_am_the_only_writer()),
-        ledger: Arc::new(MemoryLedger::default()),
-        events: events.clone(),
-    };
+    let deps = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()))
+        .with_events(events.clone());
     let bound = Bound {
         source: Memory::<Independent>::marked(Target::default()),
         desired: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),

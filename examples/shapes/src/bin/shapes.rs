@@ -87,7 +87,7 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
     let first = desired_states.next_desired().await;
     let (lock, events) = (Arc::new(Alone::i_am_the_only_writer()), Events::default());
     let mut told = events.subscribe();
-    let means = LoopDeps { lock, ledger, events };
+    let means = LoopDeps::new(lock, ledger).with_events(events);
     let pace = Pace::of::<Adapted<Shapes>>(u64::from(std::process::id()));
     let (kept, handle) = Loop::new(binder.bound(&first)?, means, pace);
     let running = tokio::spawn(kept.run());

@@ -55,7 +55,7 @@ async fn piped(stage: &Stage) -> Piped {
     };
     let first = desired_states.next_desired().await;
     let lock = std::sync::Arc::new(homeostat_engine::Alone::i_am_the_only_writer());
-    let means = LoopDeps { lock, ledger: stage.ledger.clone(), events };
+    let means = LoopDeps::new(lock, stage.ledger.clone()).with_events(events);
     let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(Duration::from_hours(1)).unwrap();
     // Nobody who waits for a pace would see the second desired state in this test.
     let pace = pace.with_min_interval(Duration::from_hours(1));

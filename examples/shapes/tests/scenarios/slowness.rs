@@ -56,7 +56,7 @@ async fn a_service_with_too_many_requests_is_asked_again_when_it_says_and_nothin
 async fn writes_are_limited_and_what_is_over_the_limit_comes_later() {
     let mut stage = Stage::new(marker());
     // The second token takes longer than a pass is willing to wait.
-    stage.source = stage.source.clone().limited(Limit { burst: 1, per_second: 0.4 });
+    stage.source = stage.source.clone().limited(Limit::new(1, 0.4));
     let told = stage.life().pass(TWO).await;
     assert_eq!(told.applied.len(), 1, "{told:?}");
     assert_eq!(told.open["my-window"], "pending: the rate limit", "{told:?}");

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Edit, Entry, Error, Events, Exclusive, Explain, Finding, Focus, Handle,
-    Kind, Ledger, LedgerKey, LedgerPage, Loop, LoopDeps, MemoryLedger, Observer, Ownership, Pace,
-    Page, Pages, PassInput, Prefixes, Report, Source as _, pass,
+    Alone, Bound, Config, Edit, Entry, Error, Exclusive, Explain, Finding, Focus, Handle, Kind,
+    Ledger, LedgerKey, LedgerPage, Loop, LoopDeps, MemoryLedger, Observer, Ownership, Pace, Page,
+    Pages, PassInput, Prefixes, Report, Source as _, pass,
 };
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
 use homeostat_kit::strategy::{Marker, Strategy};
@@ -185,7 +185,7 @@ impl Stage {
     /// A loop that looks at everything once in this time.
     pub(crate) fn keep(&self, squares: Squares<'_>, resync: Duration) -> Handle<Adapted<Shapes>> {
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = LoopDeps { lock, ledger: self.ledger.clone(), events: Events::default() };
+        let means = LoopDeps::new(lock, self.ledger.clone());
         let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(resync).unwrap();
         let (kept, handle) = Loop::new(self.bound(squares), means, pace);
         tokio::spawn(kept.run());

@@ -168,7 +168,7 @@ impl Process {
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let events = Events::default();
         tokio::spawn(measure(events.subscribe(), Arc::clone(&stage.longest_event)));
-        let means = LoopDeps { lock, ledger, events };
+        let means = LoopDeps::new(lock, ledger).with_events(events);
         // As the daemon keeps a cluster.
         let pace = Pace::of::<Guests>(stage.seed).with_resync(Duration::from_secs(30)).unwrap();
         let (kept, handle) = Loop::new(stage.bound(&operations), means, pace);
