@@ -4,9 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{
-    Finding, HeldBy, Holdings, Kind, Outcome, Owner, Plan, Report, Source, Step as _,
-};
+use homeostat_core::{Finding, HeldBy, Holdings, Kind, Outcome, Owner, Plan, Report, Source, Step};
 
 use crate::config::{Config, PassInput};
 use crate::error::Error;
@@ -168,7 +166,7 @@ async fn record_taken<S: Source>(
     plan: &mut Plan<S>,
 ) -> BTreeSet<S::Key> {
     let Some(undo) = &input.config.undo else { return BTreeSet::new() };
-    let taken = plan.steps.iter().flat_map(|step| step.takes());
+    let taken = plan.steps.iter().flat_map(Step::takes);
     let foreign = taken.filter(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel));
     let keys: BTreeSet<S::Key> = foreign.filter_map(|taken| taken.key.parse().ok()).collect();
     let recorded = observer.snapshots_along(&keys).await.and_then(|snapshots| {

@@ -343,13 +343,11 @@ impl<S: Source> Control for Handle<S> {
     ) -> Later<'_, Result<Vec<(String, Restored)>, CommandRefused>> {
         let mut keys = Vec::with_capacity(taken.len());
         for (text, snapshot) in taken {
-            match text.parse() {
-                Ok(key) => keys.push((key, snapshot)),
-                Err(_) => {
-                    let refused = Err(CommandRefused::NotAKey(text));
-                    return Box::pin(std::future::ready(refused));
-                }
-            }
+            let Ok(key) = text.parse() else {
+                let refused = Err(CommandRefused::NotAKey(text));
+                return Box::pin(std::future::ready(refused));
+            };
+            keys.push((key, snapshot));
         }
         self.ask(move |answer| Command::Restore(keys, answer))
     }

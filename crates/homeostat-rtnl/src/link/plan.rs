@@ -176,7 +176,7 @@ impl LinkPlanner<'_> {
                 self.release(key, before, None);
             }
             Change::Release { key, before, restore, .. } => {
-                self.release(key, before, restore.as_ref())
+                self.release(key, before, restore.as_ref());
             }
         }
     }
@@ -205,11 +205,11 @@ impl LinkPlanner<'_> {
     }
 
     /// A link that another owner made is never deleted. If it is not what we wrote any more, only our mark goes.
-    fn give_back(&mut self, name: LinkName, before: &Link, taken: &TakenOver<Object>) {
-        let (Object::Link(wrote), Object::Link(original)) = (&taken.wrote, &taken.original) else {
+    fn give_back(&mut self, name: LinkName, before: &Link, from: &TakenOver<Object>) {
+        let (Object::Link(wrote), Object::Link(original)) = (&from.wrote, &from.original) else {
             return;
         };
-        let Some(mark) = FormerMark::parse(&taken.snapshot) else { return };
+        let Some(mark) = FormerMark::parse(&from.snapshot) else { return };
         let is_ours_still = link_agrees(wrote, before);
         let link = if is_ours_still {
             original.declared_as_in(wrote)

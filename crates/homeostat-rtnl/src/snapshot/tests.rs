@@ -17,7 +17,9 @@ fn sent(
     let mut reported = Batch::new();
     let mut message = reported.message(RTM_NEWROUTE, 0);
     message.fixed(&[AF_INET, 16, 0, 0, 254, 16, 0, 1, 0x10, 0, 0, 0]);
-    attrs.iter().for_each(|(kind, value)| _ = message.attr(*kind, value));
+    for (kind, value) in attrs {
+        message.attr(*kind, value);
+    }
     message.finish().unwrap();
     let message = Messages::new(reported.bytes()).next().unwrap().unwrap();
     let copied = Copied::of(&message, then).unwrap();

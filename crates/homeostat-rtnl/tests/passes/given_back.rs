@@ -67,7 +67,9 @@ fn adopting(declared: &[Declared<'_>]) -> Bench {
 /// Takes objects over, lets them go, and compares everything before and after.
 fn round_trip(foreign: &[&str], declared: &[Declared<'_>]) {
     let namespace = cable();
-    foreign.iter().for_each(|args| ip(&namespace, args));
+    for args in foreign {
+        ip(&namespace, args);
+    }
     let before = dump(&namespace);
     let mut bench = adopting(declared);
     bench.converge(&desired(declared));

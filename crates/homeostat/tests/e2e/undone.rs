@@ -106,10 +106,10 @@ fn round_trip(world: &World, before: &str, tried: &str) {
 #[test]
 fn a_section_that_only_the_trial_had_goes_however_long_it_was() {
     let world = World::with_a_cable();
-    let mut tried = format!("{BEFORE}addresses = [\"10.0.0.1/24\"]\n");
-    for number in 0..40 {
-        tried += &format!("[[routes]]\nto = \"10.9.{number}.0/24\"\nvia = \"10.0.0.2\"\n");
-    }
+    let route =
+        |number: i32| format!("[[routes]]\nto = \"10.9.{number}.0/24\"\nvia = \"10.0.0.2\"\n");
+    let routes: String = (0..40).map(route).collect();
+    let tried = format!("{BEFORE}addresses = [\"10.0.0.1/24\"]\n{routes}");
     round_trip(&world, BEFORE, &tried);
 }
 
