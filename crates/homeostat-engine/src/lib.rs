@@ -93,6 +93,7 @@ pub mod error;
 mod focus;
 pub mod guard;
 pub mod journal;
+#[cfg(feature = "sqlite")]
 pub mod late_ledger;
 pub mod ledger;
 pub mod ledger_page;
@@ -122,6 +123,7 @@ pub use entries::Entries;
 pub use error::Error;
 pub use guard::{Budget, Cascades, GuardOptions, Guards, MassDelete, MissingSections};
 pub use journal::Journal;
+#[cfg(feature = "sqlite")]
 pub use late_ledger::LateLedger;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 pub use ledger_page::LedgerPage;
