@@ -169,7 +169,8 @@ impl Observation<'_, '_> {
         if is_any(|key| matches!(key, Key::Rule(_))) {
             self.some_rules(moment, keys)?;
         }
-        if may_lose.neighbours || !self.some_neighbours(moment, keys)? {
+        // The last address of a link takes foreign neighbours along.
+        if may_lose.neighbours || address_goes || !self.some_neighbours(moment, keys)? {
             self.neighbours(moment)?;
         }
         let nexthop_goes = if may_lose.ipv6_routes {
