@@ -55,6 +55,7 @@ mod show;
 mod source;
 mod step;
 mod subscription;
+mod unused;
 #[cfg(feature = "document")]
 mod values;
 

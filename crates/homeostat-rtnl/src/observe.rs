@@ -23,6 +23,7 @@ use crate::route::observe::EVERYWHERE;
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
+use crate::unused::{Kind, UnusedKinds};
 
 /// Observes one network namespace, and receives hints of changes in it.
 pub struct Reader {
@@ -52,14 +53,24 @@ impl Reader {
             None => self.source.connect()?,
         };
         // An observation that fails leaves no shadow: it may have removed keys from it that it did not read.
+        let left_out = self.left_out(view);
         let shadow = self.shadow_for(view);
         let known_links =
             self.subscription.as_mut().and_then(|subscription| subscription.dirty.take_links());
         let source = &self.source;
-        let mut look =
-            Observation { connection: &mut connection, source, view, see, shadow, known_links };
+        let mut look = Observation {
+            connection: &mut connection,
+            source,
+            view,
+            see,
+            shadow,
+            known_links,
+            left_out,
+            ours: BTreeSet::new(),
+        };
         let moment = look.run();
         let (shadow, known_links) = (look.shadow.take(), look.known_links.take());
+        let Observation { left_out, ours, .. } = look;
         if moment.is_err() {
             // The connection may be in the middle of an answer.
             self.received += connection.received_bytes();
@@ -70,6 +81,9 @@ impl Reader {
         if let Some(subscription) = &mut self.subscription {
             subscription.dirty.shadow = shadow;
             subscription.dirty.set_links(known_links);
+            if *view.focus == Focus::All && left_out.is_empty() {
+                subscription.dirty.unused = UnusedKinds::after_all(view, &ours);
+            }
         }
         Ok(moment)
     }
@@ -89,6 +103,22 @@ impl Reader {
         subscription.drain().map_err(|error| failure(&error))
     }
 
+    /// The kinds that an observation may leave out. None without a shadow: events may have been missed.
+    fn left_out(&mut self, view: &View<'_, Rtnl>) -> BTreeSet<Kind> {
+        match &mut self.subscription {
+            Some(Subscription { dirty, .. })
+                if *view.focus == Focus::All
+                    && dirty
+                        .shadow
+                        .as_ref()
+                        .is_some_and(|shadow| shadow.desired().is(view.desired)) =>
+            {
+                dirty.unused.for_look()
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
     /// A full observation begins a new shadow, a focused one uses that of its desired state. Without a subscription
     /// there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
@@ -96,8 +126,11 @@ impl Reader {
         let former = self.subscription.as_mut()?.dirty.shadow.take();
         match view.focus {
             Focus::All => {
-                drop(former);
-                Some(Shadow::new(Arc::clone(view.desired), self.source.protocol))
+                // The kernel announces every change of a rule, and an observation may leave them out.
+                let rules = former.and_then(|former| former.rules);
+                let mut new = Shadow::new(Arc::clone(view.desired), self.source.protocol);
+                new.rules = rules;
+                Some(new)
             }
             Focus::Keys(_) => former.filter(|shadow| shadow.desired().is(view.desired)),
         }
@@ -139,6 +172,10 @@ pub(crate) struct Observation<'a, 'v> {
     pub(crate) shadow: Option<Shadow>,
     /// The links, if every change since the last dump was announced.
     known_links: Option<KnownLinks>,
+    /// Kinds that are not dumped.
+    left_out: BTreeSet<Kind>,
+    /// Kinds of which one is ours.
+    ours: BTreeSet<Kind>,
 }
 
 impl Observation<'_, '_> {
@@ -148,11 +185,23 @@ impl Observation<'_, '_> {
         self.links(&mut moment)?;
         match self.view.focus {
             Focus::All => {
-                self.addresses(&mut moment)?;
-                self.nexthops(&mut moment)?;
+                let address_goes = self.addresses(&mut moment)?;
+                // What other owners lose with a link or an address has to be known.
+                if !self.left_out.is_empty()
+                    && (address_goes || MayLose::of_all(&moment, self.view).anything())
+                {
+                    self.left_out.clear();
+                }
+                if !self.left_out.contains(&Kind::Nexthop) {
+                    self.nexthops(&mut moment)?;
+                }
                 self.all_routes(&mut moment)?;
-                self.rules(&mut moment)?;
-                self.neighbours(&mut moment)?;
+                if !self.left_out.contains(&Kind::Rule) {
+                    self.rules(&mut moment)?;
+                }
+                if !self.left_out.contains(&Kind::Neighbour) {
+                    self.neighbours(&mut moment)?;
+                }
             }
             Focus::Keys(keys) => self.some(&mut moment, keys)?,
         }
@@ -268,6 +317,8 @@ impl Observation<'_, '_> {
 
     pub(crate) fn report(&mut self, key: Key, object: Object, owner: Owner) {
         if self.view.focus.covers(&key) {
+            let is_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
+            self.ours.extend(Kind::of(&key).filter(|_| is_ours));
             (self.see)(Seen::Present { key, object, owner });
         }
     }

@@ -184,7 +184,7 @@ pub(crate) fn ask(
     connection.ask(&mut batch, replies)
 }
 
-/// What a focused look has to learn of foreign things, since a change of a link may take them along.
+/// What a look has to learn of foreign things, since a change of a link may take them along.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MayLose {
     pub(crate) neighbours: bool,
@@ -195,6 +195,20 @@ pub(crate) struct MayLose {
 }
 
 impl MayLose {
+    /// The same for a look at everything.
+    pub(crate) fn of_all(moment: &Moment, view: &View<'_, Rtnl>) -> Self {
+        let declared = view.desired.links().map(|(name, _)| name);
+        let links = moment.table.values().map(|seen| seen.name).chain(declared).map(Key::Link);
+        let fields = view.desired.fields().map(|(name, field, _)| Key::LinkField(name, field));
+        let recorded = view.records.keys().filter(|key| matches!(key, Key::LinkField(..)));
+        let keys: BTreeSet<Key> = links.chain(fields).chain(recorded.cloned()).collect();
+        Self::of(moment, view, &keys)
+    }
+
+    pub(crate) fn anything(self) -> bool {
+        self.neighbours || self.ipv6_routes || self.everything
+    }
+
     pub(crate) fn of(moment: &Moment, view: &View<'_, Rtnl>, keys: &BTreeSet<Key>) -> Self {
         let mut may_lose = MayLose::default();
         for key in keys {
