@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, View};
-use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETLINK};
+use homeostat_netlink::uapi::RTA_TABLE;
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
 use crate::address::AddressMarks;
@@ -229,9 +229,9 @@ impl Observation<'_, '_> {
         };
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
         if may_lose.everything || address_goes || nexthop_goes {
-            self.foreign_routes(moment, &EVERYWHERE)?;
+            self.foreign_routes(moment, EVERYWHERE)?;
         } else if may_lose.ipv6_routes {
-            self.foreign_routes(moment, &[(AF_INET6, None)])?;
+            self.foreign_routes(moment, (AF_INET6, None))?;
         }
         self.some_routes(moment, keys)
     }
@@ -256,7 +256,9 @@ impl Observation<'_, '_> {
             self.known_links = Some(known);
         } else {
             let read = |message: &Message<'_>| link::message::decode(message).map(Some);
-            let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
+            let mut request = Batch::new();
+            link::message::dump(&mut request)?;
+            let found = collect_all(self.connection, request, read)?;
             let mut known = KnownLinks::default();
             for seen in &found {
                 known.links.insert(seen.name, seen.index);
@@ -329,10 +331,19 @@ pub(crate) fn collect<T>(
     connection: &mut Connection,
     kind: u16,
     fixed: &[u8],
-    mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+    read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
 ) -> Result<Vec<T>, Error> {
     let mut request = Batch::new();
     request_for(&mut request, kind, fixed, None)?;
+    collect_all(connection, request, read)
+}
+
+/// The same for a request of any form.
+fn collect_all<T>(
+    connection: &mut Connection,
+    mut request: Batch,
+    mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+) -> Result<Vec<T>, Error> {
     let (mut found, mut bad) = (Vec::new(), None);
     let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
         Dumped::Restart => {
