@@ -323,6 +323,7 @@ impl<S: Source> Controller<S> {
     /// The subscription is opened again, and a full pass follows.
     fn lose_reader(&mut self) {
         (self.session, self.has_lost_reader) = (None, true);
+        self.hinted.clear();
         self.scheduler.subscription_lost(self.now());
     }
 
@@ -462,7 +463,6 @@ impl<S: Source> Controller<S> {
         }
         let ledger = Arc::clone(&self.ledger);
         let session = Session::open(&self.bound, &self.lock, ledger, self.pace.hints)?;
-        self.hinted.clear();
         if std::mem::take(&mut self.has_lost_reader) {
             self.publisher.status.send_modify(|status| status.counts.resubscribed += 1);
             self.publisher.emit(EventKind::Resubscribed);
@@ -531,6 +531,7 @@ impl<S: Source> Controller<S> {
         let feedback = PassFeedback { broken: Some(retry), ..PassFeedback::default() };
         self.scheduler.record(request, feedback, now);
         (self.session, self.has_lost_reader) = (None, true);
+        self.hinted.clear();
         self.publisher.emit(EventKind::Failed { failure: failure.clone() });
         self.publisher.status.send_modify(|status| {
             status.is_converged = false;
@@ -805,7 +806,12 @@ impl<S: Source> Controller<S> {
                 self.put(bound, Forget::All);
                 let _ = answer.send(self.pass_now(inbox).await);
             }
-            Command::Pass(answer) => _ = answer.send(self.pass_now(inbox).await),
+            Command::Pass(answer) => {
+                // Whatever the reader has learned from hints, a person wants to know how it is.
+                self.drain_hints();
+                self.session = None;
+                let _ = answer.send(self.pass_now(inbox).await);
+            }
             Command::Record(recorder) => self.recorders.push(recorder),
             Command::Settle(patience, answer) => {
                 let has_written = self.last_pass.has_moved;
@@ -859,6 +865,7 @@ impl<S: Source> Controller<S> {
         let former = std::mem::replace(&mut self.desired, Arc::clone(&bound.desired));
         self.config = bound.config.clone();
         (self.bound, self.session) = (bound, None);
+        self.hinted.clear();
         self.reserve_lanes();
         let (desired, now) = (&*self.desired, self.now());
         let is_same = |key: &S::Key| match (desired.slot(key, None), former.slot(key, None)) {
