@@ -226,7 +226,13 @@ impl MayLose {
     fn with_link(&mut self, moment: &Moment, view: &View<'_, Rtnl>, name: LinkName) {
         match (moment.table.get(name), view.desired.link(name)) {
             (Some(seen), None) => {
-                self.everything |= matches!(seen.owner, Owner::Ours | Owner::Unmarked);
+                let maker = view.desired.relations.makers.get(&name);
+                let maker = maker.and_then(|maker| moment.table.get(*maker));
+                let other_end = maker.and_then(|maker| moment.table.peer(maker));
+                // The other end of a declared pair goes with that only.
+                let is_declared = other_end.is_some_and(|end| end.index == seen.index);
+                let may_be_ours = matches!(seen.owner, Owner::Ours | Owner::Unmarked);
+                self.everything |= may_be_ours && !is_declared;
             }
             (Some(seen), Some(link)) => self.with_change(&seen.link, link),
             // A fresh one may change the hardware address of its bridge, and lower its MTU.
