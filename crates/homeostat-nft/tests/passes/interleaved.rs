@@ -180,6 +180,49 @@ fn a_refused_transaction_is_never_seen() {
     assert!(wrong.is_empty(), "of {count} calls: {wrong:?}");
 }
 
+/// A long set with elements that are not declared. A look may pass over one of them, but those after it do not.
+#[test]
+fn an_element_that_a_look_passes_over_is_seen_by_the_looks_after_it() {
+    let world = World::new();
+    let table = |elements: &str| {
+        format!(
+            "table ip a {{
+                set filler {{ type ipv4_addr; elements = {{ {elements} }}; }}
+                chain x {{ }}
+            }}
+            table ip b {{ }}"
+        )
+    };
+    // Other elements than those of the transaction.
+    let declared = lines(3000, |at| format!("10.1.{}.{},", at / 250, at % 250));
+    let strays = lines(500, |at| format!("10.2.{}.{},", at / 250, at % 250));
+    by_hand(&table(&format!("{declared}{strays}")));
+    let desired = world.desired(&table(&declared));
+    let netns = Arc::new(Netns::current().unwrap());
+    let mut hearing = Hearing::of(&world, &desired);
+    let (expected, count) = (hearing.seen(), count_calls(&mut hearing));
+    let (mut passed_over, mut wrong) = (0, Vec::new());
+    for begin in 0..count {
+        for end in [begin + 1, begin + 2, count] {
+            let watch = Connection::open(Family::Netfilter).unwrap();
+            let mut other = Other { netns: Arc::clone(&netns), watch, begin, end, running: None };
+            let mut call = 0;
+            hearing.before_each_call(move || {
+                other.before_call(call);
+                call += 1;
+            });
+            passed_over += usize::from(hearing.seen() != expected);
+            hearing.before_each_call(|| {});
+            let later = [hearing.seen_at_rest(), hearing.seen_at_rest(), hearing.seen_at_rest()];
+            if later.iter().any(|seen| *seen != expected) {
+                wrong.push((begin, end));
+            }
+        }
+    }
+    println!("{passed_over} looks passed over an element");
+    assert!(wrong.is_empty(), "of {count} calls, {passed_over} passed over one: {wrong:?}");
+}
+
 /// Commits that come before each call of a look, and before each call of the one after it.
 #[test]
 fn a_commit_between_two_reads_is_followed() {
