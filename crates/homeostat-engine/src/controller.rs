@@ -411,7 +411,7 @@ impl<S: Source> Controller<S> {
         config.dispatch.look(&input.focus);
         let Session { observer, writer, ledger_page } = &mut session;
         let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
-        self.publisher.emit(EventKind::Planned { summary: plan.summary() });
+        self.publisher.planned(plan.summary(), plan.steps.is_empty());
         let hinted = self.hinted.take(&input.focus);
         self.count_drift(&plan, &input.focus, &hinted);
         let holds_removals = config.guards.holds_removals(&plan, &input.focus);
