@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use homeostat_engine::{Focus, Reader as _, Records, Source as _, View};
 use homeostat_rtnl::{DesiredState, Reader, Rtnl};
-use homeostat_testkit::namespace::Namespace;
 
 use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed};
 
