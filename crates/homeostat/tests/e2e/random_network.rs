@@ -524,12 +524,10 @@ fn any_documents_applied_one_after_the_other_give_what_ip_gives_and_touch_nothin
     search(seeds(0, 6, 50), 4, by_apply);
 }
 
-/// Seeds of soaks that failed.
+/// The seed of a soak that failed.
 #[test]
-fn daemons_that_failed_once_give_what_ip_gives() {
-    for seed in [1_000_048] {
-        search(seed..seed + 1, 3, by_daemon);
-    }
+fn a_daemon_that_failed_once_gives_what_ip_gives() {
+    search(1_000_048..1_000_049, 3, by_daemon);
 }
 
 #[test]
