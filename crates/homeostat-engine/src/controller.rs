@@ -339,6 +339,7 @@ impl<S: Source> Controller<S> {
     /// The subscription is opened again, and a full pass follows.
     fn lose_reader(&mut self) {
         (self.session, self.has_lost_reader) = (None, true);
+        self.hinted.clear();
         self.scheduler.subscription_lost(self.now());
     }
 
@@ -426,7 +427,7 @@ impl<S: Source> Controller<S> {
         config.dispatch.look(&input.focus);
         let Session { observer, writer, ledger_page } = &mut session;
         let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
-        self.publisher.emit(EventKind::Planned { summary: plan.summary() });
+        self.publisher.planned(plan.summary(), plan.steps.is_empty());
         let hinted = self.hinted.take(&input.focus);
         self.count_drift(&plan, &input.focus, &hinted);
         let holds_removals = config.guards.holds_removals(&plan, &input.focus);
@@ -481,7 +482,6 @@ impl<S: Source> Controller<S> {
         let ledger_page = LedgerPage::load(ledger, ledger_key).await?;
         let hints = self.pace.hints;
         let session = Session::with_page(&self.bound, &self.lock, hints, ledger_page)?;
-        self.hinted.clear();
         if std::mem::take(&mut self.has_lost_reader) {
             self.publisher.status.send_modify(|status| status.counts.resubscribed += 1);
             self.publisher.emit(EventKind::Resubscribed);
@@ -550,6 +550,7 @@ impl<S: Source> Controller<S> {
         let feedback = PassFeedback { broken: Some(retry), ..PassFeedback::default() };
         self.scheduler.record(request, feedback, now);
         (self.session, self.has_lost_reader) = (None, true);
+        self.hinted.clear();
         self.publisher.emit(EventKind::Failed { failure: failure.clone() });
         self.publisher.status.send_modify(|status| {
             status.is_converged = false;
@@ -824,7 +825,12 @@ impl<S: Source> Controller<S> {
                 self.put(bound, Forget::All);
                 let _ = answer.send(self.pass_now(inbox).await);
             }
-            Command::Pass(answer) => _ = answer.send(self.pass_now(inbox).await),
+            Command::Pass(answer) => {
+                // Whatever the reader has learned from hints, a person wants to know how it is.
+                self.drain_hints();
+                self.session = None;
+                let _ = answer.send(self.pass_now(inbox).await);
+            }
             Command::Record(recorder) => self.recorders.push(recorder),
             Command::Settle(patience, answer) => {
                 let has_written = self.last_pass.has_moved;
@@ -881,6 +887,7 @@ impl<S: Source> Controller<S> {
         let former = std::mem::replace(&mut self.desired, Arc::clone(&bound.desired));
         self.config = bound.config.clone();
         (self.bound, self.session) = (bound, None);
+        self.hinted.clear();
         self.reserve_lanes();
         let (desired, now) = (&*self.desired, self.now());
         let is_same = |key: &S::Key| match (desired.slot(key, None), former.slot(key, None)) {

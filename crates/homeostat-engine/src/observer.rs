@@ -38,6 +38,11 @@ impl<S: Source> Observer<S> {
         }
     }
 
+    /// The reader itself, for tests that act between its calls.
+    pub fn reader(&mut self) -> &mut S::Reader {
+        &mut self.reader
+    }
+
     /// The next hint; see [`Reader::hint`].
     pub async fn hint(&mut self) -> Result<Hint<S::Key>, Failure> {
         self.reader.hint().await

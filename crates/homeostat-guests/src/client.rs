@@ -170,17 +170,21 @@ impl Client {
         let used = self.token().clone();
         let answer = self.send_once(&call).await;
         let is_token_refused = matches!(answer, Err(Error::Refused { status: 401, .. }));
-        if is_token_refused && self.renew(&used) { self.send_once(&call).await } else { answer }
+        if is_token_refused && self.renew(&used).await {
+            self.send_once(&call).await
+        } else {
+            answer
+        }
     }
 
     /// Replaces a token that was refused; false if there is no other.
-    fn renew(&self, used: &Token) -> bool {
-        let mut token = self.token();
+    async fn renew(&self, used: &Token) -> bool {
         // Another request may have done it already.
-        if token.is_like(used) {
-            let Some(renewed) = used.renewed() else { return false };
-            *token = renewed;
+        if !self.token().is_like(used) {
+            return true;
         }
+        let Some(renewed) = used.renewed().await else { return false };
+        *self.token() = renewed;
         true
     }
 

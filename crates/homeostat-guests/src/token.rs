@@ -6,6 +6,7 @@ use std::io::{self, Read as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use homeostat_kit::finished_files::Unfinished;
 use hyper::header::HeaderValue;
 use rustix::fs::OFlags;
 
@@ -76,9 +77,18 @@ impl Token {
         Ok(Token { path: Some(path.to_owned()), ..token })
     }
 
-    /// Reads its file again; none, if that holds the same token.
-    pub(crate) fn renewed(&self) -> Option<Self> {
-        let token = Token::read(self.path.as_ref()?).ok()?;
+    /// Reads its file again; none, if that holds the same token or is being written. A file that was written just now
+    /// is read when it has been left alone for a second.
+    pub(crate) async fn renewed(&self) -> Option<Self> {
+        let path = self.path.as_deref()?;
+        let mut token = Token::read(path).ok()?;
+        if let Some(unfinished) = Unfinished::find([path]) {
+            tokio::time::sleep(unfinished.due_in?).await;
+            let found = std::mem::replace(&mut token, Token::read(path).ok()?);
+            if !token.is_like(&found) || Unfinished::find_open([path]).is_some() {
+                return None;
+            }
+        }
         (!token.is_like(self)).then_some(token)
     }
 

@@ -84,51 +84,49 @@ fn refuse_host_wide(binding: &Binding<'_>, section: &Section) -> Result<(), Diag
     checker.into_result()
 }
 
-/// Which sections are missing. A knob of a link may have been declared in `[sysctl]` or in the link's own
-/// section, and the ledger does not say where: it is held if both are missing, or if other knobs of ours show
-/// that `[sysctl]` was there and is lost.
+/// Which sections are missing. A knob of a link may have been declared in `[sysctl]` or in the link's own section, and
+/// the ledger does not say where: it is held if the link is written without its section, or if `[sysctl]` is missing and
+/// was there, as other knobs of ours show, or no link is written.
 fn missing(binding: &Binding<'_>, owned: &[Key], place: DocumentPlace) -> MissingSections<Key> {
     let is_global = |key: &Key| matches!(key, Key::Sysctl(_)) && key.link().is_none();
     let links = binding.section.into_iter().flat_map(Section::extensions::<LinkSysctl>);
-    let sysctl = if binding.states(Sysctl::NAME) {
-        MissingSysctl::Nothing
-    } else if owned.iter().any(is_global) || !binding.states(LinkSysctl::SECTION) {
-        MissingSysctl::All
-    } else {
-        let without = links.filter(|link| link.knobs.is_none());
-        MissingSysctl::OfLinks(without.map(|link| link.link.clone()).collect())
+    let without = links.filter(|link| link.knobs.is_none());
+    let sysctl = !binding.states(Sysctl::NAME);
+    let had_sysctl = owned.iter().any(is_global) || !binding.states(LinkSysctl::SECTION);
+    let missing = Missing {
+        cgroups: !binding.states(Cgroups::NAME),
+        sysctl,
+        every_link: sysctl && had_sysctl,
+        links: without.map(|link| link.link.clone()).collect(),
+        place,
     };
-    let missing = Missing { cgroups: !binding.states(Cgroups::NAME), sysctl, place };
     MissingSections::new(missing, Missing::why)
 }
 
 #[derive(PartialEq)]
 struct Missing {
     cgroups: bool,
-    sysctl: MissingSysctl,
+    /// `[sysctl]`.
+    sysctl: bool,
+    /// Whether `[sysctl]` may have declared the knobs of any link.
+    every_link: bool,
+    /// The links that are written without a section of their own.
+    links: BTreeSet<String>,
     place: DocumentPlace,
-}
-
-#[derive(PartialEq)]
-enum MissingSysctl {
-    Nothing,
-    /// `[sysctl]`, and the knobs of these links.
-    OfLinks(BTreeSet<String>),
-    All,
 }
 
 impl Missing {
     /// Why the removal of a key is held.
     fn why(&self, key: &Key) -> Option<String> {
-        let Missing { cgroups, sysctl, place } = self;
-        match (key, sysctl, key.link()) {
-            (Key::Cgroup(_), ..) => cgroups.then(|| place.missing_table(&[Cgroups::NAME])),
-            (_, MissingSysctl::Nothing, _) => None,
-            (_, MissingSysctl::OfLinks(without), Some(link)) => {
-                let path = [LinkSysctl::SECTION, link, LinkSysctl::FIELD];
-                without.contains(link).then(|| place.missing_table(&path))
-            }
-            _ => Some(place.missing_table(&[Sysctl::NAME])),
+        let sysctl = || self.place.missing_table(&[Sysctl::NAME]);
+        match (key, key.link()) {
+            (Key::Cgroup(_), _) => self.cgroups.then(|| self.place.missing_table(&[Cgroups::NAME])),
+            (_, None) => self.sysctl.then(sysctl),
+            (_, Some(_)) if self.every_link => Some(sysctl()),
+            (_, Some(link)) => self
+                .links
+                .contains(link)
+                .then(|| self.place.missing_table(&[LinkSysctl::SECTION, link, LinkSysctl::FIELD])),
         }
     }
 }
@@ -147,17 +145,18 @@ fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
 mod tests {
     use super::*;
 
+    fn nothing() -> Missing {
+        let (cgroups, sysctl, every_link, links) = (false, false, false, BTreeSet::new());
+        Missing { cgroups, sysctl, every_link, links, place: DocumentPlace::Top }
+    }
+
     /// The rest is tested with the program: control groups need a kernel whose hierarchy is ours.
     #[test]
     fn a_lost_section_of_cgroups_is_named() {
-        let why = |cgroups| {
-            let missing =
-                Missing { cgroups, sysctl: MissingSysctl::Nothing, place: DocumentPlace::Top };
-            missing.why(&"cgroup machine/web memory.max".parse().unwrap())
-        };
-        let lost = why(true).unwrap();
+        let key = "cgroup machine/web memory.max".parse().unwrap();
+        let lost = Missing { cgroups: true, ..nothing() }.why(&key).unwrap();
         assert!(lost.starts_with("`[cgroups]` is missing from the document"), "{lost}");
         assert!(lost.ends_with("write an empty `[cgroups]`"), "{lost}");
-        assert_eq!(why(false), None);
+        assert_eq!(nothing().why(&key), None);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::sync::OnceLock;
 
 use crate::{Error, Netns, Result};
 
@@ -21,13 +22,22 @@ pub struct Identity(String);
 impl Identity {
     /// The identity of a namespace of the running system.
     pub fn of(netns: &Netns) -> Result<Self> {
-        let boot = fs::read_to_string(BOOT_ID).and_then(|text| match text.trim_end() {
-            id if id.len() == UUID_LEN => Ok(id.to_owned()),
-            _ => Err(io::ErrorKind::InvalidData.into()),
-        });
-        let boot = boot.map_err(|source| Error::BootId { source })?;
+        let boot = boot_id().map_err(|source| Error::BootId { source })?;
         let Cookie(cookie) = netns.cookie()?;
         Ok(Self(format!("boot {boot}, netns {cookie}")))
+    }
+}
+
+/// The id of this boot, which a process reads once: a look asks for the identity of each of a thousand namespaces.
+fn boot_id() -> io::Result<&'static str> {
+    static ID: OnceLock<String> = OnceLock::new();
+    if let Some(id) = ID.get() {
+        return Ok(id);
+    }
+    let text = fs::read_to_string(BOOT_ID)?;
+    match text.trim_end() {
+        id if id.len() == UUID_LEN => Ok(ID.get_or_init(|| id.to_owned())),
+        _ => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 

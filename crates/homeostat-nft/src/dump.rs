@@ -73,11 +73,19 @@ pub(crate) struct InParts {
     /// A list over all tables, or over all of a family.
     pub(crate) over_tables: bool,
     pub(crate) rules: bool,
+    elements: bool,
 }
 
 impl InParts {
-    pub(crate) fn any(&self) -> bool {
+    /// Whether an entry may have been passed over that has to be there. An element that is declared and passed over is
+    /// added again, which changes nothing; one that is listed twice is noticed.
+    pub(crate) fn may_lack(&self) -> bool {
         self.over_tables || self.rules
+    }
+
+    /// Whether an entry may have been passed over that should not be there.
+    pub(crate) fn may_hide(&self) -> bool {
+        self.may_lack() || self.elements
     }
 
     /// Lists up to this length come in one part: the kernel fills 32 KiB before it begins the next one.
@@ -87,8 +95,7 @@ impl InParts {
         match message {
             _ if bytes <= Self::MOST => {}
             NFT_MSG_GETRULE => self.rules = true,
-            // An element that is passed over is added again, which changes nothing; one that is listed twice is noticed.
-            NFT_MSG_GETSET | NFT_MSG_GETSETELEM => {}
+            NFT_MSG_GETSET | NFT_MSG_GETSETELEM => self.elements = true,
             _ => self.over_tables = true,
         }
     }

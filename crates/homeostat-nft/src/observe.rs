@@ -60,9 +60,14 @@ pub struct Reader {
 ///
 /// A ruleset of a few thousand rules is read at each resync. A large one would keep the kernel busy: a set of 100,000
 /// intervals is listed in more than half a second (Linux 6.18).
+///
+/// A reading in parts may have passed over what should not be there, so that the rest begins only when two readings in a
+/// row lead to the same plan.
 #[derive(Debug)]
 struct Rest {
     until: Instant,
+    /// What the last reading has found and how long it took, while no other one has found the same.
+    unconfirmed: Option<(Found, Duration)>,
 }
 
 impl Rest {
@@ -71,11 +76,24 @@ impl Rest {
     const LONGEST: Duration = Duration::from_mins(5);
 
     fn new(now: Instant) -> Self {
-        Rest { until: now }
+        Rest { until: now, unconfirmed: None }
     }
 
-    fn after(took: Duration, now: Instant) -> Self {
-        Rest { until: now + took.saturating_mul(Self::TIMES).min(Self::LONGEST) }
+    /// The rest after a reading of so long.
+    fn after(
+        &mut self,
+        reading: &Reading,
+        took: Duration,
+        is_alike: impl Fn(&Found, &Found) -> bool,
+        now: Instant,
+    ) -> Self {
+        let former = self.unconfirmed.take();
+        let former = former.filter(|(former, _)| is_alike(former, &reading.found));
+        if former.is_none() && reading.may_hide {
+            return Rest { until: now, unconfirmed: Some((reading.found.clone(), took)) };
+        }
+        let took = took + former.map_or(Duration::ZERO, |(_, took)| took);
+        Self::new(now + took.saturating_mul(Self::TIMES).min(Self::LONGEST))
     }
 
     fn is_over(&self, now: Instant) -> bool {
@@ -98,6 +116,8 @@ struct Reading {
     found: Found,
     /// Whether it is certain that no commit changed these tables meanwhile.
     is_certain: bool,
+    /// Whether something may be there that it does not show.
+    may_hide: bool,
 }
 
 /// Reads until no commit has changed the tables meanwhile. Commits to other tables do not matter: two readings in a row
@@ -176,7 +196,7 @@ impl Reader {
         let reading = consistent(|| self.read_once(view), is_alike)
             .inspect_err(|_| self.notifications.commits.shadow.discard())?;
         if *view.focus == Focus::All {
-            self.rest = Rest::after(began.elapsed(), Instant::now());
+            self.rest = self.rest.after(&reading, began.elapsed(), is_alike, Instant::now());
         }
         Ok((Moment::new(reading.generation, true), reading.found))
     }
@@ -196,8 +216,9 @@ impl Reader {
             let expected: BTreeSet<Key> = expected.filter(|key| view.focus.covers(key)).collect();
             is_certain |= self.follow(expected, &found, after)? && !in_parts.over_tables;
         }
-        is_certain &= !(in_parts.any() && differ(view, &found));
-        Ok(Some(Reading { generation, found, is_certain }))
+        is_certain &= !(in_parts.may_lack() && differ(view, &found));
+        let may_hide = in_parts.may_hide();
+        Ok(Some(Reading { generation, found, is_certain, may_hide }))
     }
 
     /// What the kernel lists, and which lists came in parts. Nothing if a table was deleted meanwhile, or if a
@@ -305,7 +326,8 @@ impl Reader {
                 continue;
             };
             let after = dump::generation(&mut self.connection)?;
-            if in_parts.over_tables && after != generation || in_parts.any() && differ(view, &read)
+            if in_parts.over_tables && after != generation
+                || in_parts.may_lack() && differ(view, &read)
             {
                 return Ok(None);
             }
@@ -503,10 +525,10 @@ mod tests {
                 generation: 1,
                 found: found(flags),
                 is_certain,
+                may_hide: false,
             }))
         };
-        let is_alike = |one: &Found, other: &Found| one[0].0 == other[0].0;
-        let result = match consistent(read, is_alike) {
+        let result = match consistent(read, is_same_head) {
             Ok(reading) => Ok((reads, reading.found[0].0.flags)),
             Err(Error::Moving { tries }) => Err(tries),
             Err(other) => panic!("{other}"),
@@ -521,12 +543,33 @@ mod tests {
         for (took, rest) in
             [(second / 1000, second / 5), (second, 200 * second), (9 * second, 300 * second)]
         {
-            let after = Rest::after(took, now);
+            let after = Rest::new(now).after(&reading(0, false), took, is_same_head, now);
             assert!(
                 !after.is_over(now + rest - second / 1000) && after.is_over(now + rest),
                 "{took:?}"
             );
         }
+    }
+
+    fn reading(flags: u32, may_hide: bool) -> Reading {
+        Reading { generation: 1, found: found(flags), is_certain: true, may_hide }
+    }
+
+    fn is_same_head(one: &Found, other: &Found) -> bool {
+        one[0].0 == other[0].0
+    }
+
+    #[test]
+    fn lists_in_parts_are_read_until_two_readings_in_a_row_are_alike() {
+        let (second, now) = (Duration::from_secs(1), Instant::now());
+        let mut rest = Rest::new(now);
+        for flags in [0, 4, 0] {
+            rest = rest.after(&reading(flags, true), second / 2, is_same_head, now);
+            assert!(rest.is_over(now), "{flags}");
+        }
+        let rest = rest.after(&reading(0, true), second / 2, is_same_head, now);
+        assert!(!rest.is_over(now + 199 * second) && rest.is_over(now + 200 * second));
+        assert!(rest.unconfirmed.is_none(), "it takes memory");
     }
 
     #[test]

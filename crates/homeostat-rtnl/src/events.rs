@@ -39,6 +39,7 @@ use crate::route::{self, is_touched_by};
 use crate::rule::RuleKey;
 use crate::shadow::{MarkedRoute, RouteEvent, Shadow};
 use crate::source::Rtnl;
+use crate::unused::{Kind, UnusedKinds};
 use crate::{neighbour, nexthop, rule};
 
 /// The keys that events named and that no hint has handed out yet.
@@ -49,6 +50,8 @@ pub(crate) struct DirtyKeys {
     pub(crate) desired: Arc<DesiredState>,
     /// What is known of routes; none before the first full observation, and after events were lost.
     pub(crate) shadow: Option<Shadow>,
+    /// What looks at everything may leave out.
+    pub(crate) unused: UnusedKinds,
     pub(crate) source: Rtnl,
     keys: HintedKeys<Key>,
     culprit: Culprit,
@@ -62,6 +65,7 @@ impl DirtyKeys {
             links_are_current: false,
             desired: Arc::default(),
             shadow: None,
+            unused: UnusedKinds::default(),
             source: source.clone(),
             keys: HintedKeys::default(),
             culprit: Culprit::default(),
@@ -144,6 +148,9 @@ impl DirtyKeys {
     /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
     fn rule(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = rule::decode(message)? else { return Ok(true) };
+        if seen.protocol == self.source.protocol {
+            self.unused.is_used(Kind::Rule);
+        }
         if let Some(rules) = self.shadow.as_mut().and_then(|shadow| shadow.rules.as_mut()) {
             match message.kind {
                 RTM_DELRULE => rules.remove(&seen),
@@ -164,6 +171,9 @@ impl DirtyKeys {
     /// The neighbour that an event is about, if it is declared or ours.
     fn neighbour(&mut self, message: &Message<'_>) -> bool {
         let Ok(Some(seen)) = neighbour::decode(message, &self.links.links) else { return true };
+        if seen.protocol == self.source.protocol {
+            self.unused.is_used(Kind::Neighbour);
+        }
         let key = Key::Neighbour(seen.key);
         let is_declared = |desired: &DesiredState| desired.slot(&key, None).is_some();
         let is_echo = self.is_echo(message, RTM_NEWNEIGH, is_declared);
@@ -175,6 +185,9 @@ impl DirtyKeys {
 
     fn nexthop(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = nexthop::decode(message, &self.links.links)? else { return Ok(true) };
+        if seen.protocol == self.source.protocol {
+            self.unused.is_used(Kind::Nexthop);
+        }
         let key = Key::Nexthop(seen.id);
         let is_going = message.kind == RTM_DELNEXTHOP;
         let is_known =

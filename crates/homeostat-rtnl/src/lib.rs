@@ -68,6 +68,7 @@ mod snapshot;
 mod source;
 mod step;
 mod subscription;
+mod unused;
 #[cfg(feature = "document")]
 mod values;
 

@@ -75,6 +75,7 @@ pub(crate) fn put_ip<'m, 'b>(
     }
 }
 
+pub(crate) const AF_UNSPEC: u8 = 0;
 pub(crate) const AF_INET: u8 = 2;
 pub(crate) const AF_INET6: u8 = 10;
 

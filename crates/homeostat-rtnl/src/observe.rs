@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, Snapshot, View};
-use homeostat_netlink::uapi::{RTA_TABLE, RTM_GETLINK};
+use homeostat_netlink::uapi::RTA_TABLE;
 use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
 
 use crate::address::AddressMarks;
@@ -24,6 +24,7 @@ use crate::shadow::Shadow;
 use crate::snapshot;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
+use crate::unused::{Kind, UnusedKinds};
 
 /// Observes one network namespace, and receives hints of changes in it.
 pub struct Reader {
@@ -53,14 +54,24 @@ impl Reader {
             None => self.source.connect()?,
         };
         // An observation that fails leaves no shadow: it may have removed keys from it that it did not read.
+        let left_out = self.left_out(view);
         let shadow = self.shadow_for(view);
         let known_links =
             self.subscription.as_mut().and_then(|subscription| subscription.dirty.take_links());
         let source = &self.source;
-        let mut look =
-            Observation { connection: &mut connection, source, view, see, shadow, known_links };
+        let mut look = Observation {
+            connection: &mut connection,
+            source,
+            view,
+            see,
+            shadow,
+            known_links,
+            left_out,
+            ours: BTreeSet::new(),
+        };
         let moment = look.run();
         let (shadow, known_links) = (look.shadow.take(), look.known_links.take());
+        let Observation { left_out, ours, .. } = look;
         if moment.is_err() {
             // The connection may be in the middle of an answer.
             self.received += connection.received_bytes();
@@ -71,6 +82,9 @@ impl Reader {
         if let Some(subscription) = &mut self.subscription {
             subscription.dirty.shadow = shadow;
             subscription.dirty.set_links(known_links);
+            if *view.focus == Focus::All && left_out.is_empty() {
+                subscription.dirty.unused = UnusedKinds::after_all(view, &ours);
+            }
         }
         Ok(moment)
     }
@@ -90,6 +104,22 @@ impl Reader {
         subscription.drain().map_err(|error| failure(&error))
     }
 
+    /// The kinds that an observation may leave out. None without a shadow: events may have been missed.
+    fn left_out(&mut self, view: &View<'_, Rtnl>) -> BTreeSet<Kind> {
+        match &mut self.subscription {
+            Some(Subscription { dirty, .. })
+                if *view.focus == Focus::All
+                    && dirty
+                        .shadow
+                        .as_ref()
+                        .is_some_and(|shadow| shadow.desired().is(view.desired)) =>
+            {
+                dirty.unused.for_look()
+            }
+            _ => BTreeSet::new(),
+        }
+    }
+
     /// A full observation begins a new shadow, a focused one uses that of its desired state. Without a subscription
     /// there is none.
     fn shadow_for(&mut self, view: &View<'_, Rtnl>) -> Option<Shadow> {
@@ -97,8 +127,11 @@ impl Reader {
         let former = self.subscription.as_mut()?.dirty.shadow.take();
         match view.focus {
             Focus::All => {
-                drop(former);
-                Some(Shadow::new(Arc::clone(view.desired), self.source.protocol))
+                // The kernel announces every change of a rule, and an observation may leave them out.
+                let rules = former.and_then(|former| former.rules);
+                let mut new = Shadow::new(Arc::clone(view.desired), self.source.protocol);
+                new.rules = rules;
+                Some(new)
             }
             Focus::Keys(_) => former.filter(|shadow| shadow.desired().is(view.desired)),
         }
@@ -157,6 +190,10 @@ pub(crate) struct Observation<'a, 'v> {
     pub(crate) shadow: Option<Shadow>,
     /// The links, if every change since the last dump was announced.
     known_links: Option<KnownLinks>,
+    /// Kinds that are not dumped.
+    left_out: BTreeSet<Kind>,
+    /// Kinds of which one is ours.
+    ours: BTreeSet<Kind>,
 }
 
 impl Observation<'_, '_> {
@@ -166,11 +203,23 @@ impl Observation<'_, '_> {
         self.links(&mut moment)?;
         match self.view.focus {
             Focus::All => {
-                self.addresses(&mut moment)?;
-                self.nexthops(&mut moment)?;
+                let address_goes = self.addresses(&mut moment)?;
+                // What other owners lose with a link or an address has to be known.
+                if !self.left_out.is_empty()
+                    && (address_goes || MayLose::of_all(&moment, self.view).anything())
+                {
+                    self.left_out.clear();
+                }
+                if !self.left_out.contains(&Kind::Nexthop) {
+                    self.nexthops(&mut moment)?;
+                }
                 self.all_routes(&mut moment)?;
-                self.rules(&mut moment)?;
-                self.neighbours(&mut moment)?;
+                if !self.left_out.contains(&Kind::Rule) {
+                    self.rules(&mut moment)?;
+                }
+                if !self.left_out.contains(&Kind::Neighbour) {
+                    self.neighbours(&mut moment)?;
+                }
             }
             Focus::Keys(keys) => self.some(&mut moment, keys)?,
         }
@@ -187,7 +236,8 @@ impl Observation<'_, '_> {
         if is_any(|key| matches!(key, Key::Rule(_))) {
             self.some_rules(moment, keys)?;
         }
-        if may_lose.neighbours || !self.some_neighbours(moment, keys)? {
+        // The last address of a link takes foreign neighbours along.
+        if may_lose.neighbours || address_goes || !self.some_neighbours(moment, keys)? {
             self.neighbours(moment)?;
         }
         let nexthop_goes = if may_lose.ipv6_routes {
@@ -197,9 +247,9 @@ impl Observation<'_, '_> {
         };
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
         if may_lose.everything || address_goes || nexthop_goes {
-            self.foreign_routes(moment, &EVERYWHERE)?;
+            self.foreign_routes(moment, EVERYWHERE)?;
         } else if may_lose.ipv6_routes {
-            self.foreign_routes(moment, &[(AF_INET6, None)])?;
+            self.foreign_routes(moment, (AF_INET6, None))?;
         }
         self.some_routes(moment, keys)
     }
@@ -224,7 +274,9 @@ impl Observation<'_, '_> {
             self.known_links = Some(known);
         } else {
             let read = |message: &Message<'_>| link::message::decode(message).map(Some);
-            let found = collect(self.connection, RTM_GETLINK, &[0; 16], read)?;
+            let mut request = Batch::new();
+            link::message::dump(&mut request)?;
+            let found = collect_all(self.connection, request, read)?;
             let mut known = KnownLinks::default();
             for seen in &found {
                 known.links.insert(seen.name, seen.index);
@@ -285,6 +337,8 @@ impl Observation<'_, '_> {
 
     pub(crate) fn report(&mut self, key: Key, object: Object, owner: Owner) {
         if self.view.focus.covers(&key) {
+            let is_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
+            self.ours.extend(Kind::of(&key).filter(|_| is_ours));
             (self.see)(Seen::Present { key, object, owner });
         }
     }
@@ -295,10 +349,19 @@ pub(crate) fn collect<T>(
     connection: &mut Connection,
     kind: u16,
     fixed: &[u8],
-    mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+    read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
 ) -> Result<Vec<T>, Error> {
     let mut request = Batch::new();
     request_for(&mut request, kind, fixed, None)?;
+    collect_all(connection, request, read)
+}
+
+/// The same for a request of any form.
+fn collect_all<T>(
+    connection: &mut Connection,
+    mut request: Batch,
+    mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
+) -> Result<Vec<T>, Error> {
     let (mut found, mut bad) = (Vec::new(), None);
     let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
         Dumped::Restart => {

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_core::pacing::Time;
-use homeostat_core::{Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind};
+use homeostat_core::pacing::{Reason, Time};
+use homeostat_core::{Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind, Summary};
 use tokio::sync::watch;
 
 use super::event::{Event, EventKind, Events, PassId};
@@ -27,6 +27,8 @@ pub(super) struct Publisher {
     scope: Arc<str>,
     pass: PassId,
     events: Events,
+    /// Events that are sent with the next one.
+    queued: Vec<Event>,
     pub(super) status: watch::Sender<Status>,
     reported: ReportedFailures,
 }
@@ -39,7 +41,7 @@ impl Publisher {
         status: watch::Sender<Status>,
     ) -> Self {
         let (pass, reported) = (PassId::default(), ReportedFailures::default());
-        Publisher { source, scope, pass, events, status, reported }
+        Publisher { source, scope, pass, events, queued: Vec::new(), status, reported }
     }
 
     /// Whether anybody listens to events.
@@ -47,11 +49,26 @@ impl Publisher {
         self.events.has_listeners()
     }
 
-    pub(super) fn emit(&self, kind: EventKind) {
+    pub(super) fn emit(&mut self, kind: EventKind) {
+        self.queue(kind);
+        for event in self.queued.drain(..) {
+            self.events.publish(event);
+        }
+    }
+
+    /// Sends an event together with the next one. Each that is sent alone wakes all who listen, thousands of times a
+    /// minute for the resyncs of a thousand loops.
+    fn queue(&mut self, kind: EventKind) {
         if self.has_listeners() {
             let (pass, source, scope) = (self.pass, self.source, Arc::clone(&self.scope));
-            self.events.publish(Event { pass, source, scope, kind });
+            self.queued.push(Event { pass, source, scope, kind });
         }
+    }
+
+    /// What differs is known. That nothing does is sent with the end of the pass.
+    pub(super) fn planned(&mut self, summary: Summary, is_empty: bool) {
+        let kind = EventKind::Planned { summary };
+        if is_empty { self.queue(kind) } else { self.emit(kind) }
     }
 
     pub(super) fn pass_started<K>(&mut self, request: &PassRequest<K>, now: Time) {
@@ -64,7 +81,9 @@ impl Publisher {
                 Some(_) => status.counts.focused += 1,
             }
         });
-        self.emit(EventKind::Started { reasons: request.reasons, keys, waited: request.waited });
+        let kind = EventKind::Started { reasons: request.reasons, keys, waited: request.waited };
+        // Of a resync people want to know what it finds.
+        if request.reasons == Reason::Resync.into() { self.queue(kind) } else { self.emit(kind) }
     }
 
     /// Emits what became of the steps of a pass. What goes beyond the limits is counted. `culprit` says who changed a

@@ -16,6 +16,20 @@ async fn a_new_desired_state_is_applied_and_a_foreign_object_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pass_that_a_person_asks_for_opens_the_source_again_and_a_resync_does_not() {
+    let stage = Stage::settled(&[("a", "1")]).await;
+    let is_subscription = |line: &String| line == "subscribe";
+    assert!(stage.target.take_log().iter().any(is_subscription));
+    later(5 * MINUTE).await;
+    assert!(!stage.target.take_log().iter().any(is_subscription));
+    stage.handle.pass().await.unwrap().unwrap();
+    let log = stage.target.take_log();
+    assert_eq!(log.iter().filter(|line| is_subscription(line)).count(), 1, "{log:?}");
+    assert!(log.first().is_some_and(is_subscription), "{log:?}");
+    assert_eq!(stage.handle.status().counts.resubscribed, 0, "nothing was lost");
+}
+
+#[tokio::test(start_paused = true)]
 async fn between_a_new_desired_state_and_its_pass_the_loop_is_not_converged() {
     let stage = Stage::settled(&[("a", "1")]).await;
     stage.faults(|faults| faults.hangs = Some(Act::Observe));

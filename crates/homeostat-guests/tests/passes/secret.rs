@@ -3,11 +3,12 @@
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::SystemTime;
 
 use homeostat_core::{Failure, Reader as _};
 use homeostat_engine::{Focus, Source as _, View};
 use homeostat_guests::{Client, Guests, Run, Timeouts, Token, TokenError, Trust};
-use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, Simulator, World};
+use homeostat_pve_simulator::{Call, End, Fault, Guest, Harm, Kind, Script, Simulator, World};
 
 use crate::ground::{Ground, desired, runs, story};
 
@@ -110,6 +111,30 @@ async fn a_token_that_was_replaced_in_its_file_is_picked_up_also_while_a_task_is
     process.converge(&desired([(101, runs(Run::Running))])).await;
     assert_eq!(ground.simulator.with(|world| world.count(101, "vzstart")), 1);
     assert!(ground.simulator.with(|world| world.guests[&101].running));
+}
+
+#[tokio::test]
+async fn a_token_file_that_is_being_written_is_not_read_after_a_refusal() {
+    let ground = ground();
+    let (client, path) = by_file(&ground);
+    rotate(&ground, "keeper@pve!second");
+    let desired = desired([(101, runs(Run::Running))]);
+    let mut process = ground.process_by(&client);
+    let mut writer = fs::File::options().write(true).truncate(true).open(&path).unwrap();
+    // Half of a token looks like one.
+    writer.write_all(b"keeper@pve!second=another").unwrap();
+    assert!(process.try_pass(&desired).await.is_err());
+    let sent = |half: &str| {
+        let is_half =
+            |call: &Call| call.authorization.as_ref().is_some_and(|text| text.ends_with(half));
+        ground.simulator.with(|world| world.calls.iter().any(is_half))
+    };
+    assert!(!sent("=another"), "half of a token was sent");
+    writer.write_all(b"-secret").unwrap();
+    writer.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+    drop(writer);
+    process.converge(&desired).await;
+    assert!(sent("=another-secret"));
 }
 
 #[tokio::test]

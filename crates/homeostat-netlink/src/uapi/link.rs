@@ -4,7 +4,11 @@ use super::{constants, raw};
 
 constants! { raw as u16:
     IFLA_ADDRESS IFLA_IFNAME IFLA_MTU IFLA_LINK IFLA_MASTER IFLA_LINKINFO IFLA_IFALIAS
-    IFLA_GROUP IFLA_NET_NS_FD IFLA_LINK_NETNSID
+    IFLA_GROUP IFLA_NET_NS_FD IFLA_LINK_NETNSID IFLA_EXT_MASK
+}
+
+constants! { raw as u32:
+    RTEXT_FILTER_SKIP_STATS
 }
 
 // What kind of link it is.

@@ -4,12 +4,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::thread::JoinHandle;
 
+use homeostat_engine::Explain as _;
 use homeostat_netlink::uapi::*;
 use homeostat_netlink::{Batch, Connection, Dumped, Family, Transacted};
 use homeostat_netns::Netns;
+use serde_json::Value;
 
 use crate::shadow::Hearing;
-use crate::world::{World, by_hand};
+use crate::world::{World, by_hand, expected, explained, listed};
 
 /// `NFPROTO_IPV4`.
 const IPV4: u8 = 2;
@@ -180,6 +182,49 @@ fn a_refused_transaction_is_never_seen() {
     assert!(wrong.is_empty(), "of {count} calls: {wrong:?}");
 }
 
+/// A long set with elements that are not declared. A look may pass over one of them, but those after it do not.
+#[test]
+fn an_element_that_a_look_passes_over_is_seen_by_the_looks_after_it() {
+    let world = World::new();
+    let table = |elements: &str| {
+        format!(
+            "table ip a {{
+                set filler {{ type ipv4_addr; elements = {{ {elements} }}; }}
+                chain x {{ }}
+            }}
+            table ip b {{ }}"
+        )
+    };
+    // Other elements than those of the transaction.
+    let declared = lines(3000, |at| format!("10.1.{}.{},", at / 250, at % 250));
+    let strays = lines(500, |at| format!("10.2.{}.{},", at / 250, at % 250));
+    by_hand(&table(&format!("{declared}{strays}")));
+    let desired = world.desired(&table(&declared));
+    let netns = Arc::new(Netns::current().unwrap());
+    let mut hearing = Hearing::of(&world, &desired);
+    let (expected, count) = (hearing.seen(), count_calls(&mut hearing));
+    let (mut passed_over, mut wrong) = (0, Vec::new());
+    for begin in 0..count {
+        for end in [begin + 1, begin + 2, count] {
+            let watch = Connection::open(Family::Netfilter).unwrap();
+            let mut other = Other { netns: Arc::clone(&netns), watch, begin, end, running: None };
+            let mut call = 0;
+            hearing.before_each_call(move || {
+                other.before_call(call);
+                call += 1;
+            });
+            passed_over += usize::from(hearing.seen() != expected);
+            hearing.before_each_call(|| {});
+            let later = [hearing.seen_at_rest(), hearing.seen_at_rest(), hearing.seen_at_rest()];
+            if later.iter().any(|seen| *seen != expected) {
+                wrong.push((begin, end));
+            }
+        }
+    }
+    println!("{passed_over} looks passed over an element");
+    assert!(wrong.is_empty(), "of {count} calls, {passed_over} passed over one: {wrong:?}");
+}
+
 /// Commits that come before each call of a look, and before each call of the one after it.
 #[test]
 fn a_commit_between_two_reads_is_followed() {
@@ -220,4 +265,60 @@ fn a_commit_between_two_reads_is_followed() {
             assert!(!hearing.had_to_read(), "before call {at} of {count}: {commit}");
         }
     }
+}
+
+/// What `nft` lists of some tables.
+fn listed_of(tables: &[&str]) -> Vec<Value> {
+    let is_of = |entry: &Value| {
+        let mut parts = entry.as_object().into_iter().flat_map(|entry| entry.values());
+        parts.any(|part| {
+            let name = if part.get("table").is_some() { &part["table"] } else { &part["name"] };
+            tables.iter().any(|table| name == table)
+        })
+    };
+    listed().into_iter().filter(is_of).collect()
+}
+
+/// A pass during whose look others commit, and one after it, which may rest on what the first one read.
+#[test]
+fn after_a_commit_between_two_reads_the_next_pass_leaves_what_nft_loads_from_the_text() {
+    let mut world = World::new();
+    by_hand(&foreign());
+    let text = [ours(), "table ip c { chain x { accept; }; }".to_owned()].join("\n");
+    world.converge(&text);
+    let (desired, loaded) = (world.desired(&text), expected(&text));
+    assert_eq!(listed_of(&["a", "c"]), loaded);
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counter = Arc::clone(&calls);
+    world.before_each_call(move || _ = counter.fetch_add(1, Ordering::Relaxed));
+    world.plan(&desired);
+    let count = calls.load(Ordering::Relaxed);
+    let commits = [
+        "insert rule ip a x accept",
+        "flush chain ip a x",
+        "add rule ip b of_others_with_a_long_name_7 accept",
+        "add table ip a { flags dormant; }",
+        "delete chain ip a c3; add chain ip a d; add rule ip c x drop",
+        "delete table ip c",
+    ];
+    let each = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { commits.len() } else { 1 };
+    for at in 0..count {
+        for commit in commits.iter().cycle().skip(at).take(each) {
+            let (mut call, text) = (0, (*commit).to_owned());
+            world.before_each_call(move || {
+                if call == at {
+                    by_hand(&text);
+                }
+                call += 1;
+            });
+            world.pass(&desired);
+            world.before_each_call(|| {});
+            let report = world.pass(&desired);
+            assert!(report.is_converged(), "before call {at}: {commit}: {}", explained(&report));
+            assert_eq!(listed_of(&["a", "c"]), loaded, "before call {at} of {count}: {commit}");
+        }
+    }
+    let strangers = listed_of(&["b"]);
+    let rules = strangers.iter().filter(|entry| entry.get("rule").is_some()).count();
+    assert_eq!(strangers.len() - rules, 401, "the foreign table and its chains are there");
 }

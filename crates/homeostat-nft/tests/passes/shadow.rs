@@ -55,6 +55,11 @@ impl Hearing {
         look(&mut self.reader, &self.desired, &Focus::All).tables.join("\n")
     }
 
+    /// What a look at everything shows, which may be answered by what was read before.
+    pub(crate) fn seen_at_rest(&mut self) -> String {
+        look(&mut self.reader, &self.desired, &Focus::All).tables.join("\n")
+    }
+
     /// A look at the tables of the desired state that shows what another reader sees with its own eyes: whether it had
     /// to read any of them.
     pub(crate) fn had_to_read(&mut self) -> bool {

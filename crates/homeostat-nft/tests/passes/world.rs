@@ -68,6 +68,11 @@ impl World {
         done(pass::pass(&order, observer, writer, book)).unwrap()
     }
 
+    /// Calls this before each request of a look.
+    pub(crate) fn before_each_call(&mut self, run: impl FnMut() + Send + 'static) {
+        self.observer.reader().before_each_call(run);
+    }
+
     pub(crate) fn apply_plan(
         &mut self,
         desired: &Arc<DesiredState>,

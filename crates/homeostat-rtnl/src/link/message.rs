@@ -5,9 +5,10 @@ mod tests;
 
 use homeostat_core::Owner;
 use homeostat_netlink::uapi::{
-    IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME, IFLA_INFO_DATA,
-    IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU,
-    IFLA_NET_NS_FD, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK,
+    IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
+    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER,
+    IFLA_MTU, IFLA_NET_NS_FD, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, RTEXT_FILTER_SKIP_STATS,
+    RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Batch, Malformed, Message, MessageWriter, Result};
 
@@ -96,6 +97,13 @@ pub(crate) fn delete_group(batch: &mut Batch, group: u32) -> Result<()> {
     let mut message = batch.message(RTM_DELLINK, 0);
     message.fixed(&head(IfIndex(0), None));
     message.attr_u32(IFLA_GROUP, group);
+    message.finish()
+}
+
+/// Asks for all links, without their statistics, which are half of what the kernel sends of a link.
+pub(crate) fn dump(batch: &mut Batch) -> Result<()> {
+    let mut message = batch.message(RTM_GETLINK, 0);
+    message.fixed(&head(IfIndex(0), None)).attr_u32(IFLA_EXT_MASK, RTEXT_FILTER_SKIP_STATS);
     message.finish()
 }
 

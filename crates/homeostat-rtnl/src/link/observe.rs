@@ -184,7 +184,7 @@ pub(crate) fn ask(
     connection.ask(&mut batch, replies)
 }
 
-/// What a focused look has to learn of foreign things, since a change of a link may take them along.
+/// What a look has to learn of foreign things, since a change of a link may take them along.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MayLose {
     pub(crate) neighbours: bool,
@@ -195,6 +195,20 @@ pub(crate) struct MayLose {
 }
 
 impl MayLose {
+    /// The same for a look at everything.
+    pub(crate) fn of_all(moment: &Moment, view: &View<'_, Rtnl>) -> Self {
+        let declared = view.desired.links().map(|(name, _)| name);
+        let links = moment.table.values().map(|seen| seen.name).chain(declared).map(Key::Link);
+        let fields = view.desired.fields().map(|(name, field, _)| Key::LinkField(name, field));
+        let recorded = view.records.keys().filter(|key| matches!(key, Key::LinkField(..)));
+        let keys: BTreeSet<Key> = links.chain(fields).chain(recorded.cloned()).collect();
+        Self::of(moment, view, &keys)
+    }
+
+    pub(crate) fn anything(self) -> bool {
+        self.neighbours || self.ipv6_routes || self.everything
+    }
+
     pub(crate) fn of(moment: &Moment, view: &View<'_, Rtnl>, keys: &BTreeSet<Key>) -> Self {
         let mut may_lose = MayLose::default();
         for key in keys {
@@ -212,7 +226,13 @@ impl MayLose {
     fn with_link(&mut self, moment: &Moment, view: &View<'_, Rtnl>, name: LinkName) {
         match (moment.table.get(name), view.desired.link(name)) {
             (Some(seen), None) => {
-                self.everything |= matches!(seen.owner, Owner::Ours | Owner::Unmarked);
+                let maker = view.desired.relations.makers.get(&name);
+                let maker = maker.and_then(|maker| moment.table.get(*maker));
+                let other_end = maker.and_then(|maker| moment.table.peer(maker));
+                // The other end of a declared pair goes with that only.
+                let is_declared = other_end.is_some_and(|end| end.index == seen.index);
+                let may_be_ours = matches!(seen.owner, Owner::Ours | Owner::Unmarked);
+                self.everything |= may_be_ours && !is_declared;
             }
             (Some(seen), Some(link)) => self.with_change(&seen.link, link),
             // A fresh one may change the hardware address of its bridge, and lower its MTU.

@@ -7,7 +7,7 @@ use homeostat_netlink::uapi::{RTM_GETROUTE, RTPROT_KERNEL, RTPROT_REDIRECT};
 use homeostat_netlink::{Batch, Dumped, Errno, Error, Malformed, Message};
 
 use crate::key::Key;
-use crate::message::{AF_INET, AF_INET6, LinkNames};
+use crate::message::{AF_INET, AF_INET6, AF_UNSPEC, LinkNames};
 use crate::moment::Moment;
 use crate::number::{Protocol, Table};
 use crate::object::Object;
@@ -15,23 +15,24 @@ use crate::observe::{Observation, foreign, request_for, whole};
 use crate::route::RouteKey;
 use crate::route::message::{SeenRoute, decode};
 
-/// A family, and one of its tables or all.
+/// A family or all, and one of its tables or all.
 pub(crate) type Place = (u8, Option<Table>);
 
-pub(crate) const EVERYWHERE: [Place; 2] = [(AF_INET, None), (AF_INET6, None)];
+/// IPv4 and IPv6 in one dump. Routes of other families are in it, too, and are left out.
+pub(crate) const EVERYWHERE: Place = (AF_UNSPEC, None);
 
 impl Observation<'_, '_> {
     pub(crate) fn all_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        EVERYWHERE.into_iter().try_for_each(|place| self.routes(moment, place, |_| true))
+        self.routes(moment, EVERYWHERE, |_| true)
     }
 
     /// Learns what foreign routes there are, and hands on none.
     pub(crate) fn foreign_routes(
         &mut self,
         moment: &mut Moment,
-        places: &[Place],
+        place: Place,
     ) -> Result<(), Error> {
-        places.iter().copied().try_for_each(|place| self.routes(moment, place, |_| false))
+        self.routes(moment, place, |_| false)
     }
 
     /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.

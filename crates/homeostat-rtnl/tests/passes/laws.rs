@@ -96,13 +96,15 @@ impl<T: Objects> Harness for Network<T> {
         desired(T::desired(which))
     }
 
-    /// The kernel replaces whatever is on a key, deletes nexthops and neighbours by their keys alone, and keeps several
-    /// rules that differ only in what they do.
+    /// Creates fail if anything is on the key (`NLM_F_EXCL`). Links are written by their number, which no other link gets.
+    /// Rules are deleted by all that they say, and changed by a create beside the old one. A route is deleted with its
+    /// protocol, but `NLM_F_REPLACE` replaces whatever is on its key; to delete it first would leave a gap in which
+    /// packets are lost. Nexthops, neighbours and addresses are changed and deleted by their keys alone.
     fn has_precondition(&self, key: &Key, action: Action) -> bool {
-        match action {
-            Action::Create => !matches!(key, Key::Rule(_)),
-            Action::Delete => !matches!(key, Key::Neighbour(_) | Key::Nexthop(_)),
-            Action::Update | Action::Replace => matches!(key, Key::Link(_)),
+        match (action, key) {
+            (Action::Create, _) | (_, Key::Link(_) | Key::Rule(_)) => true,
+            (Action::Delete, key) => matches!(key, Key::Route(_)),
+            (Action::Update | Action::Replace, _) => false,
         }
     }
 

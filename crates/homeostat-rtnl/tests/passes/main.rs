@@ -19,6 +19,7 @@ mod keeping;
 mod keeping_links;
 mod kept;
 mod laws;
+mod left_out;
 mod links;
 mod links_across;
 mod links_again;

@@ -127,3 +127,18 @@ fn a_neighbour_on_an_absent_link_waits_for_it() {
     ip(&namespace, "link del later");
     assert_eq!(explained(&bench.pass(&desired)), pending);
 }
+
+#[test]
+fn a_foreign_neighbour_outlives_a_stray_address_that_a_look_or_a_hint_shows() {
+    const ADDRESS: &str = "address 10.0.0.1/24 dev va";
+    let (namespace, nothing) = (cable(), desired(&[]));
+    let mut bench = Bench::new();
+    bench.assert_quiet(&nothing);
+    Bench::new().converge(&desired(&[(ADDRESS, "")]));
+    ip(&namespace, "neigh add 10.0.0.9 dev va lladdr 02:00:00:00:00:09 nud permanent");
+    for report in [bench.focused(&nothing, &[ADDRESS]), bench.pass(&nothing)] {
+        let lines = explained(&report);
+        assert!(lines.iter().any(|line| line.starts_with("held")), "{lines:?}");
+    }
+    assert_eq!(listed(&namespace, "neigh show nud permanent").len(), 1);
+}

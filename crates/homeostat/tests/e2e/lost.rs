@@ -279,6 +279,48 @@ fn knobs_of_a_link_belong_to_the_link_or_to_the_global_section() {
 }
 
 #[test]
+fn knobs_of_a_link_that_is_written_without_them_are_held_beside_the_global_section() {
+    let world = World::new();
+    let global = "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n";
+    let links = "[links.lo]\nup = true\n";
+    let original = world.knob("net/ipv4/conf/lo/rp_filter");
+    world.apply(&format!("{global}{links}[links.lo.sysctl]\n\"ipv4/rp_filter\" = 2\n"));
+    world.write("host.toml", format!("{global}{links}"));
+    let held = world.held("plan --json host.toml");
+    assert_eq!(held.len(), 1, "{held:?}");
+    assert!(held[0].1.starts_with("`[links.lo.sysctl]` is missing"), "{held:?}");
+    world.run("apply --yes --revert-on-release host.toml");
+    assert_eq!(world.knob("net/ipv4/conf/lo/rp_filter"), "2");
+    // A section that is written and empty, and a link that has left, are ordinary edits.
+    world.write("host.toml", format!("{global}{links}[links.lo.sysctl]\n"));
+    assert!(world.held("plan --json host.toml").is_empty());
+    world.write("host.toml", format!("{global}[links]\n"));
+    assert!(world.held("plan --json host.toml").is_empty());
+    world.run("apply --yes --revert-on-release host.toml").exits(0);
+    assert_eq!(world.knob("net/ipv4/conf/lo/rp_filter"), original);
+}
+
+#[test]
+fn guests_whose_cluster_is_lost_from_the_document_are_left_alone_and_stay_ours() {
+    let ground = Ground::new(GUEST);
+    ground.world.run("apply --yes host.toml").exits(0);
+    let requests = || ground.cluster.with(|world| world.calls.len());
+    let before = requests();
+    ground.world.write("host.toml", "[[routes]]\nto = \"10.1.0.0/16\"\ntype = \"blackhole\"\n");
+    let ran = ground.world.run("apply --yes host.toml").exits(1);
+    assert!(ran.stdout.contains("guests  waits on `[proxmox]`"), "{}", ran.stdout);
+    assert_eq!(requests(), before, "nobody is asked");
+    assert!(ground.is_running());
+    // Guests without a cluster are a mistake, not a wish.
+    ground.world.write("host.toml", GUEST);
+    ground.world.run("apply --yes host.toml").exits(1);
+    assert_eq!(requests(), before);
+    ground.declare("");
+    let held = ground.world.held("plan --json host.toml");
+    assert!(held.iter().any(|(key, _)| key.contains("101")), "it is still ours: {held:?}");
+}
+
+#[test]
 fn guests_whose_section_is_lost_stay_ours() {
     let ground = Ground::new(GUEST);
     ground.world.run("apply --yes host.toml").exits(0);

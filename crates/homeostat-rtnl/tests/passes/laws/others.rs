@@ -38,10 +38,17 @@ fn name(one: &Value) -> String {
     let text = |field: &str| one[field].as_str().unwrap_or_default().to_owned();
     match (one.get("id"), one.get("priority")) {
         (Some(id), _) => format!("nexthop {id}"),
-        (_, Some(priority)) if one.get("srclen").is_some() => {
-            format!("rule priority {priority} from {}/{}", text("src"), one["srclen"])
+        (_, Some(priority)) => {
+            let from = one.get("srclen").map(|len| format!(" from {}/{len}", text("src")));
+            // The kernel keeps several rules of one key.
+            let owner = Some(text("protocol")).filter(|owner| owner != "76");
+            let owner = owner.map(|owner| format!(" of {owner}"));
+            format!(
+                "rule priority {priority}{}{}",
+                from.unwrap_or_default(),
+                owner.unwrap_or_default()
+            )
         }
-        (_, Some(priority)) => format!("rule priority {priority}"),
         _ => format!("neighbour {} dev {}", text("dst"), text("dev")),
     }
 }

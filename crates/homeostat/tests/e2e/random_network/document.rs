@@ -307,7 +307,7 @@ impl Link {
     }
 
     /// The other end of a pair.
-    fn peer(&self) -> Option<String> {
+    pub(super) fn peer(&self) -> Option<String> {
         let (fields, _) = self.kind.as_ref()?;
         let (_, rest) = fields.split_once("peer = \"")?;
         rest.split('"').next().map(str::to_owned)
