@@ -1,3 +1,5 @@
+//! What is sent for an object that another owner had.
+
 use homeostat_netlink::{Batch, Messages};
 
 use super::*;
