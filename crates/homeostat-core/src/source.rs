@@ -125,6 +125,20 @@ pub struct View<'a, S: Source> {
     pub desired: &'a Arc<S::Desired>,
     /// What the ledger says is ours.
     pub records: &'a Records<S::Key, S::Object>,
+    /// Whether the caller has read all hints that had come, just now: what a reader keeps of them is of this moment.
+    pub is_caught_up: bool,
+}
+
+impl<'a, S: Source> View<'a, S> {
+    /// A look by a caller that has not read the hints.
+    #[must_use]
+    pub fn new(
+        focus: &'a Focus<S::Key>,
+        desired: &'a Arc<S::Desired>,
+        records: &'a Records<S::Key, S::Object>,
+    ) -> Self {
+        View { focus, desired, records, is_caught_up: false }
+    }
 }
 
 /// The eyes of a source.

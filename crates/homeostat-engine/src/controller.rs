@@ -300,7 +300,12 @@ impl<S: Source> Controller<S> {
     fn drain_hints(&mut self) {
         for _ in 0..MOST_HINTS {
             let hint = next_hint(&mut self.session, self.pace.hints).now_or_never();
-            let Some(hint) = hint else { return };
+            let Some(hint) = hint else {
+                if let Some(session) = &mut self.session {
+                    session.observer.has_caught_up();
+                }
+                return;
+            };
             self.on_hint(hint);
         }
     }

@@ -192,6 +192,10 @@ impl Guards {
                 takes_foreign(step).map(|why| format!("{why}; remove that first, or use {option}"))
             });
         }
+    }
+
+    /// Holds back what cannot be undone, if that is asked for.
+    pub(crate) fn hold_losses<S: Source>(self, plan: &mut Plan<S>) {
         if self.losses == Losses::Hold {
             let option = self.options.losses;
             plan.hold(HeldBy::Irreversible, |plan, step| {

@@ -17,6 +17,8 @@ pub struct Observer<S: Source> {
     reader: S::Reader,
     scope: String,
     synced: bool,
+    /// Whether all hints that had come were read, and nothing was waited for since.
+    is_caught_up: bool,
 }
 
 impl<S: Source> Observer<S> {
@@ -33,7 +35,7 @@ impl<S: Source> Observer<S> {
     fn with(reader: Result<S::Reader, Failure>, scope: &str) -> Result<Self, Error> {
         let scope = scope.to_owned();
         match reader {
-            Ok(reader) => Ok(Observer { reader, scope, synced: false }),
+            Ok(reader) => Ok(Observer { reader, scope, synced: false, is_caught_up: false }),
             Err(failure) => Err(Error::Observe { name: S::NAME, scope, failure }),
         }
     }
@@ -43,8 +45,14 @@ impl<S: Source> Observer<S> {
         &mut self.reader
     }
 
+    /// Says that the hints that had come were read just now: the next look need not read them again.
+    pub(crate) fn has_caught_up(&mut self) {
+        self.is_caught_up = true;
+    }
+
     /// The next hint; see [`Reader::hint`].
     pub async fn hint(&mut self) -> Result<Hint<S::Key>, Failure> {
+        self.is_caught_up = false;
         self.reader.hint().await
     }
 
@@ -80,7 +88,9 @@ impl<S: Source> Observer<S> {
             return Err(Error::NotSynced);
         }
         let (focus, records) = (&input.focus, &holdings.records);
-        let view = View { focus, desired: &input.desired, records };
+        // What was read before holds for one look.
+        let is_caught_up = std::mem::take(&mut self.is_caught_up);
+        let mut view = View { is_caught_up, ..View::new(focus, &input.desired, records) };
         let mut tries = 1;
         loop {
             let rights = Rights {
@@ -96,7 +106,9 @@ impl<S: Source> Observer<S> {
                     return Ok((moment, diff.finish()));
                 }
                 // The target moved under the look: what was reported so far is forgotten with its diff.
-                Err(failure) if failure.retry == Retry::Now && tries < LOOKS => tries += 1,
+                Err(failure) if failure.retry == Retry::Now && tries < LOOKS => {
+                    (tries, view.is_caught_up) = (tries + 1, false);
+                }
                 Err(failure) => {
                     let scope = self.scope.clone();
                     return Err(Error::Observe { name: S::NAME, scope, failure });

@@ -35,8 +35,9 @@ pub(crate) async fn plan_focus<S: Source>(
     if *parks {
         plan.park();
     }
-    plan.note_losses();
     guards.hold(missing, &mut plan, &input.focus);
+    plan.note_losses();
+    guards.hold_losses(&mut plan);
     Ok(plan)
 }
 

@@ -101,6 +101,9 @@ impl Reader {
         let Some(subscription) = &mut self.subscription else { return Ok(()) };
         subscription.set_desired(view.desired)?;
         subscription.unmute(view.focus).map_err(|error| failure(&error))?;
+        if view.is_caught_up && subscription.is_drained {
+            return Ok(());
+        }
         subscription.drain().map_err(|error| failure(&error))
     }
 
@@ -152,7 +155,7 @@ impl homeostat_core::Reader<Rtnl> for Reader {
         keys: &BTreeSet<Key>,
     ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
         let mut connection = self.source.connect()?;
-        snapshot::take(&mut connection, keys).map_err(|error| failure(&error))
+        snapshot::take(&mut connection, keys, &self.source.former).map_err(|error| failure(&error))
     }
 
     async fn snapshots_along(
@@ -308,7 +311,8 @@ impl Observation<'_, '_> {
         let known = &self.source.namespaces;
         let found = OtherNamespaces::numbered(&nsids, known, self.connection);
         let desired = Arc::new(DesiredState::default());
-        let view = View { focus: &Focus::All, desired: &desired, records: &Records::new() };
+        let records = Records::new();
+        let view = View::new(&Focus::All, &desired, &records);
         for (nsid, (name, netns)) in found {
             let reader = Reader::open(self.source.beside(netns), None);
             if let Ok(there) = reader.and_then(|mut reader| reader.look(&view, &mut |_| {})) {
@@ -420,7 +424,7 @@ impl Rtnl {
     pub fn list(&self) -> Result<Vec<ListedObject>, Failure> {
         let mut found = Vec::new();
         let (desired, records) = (Arc::new(DesiredState::default()), Records::new());
-        let view = View { focus: &Focus::All, desired: &desired, records: &records };
+        let view = View::new(&Focus::All, &desired, &records);
         Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
             if let Seen::Present { key, object, owner } = seen {
                 found.push(ListedObject { key, object, owner });

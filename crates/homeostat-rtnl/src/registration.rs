@@ -76,6 +76,8 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let fields = others.filter(|(key, _)| matches!(key, Key::LinkField(..)));
     let source =
         source(binding)?.with_namespaces(namespaces(binding)?).with_others(fields.collect());
+    let former = binding.former_marks()?.into_iter();
+    let source = source.with_former_protocols(former.filter_map(|Mark(it)| Protocol::new(it)));
     Ok(Some(binding.bound(source, desired, Ownership::Marked, missing)))
 }
 

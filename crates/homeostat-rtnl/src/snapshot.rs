@@ -279,10 +279,11 @@ impl Reported {
     }
 }
 
-/// Reads what is on the keys, in full.
+/// Reads what is on the keys, in full, but for what carries a former protocol of our own.
 pub(crate) fn take(
     connection: &mut Connection,
     keys: &BTreeSet<Key>,
+    former: &BTreeSet<Protocol>,
 ) -> Result<BTreeMap<Key, Snapshot>, Error> {
     let mut found = BTreeMap::new();
     let links = collect(connection, RTM_GETLINK, &[0; 16], |message| {
@@ -295,7 +296,9 @@ pub(crate) fn take(
     }
     let links: Links = links.iter().map(|seen| (seen.name, seen.index)).collect();
     let kinds = |kind: u16| keys.iter().any(|key| dump_of(key) == Some(kind));
-    let all = dump(connection, &links, &kinds, &mut |seen| keys.contains(&seen.key))?;
+    let all = dump(connection, &links, &kinds, &mut |seen| {
+        keys.contains(&seen.key) && !former.contains(&seen.protocol)
+    })?;
     found.extend(all);
     Ok(found)
 }

@@ -1,6 +1,6 @@
 //! The source: whose network it is, under which mark, and what ties its parts to the contract.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
@@ -32,6 +32,8 @@ pub struct Rtnl {
     pub(crate) namespaces: NamedNamespaces,
     /// Fields of links that other owners keep, by the owner: they are foreign to us.
     pub(crate) others: Arc<BTreeMap<Key, String>>,
+    /// Protocols that the owner has used before: what carries one of them has no other owner to return to.
+    pub(crate) former: Arc<BTreeSet<Protocol>>,
     /// Room for events, in bytes; as much as is usual, if nothing is said.
     event_buffer: Option<usize>,
     /// Whether nothing is written while a named link is absent.
@@ -45,6 +47,7 @@ impl Rtnl {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
         let (owner, namespaces) = (Arc::from("default"), NamedNamespaces::default());
         let (own_writes, others, event_buffer) = (Arc::default(), Arc::default(), None);
+        let former = Arc::default();
         let (netns, requires_links) = (None, false);
         Rtnl {
             netns,
@@ -54,6 +57,7 @@ impl Rtnl {
             owner,
             namespaces,
             others,
+            former,
             event_buffer,
             requires_links,
         }
@@ -98,6 +102,13 @@ impl Rtnl {
     #[must_use]
     pub fn with_namespaces(mut self, namespaces: BTreeMap<String, Arc<Netns>>) -> Self {
         self.namespaces = Arc::new(namespaces);
+        self
+    }
+
+    /// Says which protocols the owner has used before: what carries one of them has no other owner to return to.
+    #[must_use]
+    pub fn with_former_protocols(mut self, former: impl IntoIterator<Item = Protocol>) -> Self {
+        self.former = Arc::new(former.into_iter().collect());
         self
     }
 
@@ -204,6 +215,7 @@ impl Source for Rtnl {
             && self.address_marks == other.address_marks
             && self.owner == other.owner
             && self.others == other.others
+            && self.former == other.former
             && self.event_buffer == other.event_buffer
             && self.requires_links == other.requires_links
             && self.namespaces.len() == other.namespaces.len()

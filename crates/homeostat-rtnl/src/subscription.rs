@@ -47,6 +47,8 @@ pub(crate) struct Subscription {
     pub(crate) dirty: DirtyKeys,
     listener: AsyncListener,
     echo_filter: Arc<EchoFilter>,
+    /// Whether the last read left nothing in the queue.
+    pub(crate) is_drained: bool,
     has_neighbours: bool,
 }
 
@@ -57,7 +59,7 @@ impl Subscription {
             EchoFilter::of(&listener, source.protocol).map_err(|error| failure(&error))?;
         source.own_writes.set_filter(&echo_filter);
         let (dirty, listener) = (DirtyKeys::new(source), AsyncListener::new(listener));
-        Ok(Subscription { dirty, listener, echo_filter, has_neighbours: false })
+        Ok(Subscription { dirty, listener, echo_filter, has_neighbours: false, is_drained: false })
     }
 
     /// Joins the group of neighbours once some are declared: they come and go with every packet.
@@ -84,10 +86,12 @@ impl Subscription {
 
     /// Reads the queue without waiting. Keys that events name are kept for the next hint.
     pub(crate) fn drain(&mut self) -> Result<(), Error> {
-        let Subscription { dirty, listener, .. } = self;
+        let Subscription { dirty, listener, is_drained, .. } = self;
+        *is_drained = false;
         for _ in 0..MOST_AT_ONCE {
             if !listener.receive_now(&mut |event| dirty.take(event))? {
                 dirty.source.own_writes.forget_deleted();
+                *is_drained = true;
                 break;
             }
         }

@@ -156,7 +156,15 @@ async fn connect(address: SocketAddr, netns: &Netns) -> Result<()> {
     let family = family(address.ip());
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = netns.run(|| socket_with(family, SocketType::STREAM, flags, None))??;
-    tokio::net::TcpSocket::from_std_stream(TcpStream::from(socket)).connect(address).await?;
+    let stream =
+        tokio::net::TcpSocket::from_std_stream(TcpStream::from(socket)).connect(address).await?;
+    is_another(&stream.local_addr()?, &address)
+}
+
+/// Quirk `a-connection-to-itself` (Linux 6.18): a connection from this host to a port of its own that nobody listens on
+/// succeeds if the kernel happens to give it the same port: it is connected to itself.
+fn is_another(from: &SocketAddr, to: &SocketAddr) -> Result<()> {
+    anyhow::ensure!(from != to, "connection refused: nobody listens there");
     Ok(())
 }
 
@@ -361,6 +369,13 @@ mod tests {
         drop(listener);
         let why = failure(&format!("tcp:{address}")).await.unwrap();
         assert!(why.contains("refused"), "{why}");
+    }
+
+    #[test]
+    fn a_connection_to_itself_proves_nothing() {
+        let [one, other] = ["127.0.0.1:40000", "127.0.0.1:40001"].map(|text| text.parse().unwrap());
+        assert!(is_another(&one, &other).is_ok());
+        assert!(is_another(&one, &one).unwrap_err().to_string().contains("refused"));
     }
 
     #[tokio::test]

@@ -31,7 +31,7 @@ async fn look(client: &Client) -> Result<(), Failure> {
     let source = Guests::new(client, "default", Timeouts::default());
     let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
     let desired = desired([(101, runs(Run::Running))]);
-    let view = View { focus: &focus, desired: &desired, records: &records };
+    let view = View::new(&focus, &desired, &records);
     source.reader().unwrap().observe(&view, &mut |_| {}).await.map(|_| ())
 }
 

@@ -27,7 +27,7 @@ async fn failure(endpoint: &str, trust: &Trust) -> Failure {
     let source = Guests::new(&client, "default", Timeouts::default());
     let (focus, records) = (Focus::All, std::collections::BTreeMap::new());
     let desired = desired([(101, runs(Run::Running))]);
-    let view = View { focus: &focus, desired: &desired, records: &records };
+    let view = View::new(&focus, &desired, &records);
     source.reader().unwrap().observe(&view, &mut |_| {}).await.unwrap_err()
 }
 

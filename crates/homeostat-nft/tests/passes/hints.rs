@@ -15,7 +15,7 @@ async fn a_commit_of_somebody_else_names_the_tables_that_it_touched() {
     let desired = world.desired(TEXT);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, desired: &desired, records: &records };
+    let view = View::new(&focus, &desired, &records);
     reader.observe(&view, &mut |_| {}).await.unwrap();
     // Our own commit comes first, and one of a foreign table: neither gives a hint.
     assert!(world.pass_async(&desired).await);

@@ -102,7 +102,7 @@ async fn only_links_that_are_spoken_of_wake_anybody() {
     let desired = desired(&world, &directory.path().join("main.nft"));
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, desired: &desired, records: &records };
+    let view = View::new(&focus, &desired, &records);
     reader.observe(&view, &mut |_| {}).await.unwrap();
     world.namespace.ip(&["link", "add", "br3", "type", "bridge"]).unwrap();
     world.namespace.ip(&["link", "del", "br1"]).unwrap();

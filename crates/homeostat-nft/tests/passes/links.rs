@@ -82,7 +82,7 @@ async fn a_link_that_is_made_again_is_heard_of() {
     let desired = world.desired(BY_NUMBER);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, desired: &desired, records: &records };
+    let view = View::new(&focus, &desired, &records);
     reader.observe(&view, &mut |_| {}).await.unwrap();
     // A link that the text does not name does not matter to it.
     world.namespace.ip(&["link", "add", "br9", "type", "bridge"]).unwrap();

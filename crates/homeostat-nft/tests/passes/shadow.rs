@@ -44,7 +44,7 @@ impl Hearing {
         let keys = Focus::Keys(self.desired.keys().into_iter().collect());
         let focus = if at_all { Focus::All } else { keys };
         let records = Records::new();
-        let view = View { focus: &focus, desired: &self.desired, records: &records };
+        let view = View::new(&focus, &self.desired, &records);
         // Where writers never rest, a look may fail.
         let _ = done(self.reader.observe(&view, &mut |_| {}));
     }
@@ -90,7 +90,7 @@ fn look(
     focus: &Focus<homeostat_nft::Key>,
 ) -> Look {
     let records = Records::new();
-    let view = View { focus, desired, records: &records };
+    let view = View::new(focus, desired, &records);
     let mut tables = Vec::new();
     let moment = done(reader.observe(&view, &mut |seen| {
         let Seen::Present { key, object, owner } = seen else { panic!("{seen:?}") };

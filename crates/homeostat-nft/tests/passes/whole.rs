@@ -70,7 +70,7 @@ async fn what_is_loaded_for_us_does_not_wake_us() {
     let desired = whole(&world, TEXT);
     let mut reader = world.source.reader().unwrap();
     let (focus, records) = (Focus::All, Records::new());
-    let view = View { focus: &focus, desired: &desired, records: &records };
+    let view = View::new(&focus, &desired, &records);
     reader.observe(&view, &mut |_| {}).await.unwrap();
     assert!(world.pass_async(&desired).await);
     let early = tokio::time::timeout(Duration::from_millis(100), reader.hint()).await;

@@ -36,7 +36,8 @@ fn look(reader: &mut Reader, desired: &Arc<DesiredState>, keys: Option<&[&str]>)
         Some(keys) => Focus::Keys(keys.iter().map(|key| key.parse().unwrap()).collect()),
     };
     let (mut seen, before) = (0, reader.received_bytes());
-    let view = View { focus: &focus, desired, records: &Records::new() };
+    let records = Records::new();
+    let view = View::new(&focus, desired, &records);
     let count = &mut |one: Seen<_, _>| seen += usize::from(matches!(one, Seen::Present { .. }));
     block_on(reader.observe(&view, count)).unwrap();
     (seen, reader.received_bytes() - before)

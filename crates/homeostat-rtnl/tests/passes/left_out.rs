@@ -20,7 +20,8 @@ const LOOKS: usize = 9;
 /// How many bytes a look at everything made the kernel send.
 fn cost(reader: &mut Reader, desired: &Arc<DesiredState>) -> u64 {
     let before = reader.received_bytes();
-    let view = View { focus: &Focus::All, desired, records: &Records::new() };
+    let records = Records::new();
+    let view = View::new(&Focus::All, desired, &records);
     crate::bench::block_on(reader.observe(&view, &mut |_| {})).unwrap();
     reader.received_bytes() - before
 }

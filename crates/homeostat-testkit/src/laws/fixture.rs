@@ -213,7 +213,7 @@ impl<H: AsyncHarness> Fixture<'_, H> {
         let mut all = Vec::new();
         let mut reader = self.source.reader().map_err(|failure| self.failed(&failure))?;
         let records = &self.ledger_page.holdings().records;
-        let view = View { focus: &Focus::All, desired, records };
+        let view = View::new(&Focus::All, desired, records);
         let observed = reader.observe(&view, &mut |seen| all.push(seen)).await;
         Ok((all, observed.map_err(|failure| self.failed(&failure))?))
     }

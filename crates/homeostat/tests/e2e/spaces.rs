@@ -143,6 +143,8 @@ fn a_namespace_that_left_the_document_goes_with_all_that_is_ours_inside() {
 namespaces in host
   config changed:
     - namespace blue  (with all that is ours inside)
+  cannot be undone:
+    ! namespace blue  programs in the namespace, and the links in it that nobody declares, do not return
 Plan: 0 to create, 0 to update, 0 to replace, 1 to delete.
 
 "#]],

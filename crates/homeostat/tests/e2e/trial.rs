@@ -130,6 +130,7 @@ fn an_operator_may_roll_back_at_any_time() {
     assert!(said.contains("Rolled back to the confirmed document 1: uid "), "{said}");
     assert_eq!(world.knob(KEY), "5");
     assert!(world.trial().is_null());
+    world.converges();
     let status = world.run("status").exits(0).stdout;
     assert!(status.contains("trial 2: Rolled back to the confirmed document 1: uid "), "{status}");
     assert_eq!(world.status()["last_trial"]["ended"]["end"], "rolled-back");
