@@ -276,6 +276,9 @@ impl<'a> Planner<'a> {
                 let is_fixed = !nexthop::is_same_kind(original, before);
                 is_fixed.then(|| nexthop::of_delete(*id, self.moment))
             }
+            // Quirk `a-neighbour-keeps-its-protocol` (Linux 6.18): `ip neigh replace` without a protocol leaves the
+            // former one.
+            (Key::Neighbour(_), ..) => Some(Cascade::default()),
             _ => None,
         };
         let phase = Phase::delete(&before);

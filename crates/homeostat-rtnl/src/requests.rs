@@ -153,6 +153,7 @@ impl RequestWriter<'_> {
                 self.encoder.delete_address(key)
             }
             Key::Nexthop(id) => Ok(self.encoder.delete_nexthop(*id)),
+            Key::Neighbour(key) => self.encoder.delete_neighbour(key),
             _ => return Ok(()),
         };
         self.add(gone, Goal::Recreate)?;

@@ -110,8 +110,11 @@ fn standing_leave_takes_a_neighbour_from_anybody() {
     assert!(bench.pass(&desired(&[NINE, PROXY])).is_converged());
     bench.config.adopt.clear();
     bench.assert_quiet(&desired(&[NINE, PROXY]));
+    let ours = told_ones(&namespace);
     bench.converge(&desired(&[]));
-    assert!(told_ones(&namespace).is_empty());
+    assert_ne!(told_ones(&namespace), ours);
+    assert_eq!(listed(&namespace, "neigh show nud permanent").len(), 1, "it is given back");
+    assert_eq!(listed(&namespace, "neigh show proxy").len(), 1, "it is given back");
 }
 
 #[test]

@@ -54,6 +54,12 @@ impl World {
     /// Everything comes to be as it was.
     #[track_caller]
     pub(crate) fn is_again(&self, before: &Dump) {
+        self.is_again_after(before, "");
+    }
+
+    /// The same; the story is told if it is not so.
+    #[track_caller]
+    pub(crate) fn is_again_after(&self, before: &Dump, story: &str) {
         if comes(|| self.dump() == *before) {
             return;
         }
@@ -63,7 +69,7 @@ impl World {
         let others: Vec<_> = others
             .map(|name| format!("{name}:\n  {:?}\n  {:?}", before.get(name), now.get(name)))
             .collect();
-        panic!("not as before:\n{}", others.join("\n"));
+        panic!("{story}\nnot as before:\n{}", others.join("\n"));
     }
 }
 

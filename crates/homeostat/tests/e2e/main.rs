@@ -51,6 +51,7 @@ mod plan;
 mod program;
 mod provider;
 mod random_network;
+mod random_trials;
 mod reading;
 mod restart;
 mod retries;

@@ -1,9 +1,6 @@
 //! What a rollback brings back, judged by full listings of `ip`, `nft` and `/proc/sys/net` before and after.
 
-use std::collections::BTreeMap;
 use std::process::Stdio;
-
-use serde_json::Value;
 
 use crate::keeping::until;
 use crate::world::World;
@@ -11,7 +8,7 @@ use crate::world::World;
 const BEFORE: &str = "[links.va]\nup = true\n[links.vb]\nup = true\n";
 
 impl World {
-    fn with_a_cable() -> Self {
+    pub(crate) fn with_a_cable() -> Self {
         let world = World::new();
         world.add_pair("va", "vb");
         for link in ["va", "vb"] {
@@ -20,68 +17,6 @@ impl World {
         }
         world
     }
-
-    /// Everything in the namespace. Times run down by themselves.
-    pub(crate) fn whole_state(&self) -> BTreeMap<String, Vec<String>> {
-        let mut state = BTreeMap::new();
-        for args in [
-            "-d link show",
-            "-d address show",
-            "-4 -d route show table all",
-            "-6 -d route show table all",
-            "-4 -d rule show",
-            "-6 -d rule show",
-            "-d nexthop show",
-            "-d neighbour show nud permanent",
-        ] {
-            let mut listed = self.listed(args);
-            listed.iter_mut().for_each(forget_times);
-            state.insert(args.to_owned(), listed.iter().map(Value::to_string).collect());
-        }
-        let rules = self.nft("list ruleset");
-        state.insert("nft".to_owned(), rules.lines().map(str::to_owned).collect());
-        let knobs = self.knobs();
-        let knobs = knobs.iter().map(|(path, value)| format!("{} = {value}", path.display()));
-        state.insert("knobs".to_owned(), knobs.filter(|knob| !is_moving(knob)).collect());
-        state
-    }
-}
-
-/// Knobs that count.
-fn is_moving(knob: &str) -> bool {
-    knob.contains("_count") || knob.contains("/random/") || knob.contains("stable_secret")
-}
-
-fn forget_times(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            let runs_down = |name: &str| {
-                name.ends_with("_timer")
-                    || matches!(name, "valid_life_time" | "preferred_life_time" | "expires")
-            };
-            fields.retain(|name, _| name != "tentative" && !runs_down(name));
-            fields.values_mut().for_each(forget_times);
-        }
-        Value::Array(all) => all.iter_mut().for_each(forget_times),
-        _ => {}
-    }
-}
-
-/// What is in one state and not in the other.
-#[track_caller]
-pub(crate) fn assert_same(
-    before: &BTreeMap<String, Vec<String>>,
-    after: &BTreeMap<String, Vec<String>>,
-) {
-    let mut differences = Vec::new();
-    for (part, then) in before {
-        let now = after.get(part).map(Vec::as_slice).unwrap_or_default();
-        let lost = then.iter().filter(|line| !now.contains(line));
-        differences.extend(lost.map(|line| format!("{part}: lost {line}")));
-        let new = now.iter().filter(|line| !then.contains(line));
-        differences.extend(new.map(|line| format!("{part}: new {line}")));
-    }
-    assert!(differences.is_empty(), "{differences:#?}");
 }
 
 /// Tries a document until it is applied, then rolls it back and compares.
@@ -90,17 +25,17 @@ fn round_trip(world: &World, before: &str, tried: &str) {
     let _daemon = world.keep(before);
     world.converges();
     world.confirms(1);
-    let then = world.whole_state();
+    let then = world.dump();
     world.write("new.toml", tried);
     let mut client = world.homeostat("apply --yes --confirm-within 1h new.toml");
     let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     until("the trial", || !world.status()["trial"].is_null());
     world.converges();
-    assert_ne!(world.whole_state(), then, "the trial changed nothing");
+    assert_ne!(world.dump(), then, "the trial changed nothing");
     world.run("rollback").exits(0);
     client.wait().unwrap();
     world.converges();
-    assert_same(&then, &world.whole_state());
+    world.is_again(&then);
 }
 
 #[test]
@@ -170,7 +105,7 @@ fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
     let daemon = world.keep(BEFORE);
     world.converges();
     world.confirms(1);
-    let then = world.whole_state();
+    let then = world.dump();
     let tried = format!(
         "{BEFORE}[sysctl]\n\"net.ipv4.tcp_retries1\" = 4\n\
         [[routes]]\nto = \"default\"\nvia = \"10.0.0.9\"\nmetric = 100\nadopt = true\n"
@@ -182,10 +117,10 @@ fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
     world.converges();
     daemon.kill();
     client.wait().unwrap();
-    assert_ne!(world.whole_state(), then);
+    assert_ne!(world.dump(), then);
     let _daemon = world.keep(BEFORE);
     world.converges();
-    assert_same(&then, &world.whole_state());
+    world.is_again(&then);
 }
 
 const FIREWALL: &str = "[nftables]\nruleset = '''\ntable ip f {\n  set s { type ipv4_addr; flags dynamic,timeout; timeout 50m; }\n  \
@@ -199,7 +134,7 @@ fn handles(world: &World) -> Vec<String> {
 
 /// Begins a trial without waiting for its end.
 #[track_caller]
-fn begin(world: &World, tried: &str, options: &str) -> std::process::Child {
+pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::Child {
     world.write("new.toml", tried);
     let mut client =
         world.homeostat(&format!("apply --yes --confirm-within 1h {options} new.toml"));
@@ -288,16 +223,14 @@ fn foreign_objects_that_went_with_the_trial_return() {
     world.confirms(1);
     world.ip("route add 10.7.0.0/16 via 10.0.0.9 proto bird metric 20 initcwnd 7");
     world.ip("route add 10.8.0.0/16 via 10.7.0.9 proto bird onlink dev va");
-    let then = world.whole_state();
+    let then = world.dump();
     let mut client = begin(&world, EMPTIED, "--allow-cascades");
     world.converges();
     let during = world.ip("route show table all proto bird");
     assert!(!during.contains("10.7.0.0"), "{during}");
     world.run("rollback").exits(0);
     client.wait().unwrap();
-    let routes = |state: &BTreeMap<String, Vec<String>>| state["-4 -d route show table all"].len();
-    until("the foreign routes", || routes(&world.whole_state()) == routes(&then));
-    assert_same(&then, &world.whole_state());
+    world.is_again(&then);
 }
 
 #[test]

@@ -1,0 +1,138 @@
+//! Random trials: a random confirmed document, random objects of others, a random document that is tried, and an end at
+//! random. Whatever happens, all is as it was, or the trial is confirmed. Seeds are fixed; `HOMEOSTAT_SOAK` adds more, and
+//! `HOMEOSTAT_SEED` runs one of them again.
+
+use std::fmt::Write as _;
+
+use crate::soak::dice::Dice;
+use crate::undone::begin;
+use crate::world::World;
+
+const ADDRESSES: [&str; 4] = ["10.0.0.1/24", "10.0.1.1/24", "10.0.0.7/24", "2001:db8::1/64"];
+
+const ROUTES: [&str; 5] = [
+    "to = \"10.9.0.0/16\", via = \"10.0.0.2\"",
+    "to = \"10.10.0.0/16\", via = \"10.0.1.2\"",
+    "to = \"10.11.0.0/16\", dev = \"vb\"",
+    "to = \"10.12.0.0/16\", type = \"blackhole\"",
+    "to = \"default\", via = \"10.0.0.9\", metric = 100, adopt = true",
+];
+
+const RULES: [&str; 2] = [
+    "priority = 900, from = \"10.7.0.0/16\", table = 901, adopt = true",
+    "priority = 950, to = \"10.8.0.0/16\", table = 902",
+];
+
+const KNOBS: [(&str, [&str; 2]); 3] = [
+    ("net.ipv4.ip_forward", ["0", "1"]),
+    ("net.ipv4.tcp_retries1", ["4", "6"]),
+    ("net.ipv4.conf.va.rp_filter", ["0", "2"]),
+];
+
+const RULESETS: [&str; 4] = [
+    "",
+    "table ip f { chain i { type filter hook input priority 0; policy accept; tcp dport 9 drop; }; }",
+    "table ip f { chain i { type filter hook input priority 0; policy accept; counter; }; set s { type ipv4_addr; }; }",
+    "table inet g { chain o { type filter hook output priority 5; policy accept; udp dport 9 drop; }; }",
+];
+
+/// What others do; not all of it is possible beside every document.
+const FOREIGN: [&str; 9] = [
+    "route add 10.20.0.0/16 via 10.0.0.5 proto bird metric 7 initcwnd 9",
+    "route add default via 10.0.0.6 proto dhcp metric 100",
+    "route add 10.21.0.0/16 dev va proto static",
+    "rule add from 10.7.0.0/16 priority 900 table 900 protocol bird",
+    "address add 10.0.5.200/24 dev va",
+    "address add 10.0.0.200/24 dev va label va:theirs",
+    "-6 address add 2001:db8::99/64 dev va nodad",
+    "-6 route add 2001:db8:7::/48 via 2001:db8::9 proto bird",
+    "neighbour add 10.0.0.66 lladdr 02:00:00:00:00:66 dev va nud permanent",
+];
+
+impl Dice {
+    fn some<'a>(&mut self, of: &[&'a str]) -> Vec<&'a str> {
+        of.iter().copied().filter(|_| self.below(2) == 0).collect()
+    }
+
+    fn document(&mut self) -> String {
+        let mut text = String::from("[links.vb]\nup = true\n[links.va]\nup = true\n");
+        if self.below(3) == 0 {
+            let mtu = [1400, 1300][self.below(2)];
+            writeln!(text, "mtu = {mtu}").unwrap();
+        }
+        let addresses = self.some(&ADDRESSES);
+        writeln!(text, "addresses = {addresses:?}").unwrap();
+        text += "[sysctl]\n";
+        for (name, values) in KNOBS {
+            if self.below(2) == 0 {
+                writeln!(text, "{name:?} = {}", values[self.below(2)]).unwrap();
+            }
+        }
+        let ruleset = RULESETS[self.below(RULESETS.len())];
+        writeln!(text, "[nftables]\nruleset = \"{ruleset}\\n\"").unwrap();
+        let lists = [("routes", self.some(&ROUTES)), ("rules", self.some(&RULES))];
+        let mut head = String::new();
+        for (name, entries) in lists {
+            let entries: Vec<String> =
+                entries.iter().map(|entry| format!("{{ {entry} }}")).collect();
+            writeln!(head, "{name} = [{}]", entries.join(", ")).unwrap();
+        }
+        head + &text
+    }
+}
+
+impl World {
+    /// Somebody else does something, if it is possible.
+    fn try_ip(&self, args: &str) {
+        let _ = self.command("ip").args(args.split_whitespace()).output().unwrap();
+    }
+}
+
+fn run(seed: u64) {
+    let mut dice = Dice::new(seed);
+    let world = World::with_a_cable();
+    let (before, tried) = (dice.document(), dice.document());
+    let story = format!("seed {seed}\n--- before\n{before}\n--- tried\n{tried}");
+    let mut daemon = world.keep(&before);
+    world.confirms(1);
+    for act in dice.some(&FOREIGN) {
+        world.try_ip(act);
+    }
+    world.run("resync");
+    let then = world.dump();
+    let mut client = begin(&world, &tried, "--allow-cascades --accept-loss");
+    world.run("resync");
+    let end = dice.below(4);
+    match end {
+        0 => _ = world.run("rollback").exits(0),
+        1 => {
+            daemon.kill();
+            daemon = world.keep_at("host.toml");
+        }
+        2 => {
+            client.kill().unwrap();
+            world.run("rollback").exits(0);
+        }
+        _ => {
+            world.run("confirm --same-session").exits(0);
+            world.run("resync");
+            let plan = world.run("plan --json new.toml").stdout;
+            assert!(plan.contains("\"changes\":[]"), "{story}\n{plan}");
+        }
+    }
+    client.wait().unwrap();
+    if end < 3 {
+        world.is_again_after(&then, &story);
+    }
+    drop(daemon);
+}
+
+#[test]
+fn whatever_is_tried_all_is_as_it_was_or_it_is_confirmed() {
+    let one = std::env::var("HOMEOSTAT_SEED").ok().and_then(|seed| seed.parse().ok());
+    let count = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 500 } else { 30 };
+    match one {
+        Some(seed) => run(seed),
+        None => (1..=count).for_each(run),
+    }
+}
