@@ -12,77 +12,9 @@
 //! 4. `update` and `delete` touch an object only if it still is ours.
 //!
 //! # A whole source
-//! Each write has its precondition in the same lock as the write: between the look and the write anybody may come.
+//! The program on the [front page](crate#a-whole-program) has one. Each write has its precondition in the same lock as
+//! the write: between the look and the write anybody may come.
 //! A target that is reached by a network has to check it itself: create-if-absent, an entity tag, a `WHERE` clause.
-//! ```
-//! use std::collections::BTreeMap;
-//! use std::collections::btree_map::Entry;
-//! use std::sync::{Arc, Mutex};
-//!
-//! use homeostat_engine::{Failure, Owner, Seen};
-//! use homeostat_kit::simple::{Api, Listed, Refusal, Written};
-//! use homeostat_kit::strategy::{Marker, Strategy};
-//! use homeostat_kit::{Applied, reconcile};
-//!
-//! /// Colours by name, each with the name of its owner.
-//! #[derive(Default)]
-//! struct Colours(Mutex<BTreeMap<String, (String, String)>>);
-//!
-//! fn owner(name: &str) -> Owner {
-//!     if name == "me" { Owner::Ours } else { Owner::Foreign(name.to_owned().into()) }
-//! }
-//!
-//! impl Api for Colours {
-//!     const NAME: &'static str = "colours";
-//!     type Key = String;
-//!     type Object = String;
-//!
-//!     async fn list(&self) -> Result<Listed<Self>, Failure> {
-//!         let colours = self.0.lock().unwrap();
-//!         let seen = colours.iter().map(|(key, (colour, name))| {
-//!             Seen::Present { key: key.clone(), object: colour.clone(), owner: owner(name) }
-//!         });
-//!         Ok(seen.collect())
-//!     }
-//!
-//!     async fn create(&self, key: &String, wanted: &String) -> Written<Self> {
-//!         match self.0.lock().unwrap().entry(key.clone()) {
-//!             Entry::Vacant(free) => _ = free.insert((wanted.clone(), "me".to_owned())),
-//!             Entry::Occupied(taken) => return Err(Refusal::Conflict(owner(&taken.get().1))),
-//!         }
-//!         Ok(Some(wanted.clone()))
-//!     }
-//!
-//!     async fn update(&self, key: &String, _: &String, wanted: &String) -> Written<Self> {
-//!         match self.0.lock().unwrap().get_mut(key) {
-//!             None => Err(Refusal::Gone),
-//!             Some((colour, name)) if name == "me" => {
-//!                 wanted.clone_into(colour);
-//!                 Ok(Some(wanted.clone()))
-//!             }
-//!             Some((_, name)) => Err(Refusal::Conflict(owner(name))),
-//!         }
-//!     }
-//!
-//!     async fn delete(&self, key: &String, _: &String) -> Result<(), Refusal> {
-//!         match self.0.lock().unwrap().entry(key.clone()) {
-//!             Entry::Vacant(_) => Err(Refusal::Gone),
-//!             Entry::Occupied(ours) if ours.get().1 == "me" => Ok(_ = ours.remove()),
-//!             Entry::Occupied(taken) => Err(Refusal::Conflict(owner(&taken.get().1))),
-//!         }
-//!     }
-//! }
-//!
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! let colours = Arc::new(Colours::default());
-//! let strategy = Strategy::Marker(Marker::new("me")?);
-//! let desired = BTreeMap::from([("door".to_owned(), "green".to_owned())]);
-//! let (report, _) = reconcile(&colours, &strategy, &desired, &Applied::default()).await?;
-//! assert!(report.is_converged());
-//! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
 
 mod follow_up;
 mod reader;
@@ -127,9 +59,12 @@ pub trait Api: Send + Sync + 'static {
     /// API with few objects, each of which would be missed, says 0.
     const FREE_DELETES: usize = 10;
 
-    /// Identity as the API sees it.
+    /// Identity as the API sees it: any type that is ordered and hashed (`Ord`, `Hash`, `Clone`, `Debug`), and whose
+    /// text (`Display`) is one line that parses back to it (`FromStr`). A `String` is one.
     type Key: Key;
-    /// The managed part of an object.
+    /// The managed part of an object: any type with `Clone`, `PartialEq`, and serde's `Serialize` and `Deserialize`
+    /// without borrowed parts (`DeserializeOwned`). It is serialized where it is shown, and where the
+    /// [ledger](crate::Reconciler::ledger) records it.
     type Object: Object;
 
     /// Everything that there is, each with its owner. Not called where nothing can be listed, or
