@@ -162,8 +162,10 @@ pub trait Api: Send + Sync + 'static {
         std::future::ready(Ok(Progress::Lost))
     }
 
-    /// Subscribes to hints. It is called before the first list, so that nothing is missed between
-    /// the two. The default has none to give.
+    /// Subscribes to hints: keys that may have changed, and are looked at at once. It is called before the first list,
+    /// so that nothing is missed between the two. The default has none to give: drift is then found at the
+    /// [resync](crate::Reconciler::resync), a pass on a timer that looks at everything. Hints may be lost, so there is
+    /// one in any case.
     fn watch(&self) -> impl Future<Output = Result<Box<dyn Watch<Self::Key>>, Failure>> + Send {
         std::future::ready(Ok(Box::new(Silent) as Box<dyn Watch<Self::Key>>))
     }
