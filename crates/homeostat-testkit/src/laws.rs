@@ -47,7 +47,9 @@ pub use verdict::{Broken, LAWS, Verdict};
 /// besides [`check`].
 pub async fn check_crashes<H: AsyncHarness>(harness: &mut H) -> Result<usize, Broken> {
     harness::check(harness).await?;
-    crashing::every_crash_is_made_good(&mut Suite { harness, verdict: Verdict::default() }).await
+    let mut suite = Suite { harness, verdict: Verdict::default() };
+    harness::check_snapshot(&mut suite, 8).await?;
+    crashing::every_crash_is_made_good(&mut suite).await
 }
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
@@ -56,6 +58,7 @@ pub async fn check_crashes<H: AsyncHarness>(harness: &mut H) -> Result<usize, Br
 pub async fn check<H: AsyncHarness>(harness: &mut H) -> Result<Verdict, Broken> {
     harness::check(harness).await?;
     let mut suite = Suite { harness, verdict: Verdict::default() };
+    harness::check_snapshot(&mut suite, 1).await?;
     reading::observe_only_reads(&mut suite).await?;
     reading::objects_are_normalized(&mut suite).await?;
     reading::plans_are_pure(&mut suite).await?;
