@@ -79,11 +79,13 @@ impl<A: Api> Reconciler<A> {
     #[must_use]
     pub fn adapted(source: Adapted<A>, strategy: Strategy) -> Self {
         let ledger_key = place::<A>(strategy.owner().unwrap_or("default"), "default");
+        let mut config = Config::default();
+        config.guards.options.mass_delete = "`Reconciler::allow_mass_delete`";
         Reconciler {
             source,
             strategy,
             ledger_key,
-            config: Config::default(),
+            config,
             adopt: BTreeSet::new(),
             on_stop: OnStop::Leave,
             pace: once::pace::<Adapted<A>>(),

@@ -434,3 +434,25 @@ async fn drift_that_is_not_announced_is_healed_at_the_resync() {
     let hot = drift_lasts(keeper.resync(Duration::ZERO), &api).await;
     assert!((90..=210).contains(&hot.as_millis()), "{hot:?}");
 }
+
+#[tokio::test]
+async fn a_report_names_what_its_caller_can_do_about_a_conflict() {
+    let (api, reconciler) = shared();
+    api.held.lock().unwrap().insert("moon".to_owned(), 1);
+    let desired = numbers(&[("moon", 9)]);
+    let text = reconciler.reconcile(&desired).await.unwrap().to_string();
+    assert!(text.contains("Reconciler::adopting") && !text.contains("adopt = true"), "{text}");
+    let plan = reconciler.plan(&desired).await.unwrap().to_string();
+    assert!(plan.contains("Reconciler::adopting") && !plan.contains("adopt = true"), "{plan}");
+    let report = reconciler.adopting(["moon".to_owned()]).reconcile(&desired).await.unwrap();
+    assert_eq!((report.is_converged(), api.held()), (true, desired), "{report}");
+}
+
+#[tokio::test]
+async fn a_report_names_what_its_caller_can_do_about_held_deletes() {
+    let (_, reconciler) = shared();
+    let reconciler = reconciler.delete_budget(Budget::percent(50).with_free(0));
+    reconciler.reconcile(&numbers(&[("a", 1)])).await.unwrap();
+    let text = reconciler.reconcile(&numbers(&[])).await.unwrap().to_string();
+    assert!(text.contains("Reconciler::allow_mass_delete"), "{text}");
+}
