@@ -77,7 +77,8 @@
 //!
 //! Reads answer with everything or with a [`Failure`], which says when another try makes sense ([`Retry`]).
 //! [`Strategy::seen`](strategy::Strategy::seen) says of each object whose it is, by its mark; a target that holds no marks
-//! passes `None`.
+//! passes `None`. An API that judges by itself answers with an [`Owner`]: [`Owner::Kernel`] is what the target made by
+//! itself and nobody declared (a default entry), whatever the target is, and it is left alone.
 //!
 //! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is somebody else's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
@@ -110,7 +111,8 @@
 //! - A pass that finds nothing to do writes nothing, neither to the target nor to the disk.
 //! - A call whose answer was lost is not sent again before the target was looked at.
 //! - A desired state that cannot be had changes nothing; the last good one stands.
-//! - Nothing runs but the futures that you await. Dropping one stops it; nothing is written after that.
+//! - Nothing runs but the futures that you await. Dropping one stops it; nothing is written after that, except by what
+//!   your API itself has handed to another thread ([blocking calls](simple#calls-that-block)) or has sent already.
 //!
 //! # Examples
 //!

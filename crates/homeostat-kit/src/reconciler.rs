@@ -124,7 +124,8 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
-    /// Remembers ownership in a ledger of the caller's, for example in a store that several machines reach. The caller
+    /// Remembers ownership in a ledger of the caller's, for example in a store that several machines reach. A *ledger* is
+    /// the durable record of what is ours where the target cannot say so, and of what was applied last. The caller
     /// vouches that no other process writes for the same owner.
     #[must_use]
     pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {

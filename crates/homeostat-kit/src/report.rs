@@ -42,7 +42,9 @@ pub struct Plan<K> {
 pub struct Report<K> {
     /// The changes that were made and verified, in their order.
     pub applied: Vec<Change<K>>,
-    /// Why keys are not simply as declared.
+    /// Why keys are not simply as declared. Some of these are in order: [`Finding::is_open`] says which are not. Among
+    /// those in order is [`Finding::Settled`]: the target keeps another value than it was given, twice in a row, and is
+    /// not asked again.
     pub findings: Vec<(K, Finding)>,
     /// Why the last pass could not be made as a whole, or could not be recorded.
     pub trouble: Option<Failure>,

@@ -1,7 +1,7 @@
 //! A source in a hundred lines: an API that can list, create, update and delete.
 //!
-//! An author implements [`Api`]; [`Adapted`] makes a `Source` of it that runs in lanes: one key
-//! after the other in itself, all keys side by side.
+//! An author implements [`Api`]; [`Adapted`] makes a `Source` of it that runs in *lanes*: the writes of one key come one
+//! after the other, those of different keys side by side, so a key that fails or is slow holds up no other.
 //!
 //! # The laws of an `Api`
 //! 1. `list` returns everything, or fails. A page that could not be read is a failure of the whole
@@ -10,6 +10,14 @@
 //! 3. `create` never writes over an object that is there, and sets the mark in the same call, or says that it cannot
 //!    ([`Marking::AfterCreate`]).
 //! 4. `update` and `delete` touch an object only if it still is ours.
+//!
+//! # Calls that block
+//! The loop and all calls of a pass share one task. A call that blocks (`std::fs`, a synchronous client) stops them all,
+//! and no deadline ends it: run it by `tokio::task::spawn_blocking`, and await that. When a call is dropped (its pass
+//! exceeds the deadline, or the caller drops what it awaits), the closure goes on to its end, and may write after that.
+//! So let the closure do one write that is whole by itself and carries its precondition: write a file under another name,
+//! then `hard_link` it to create it, which fails if it is there, or `rename` it to replace it. The next pass looks before
+//! it writes, and finds it.
 //!
 //! # A whole source
 //! The program on the [front page](crate#a-whole-program) has one. Each write has its precondition in the same lock as
@@ -44,7 +52,7 @@ pub type Listed<A> = Vec<Seen<<A as Api>::Key, <A as Api>::Object>>;
 /// What a write came to: what the target holds afterwards, if it says so.
 pub type Written<A> = Result<Option<<A as Api>::Object>, Refusal>;
 
-/// An API that keeps objects under keys.
+/// An API that keeps objects under keys. Its calls must not block the thread: see [calls that block](self#calls-that-block).
 pub trait Api: Send + Sync + 'static {
     /// The name in plans, logs and settings.
     const NAME: &'static str;

@@ -11,8 +11,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new() -> Self {
-        let marker = Marker::new("me").expect("a valid name");
+    fn of(marker: Marker) -> Self {
         Bench { wall: Arc::default(), strategy: Strategy::Marker(marker) }
     }
 }
@@ -73,7 +72,8 @@ impl AsyncHarness for Bench {
 
 #[tokio::test]
 async fn the_lamps_keep_the_laws() {
-    let verdict = laws::check(&mut Bench::new()).await.unwrap();
+    let mut bench = Bench::of(Marker::new("me").unwrap());
+    let verdict = laws::check(&mut bench).await.unwrap();
     // This wall never fails, so no fault was checked.
     let faults = ["a target that cannot be observed", "an object that cannot be read"];
     let [blind, unreadable] = faults.map(|fault| (1, fault));
@@ -82,6 +82,7 @@ async fn the_lamps_keep_the_laws() {
 
 #[tokio::test]
 async fn the_lamps_survive_every_crash() {
-    let points = laws::check_crashes(&mut Bench::new()).await.unwrap();
+    let mut bench = Bench::of(Marker::new("me").unwrap());
+    let points = laws::check_crashes(&mut bench).await.unwrap();
     assert!(points >= 5, "{points}"); // Fewer: it was hardly interrupted.
 }
