@@ -103,7 +103,7 @@
 //! | desired states from a file or a channel | [`provider`] |
 //! | desired states from a store that others write | [`store`] |
 //! | declarations that stay until they are cleaned up (finalizers) | [`lifecycle`] |
-//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws`: `check` and `check_crashes` |
+//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws`: `check` and `check_crashes`; its page has the test of these lamps |
 //!
 //! # What you can rely on
 //!

@@ -7,15 +7,10 @@
 //! # A test of an `Api`
 //!
 //! An `Api` of `homeostat-kit` is under test as the source that its `Adapted` makes of it. Ownership comes from its
-//! `Strategy`, the desired states from maps. This is the whole test file for the lamps of that crate's front page:
+//! `Strategy`, the desired states from maps. This is the whole test of the lamps, to be pasted below the program on that
+//! crate's front page:
 //!
-#![doc = concat!(
-    "```\n",
-    "# include!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/../homeostat-kit/examples/lamps/api.rs\"));\n",
-    "# fn main() {}\n",
-    include_str!("../examples/lamps/laws.rs"),
-    "```"
-)]
+#![doc = concat!("```\n", include_str!("../examples/lamps/laws.rs"), "```")]
 //!
 //! # A test of any source
 //!

@@ -37,7 +37,7 @@ pub enum Broken {
     #[error("law {law} is broken by source `{source_name}`: {how} (the law: {}); help: {help}", text(*.law))]
     #[non_exhaustive]
     Law {
-        /// The number of the law, from one: its text is in [`LAWS`], one place before.
+        /// The number of the law, from one: its text is `LAWS[law - 1]`, see [`LAWS`].
         law: u8,
         /// The name of the source: its `NAME`.
         source_name: &'static str,
