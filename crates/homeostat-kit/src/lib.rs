@@ -38,7 +38,7 @@
 //!
 //! # A whole program
 //!
-//! This is a `main.rs`: an API in memory, and one call for it. What is ours goes in and comes out as a value
+//! It can be pasted as it is: an API in memory, and one call for it. What is ours goes in and comes out as a value
 //! ([`Applied`]), which the program keeps where it likes.
 //!
 #![doc = concat!(
