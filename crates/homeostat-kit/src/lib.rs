@@ -8,28 +8,59 @@
 //! is here.
 //!
 //! *One:* say what an object is, and how it is listed and written. That is [`simple::Api`], and it is
-//! all that you write. Two things need thought. A list is whole or it fails: "empty for now" would
+//! all that you write. A key is one line of text that parses back; `String` will do. An object is a type of yours that
+//! derives `Clone`, `PartialEq` and serde's `Serialize` and `Deserialize`: it is shown in plans, and recorded where
+//! the target cannot say whose it is. Two things need thought. A list is whole or it fails: "empty for now" would
 //! delete everything. And a create never writes over what is there, and sets your mark in the same
 //! call.
 //!
 //! *Two:* say how yours are distinguished from others' ([`strategy::Strategy`]). There is no default, since a
 //! wrong one deletes your neighbour's lamps.
 //!
-//! *Three:* say what should be there, as a map, and call [`Reconciler`].
+//! *Three:* say what should be there, as a map, and call [`reconcile()`] or a [`Reconciler`].
 //!
-//! This is a whole API, in memory:
+//! # Depend on it
 //!
-#![doc = concat!("```\n", include_str!("../examples/lamps/mod.rs"), "```")]
+//! ```toml
+//! [dependencies]
+//! homeostat-kit = "0.1"
+//! serde = { version = "1", features = ["derive"] }
+//! tokio = { version = "1", features = ["macros", "rt", "signal", "sync", "time"] }
 //!
-//! # One call
+//! [dev-dependencies]
+//! homeostat-testkit = "0.1"
+//! ```
 //!
-//! What is ours goes in and comes out as a value, which the program keeps where it likes.
+//! The clock of tokio must be enabled. Everything works on a current-thread runtime. Without the default feature `sqlite`
+//! there is no [`Reconciler::state`], and no C code is built; ownership is then remembered by marks, in a value
+//! ([`Applied`]), or in a [ledger](Reconciler::ledger) of yours. The traits beneath are in [`engine`], which is
+//! `homeostat_engine`.
 //!
-#![doc = concat!("```\n", include_str!("../examples/reconcile.rs"), "```")]
+//! # A whole program
+//!
+//! It can be pasted as it is: an API in memory, and one call for it. What is ours goes in and comes out as a value
+//! ([`Applied`]), which the program keeps where it likes.
+//!
+#![doc = concat!(
+    "```\n",
+    include_str!("../examples/lamps/api.rs"),
+    "\n",
+    include_str!("../examples/lamps/reconcile.rs"),
+    "```"
+)]
 //!
 //! # A loop
 //!
-#![doc = concat!("```\n", include_str!("../examples/keep.rs"), "```")]
+//! With this `main` in its place, the same program keeps the lamps as they were sent last. It heals what others change
+//! ([`Reconciler::run`] says how soon), and returns when `shutdown` is ready, which is any future, such as that of
+//! `tokio::signal::ctrl_c`.
+//!
+#![doc = concat!(
+    "```\n",
+    "# include!(concat!(env!(\"CARGO_MANIFEST_DIR\"), \"/examples/lamps/api.rs\"));\n",
+    include_str!("../examples/lamps/keep.rs"),
+    "```"
+)]
 //!
 //! # How to call it
 //!
@@ -42,39 +73,12 @@
 //! | no state at all: what is ours goes in and comes out as a value | [`reconcile()`] |
 //! | commands, status, several sources in one program | [`engine::Loop`], which all of these run |
 //!
-//! A program that keeps the lamps so ends with a call of `run`. It heals what others change, follows the provider, and
-//! returns when `shutdown` is ready, which is any future, such as that of `tokio::signal::ctrl_c`:
-//!
-//! ```
-//! # use std::collections::BTreeMap;
-//! # use homeostat_kit::simple::{Api, Listed, Refusal, Written};
-//! # use homeostat_kit::strategy::{Marker, Strategy};
-//! # use homeostat_kit::{Failure, Reconciler, provider};
-//! # struct Lamps;
-//! # impl Api for Lamps {
-//! #     const NAME: &'static str = "lamps";
-//! #     type Key = String;
-//! #     type Object = u8;
-//! #     async fn list(&self) -> Result<Listed<Self>, Failure> { Ok(Vec::new()) }
-//! #     async fn create(&self, _: &String, _: &u8) -> Written<Self> { Ok(None) }
-//! #     async fn update(&self, _: &String, _: &u8, _: &u8) -> Written<Self> { Ok(None) }
-//! #     async fn delete(&self, _: &String, _: &u8) -> Result<(), Refusal> { Ok(()) }
-//! # }
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! # let (lamps, strategy) = (Lamps, Strategy::Marker(Marker::new("me")?));
-//! # let shutdown = async {};
-//! let (desired, from_elsewhere) = provider::channel();
-//! desired.put(BTreeMap::from([("desk".to_owned(), 80)])); // Again, whenever it changes.
-//! Reconciler::new(lamps, strategy).run(from_elsewhere, shutdown).await?;
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
-//!
 //! # What to answer
 //!
 //! Reads answer with everything or with a [`Failure`], which says when another try makes sense ([`Retry`]).
 //! [`Strategy::seen`](strategy::Strategy::seen) says of each object whose it is, by its mark; a target that holds no marks
-//! passes `None`.
+//! passes `None`. An API that judges by itself answers with an [`Owner`]: [`Owner::Kernel`] is what the target made by
+//! itself and nobody declared (a default entry), whatever the target is, and it is left alone.
 //!
 //! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is somebody else's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
@@ -99,7 +103,7 @@
 //! | desired states from a file or a channel | [`provider`] |
 //! | desired states from a store that others write | [`store`] |
 //! | declarations that stay until they are cleaned up (finalizers) | [`lifecycle`] |
-//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws`: `check` and `check_crashes` |
+//! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws`: `check` and `check_crashes`; its page has the test of these lamps |
 //!
 //! # What you can rely on
 //!
@@ -107,22 +111,10 @@
 //! - A pass that finds nothing to do writes nothing, neither to the target nor to the disk.
 //! - A call whose answer was lost is not sent again before the target was looked at.
 //! - A desired state that cannot be had changes nothing; the last good one stands.
-//! - Nothing runs but the futures that you await. Dropping one stops it; nothing is written after that.
+//! - Nothing runs but the futures that you await. Dropping one stops it; nothing is written after that, except by what
+//!   your API itself has handed to another thread ([blocking calls](simple#calls-that-block)) or has sent already.
 //!
-//! # Depend on it
-//!
-//! ```toml
-//! [dependencies]
-//! homeostat-kit = "0.1"
-//! tokio = { version = "1", features = ["macros", "rt", "signal", "time"] }
-//!
-//! [dev-dependencies]
-//! homeostat-testkit = "0.1"
-//! ```
-//!
-//! The clock of tokio must be enabled. Everything works on a current-thread runtime. Without the default feature `sqlite`
-//! there is no [`Reconciler::state`], and no C code is built; ownership is then remembered by marks, in a value
-//! ([`Applied`]), or in a ledger of yours. The traits beneath are in [`engine`], which is `homeostat_engine`.
+//! # Examples
 //!
 //! The repository has two examples: `homeostat-postgres` keeps roles and databases of a real server in one file, and
 //! `homeostat-shapes` uses all of this against a real HTTP service. Its page about reconciliation says, scene by scene,

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::outcome::Later;
+use homeostat_engine::pacing::Resync;
 use homeostat_engine::{
     Alone, Bound, Budget, Config, Control as _, Event, EventKind, Events, Ledger, LedgerKey, Loop,
-    LoopDeps, MassDelete, MemoryLedger, OnStop, PassId, Retry, Source, Strictness,
+    LoopDeps, MassDelete, MemoryLedger, OnStop, Pace, PassId, Retry, Source, Strictness,
 };
 #[cfg(feature = "sqlite")]
 use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
@@ -51,6 +52,7 @@ pub struct Reconciler<A: Api> {
     config: Config<A::Key>,
     adopt: BTreeSet<A::Key>,
     on_stop: OnStop,
+    pace: Pace,
     state: State,
     events: Events,
 }
@@ -77,13 +79,16 @@ impl<A: Api> Reconciler<A> {
     #[must_use]
     pub fn adapted(source: Adapted<A>, strategy: Strategy) -> Self {
         let ledger_key = place::<A>(strategy.owner().unwrap_or("default"), "default");
+        let mut config = Config::default();
+        config.guards.options.mass_delete = "`Reconciler::allow_mass_delete`";
         Reconciler {
             source,
             strategy,
             ledger_key,
-            config: Config::default(),
+            config,
             adopt: BTreeSet::new(),
             on_stop: OnStop::Leave,
+            pace: once::pace::<Adapted<A>>(),
             state: State::Ledger(Arc::new(MemoryLedger::default())),
             events: Events::default(),
         }
@@ -119,7 +124,8 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
-    /// Remembers ownership in a ledger of the caller's, for example in a store that several machines reach. The caller
+    /// Remembers ownership in a ledger of the caller's, for example in a store that several machines reach. A *ledger* is
+    /// the durable record of what is ours where the target cannot say so, and of what was applied last. The caller
     /// vouches that no other process writes for the same owner.
     #[must_use]
     pub fn ledger(mut self, ledger: Arc<dyn Ledger>) -> Self {
@@ -189,6 +195,16 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
+    /// How often [`run`](Self::run) makes a *resync*: a pass that looks at everything, whatever was announced since the
+    /// last one. By default it is every 5 seconds, and every 30 where [`Api::COVERAGE`] is
+    /// [`Coverage::All`](crate::Coverage::All). Each period is up to a tenth shorter or longer, so that many programs do
+    /// not move in step. It is at least 100 milliseconds and at most a day; what lies outside becomes the nearest of them.
+    #[must_use]
+    pub fn resync(mut self, period: Duration) -> Self {
+        self.pace.resync = Resync::nearest(period, self.pace.seed);
+        self
+    }
+
     /// Where everything that happens is published.
     #[must_use]
     pub fn events(&self) -> &Events {
@@ -235,6 +251,10 @@ impl<A: Api> Reconciler<A> {
     /// Keeps the API as the provider declares it, until `shutdown` is over. Nothing is written before the provider
     /// has answered for the first time. While it cannot answer, or its answer cannot be used, the last good one
     /// stands, and the trouble is [published](Self::events) once.
+    ///
+    /// A new desired state is applied at once. Drift, which is what others change, is healed at once where
+    /// [`Api::watch`] announces it, and else at the next [resync](Self::resync): without `watch` that is after 5 seconds
+    /// at most, and a tenth. A key that failed, or that somebody changes again and again, is tried after growing pauses.
     pub async fn run<P>(&self, provider: P, shutdown: impl Future<Output = ()>) -> Result<(), Error>
     where
         P: Provider<DesiredState: PartialEq>,
@@ -251,7 +271,7 @@ impl<A: Api> Reconciler<A> {
                 next = self.next(&mut input) => if let Next::Bound(bound) = next { break *bound },
             }
         };
-        let (looped, handle) = Loop::new(first, deps, once::pace::<Adapted<A>>());
+        let (looped, handle) = Loop::new(first, deps, self.pace.clone());
         let feeding = async {
             let mut passes = handle.record();
             loop {

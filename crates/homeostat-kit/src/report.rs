@@ -3,7 +3,9 @@
 use std::fmt;
 
 use homeostat_engine::report::{JOURNAL, LEDGER};
-use homeostat_engine::{Action, Cause, Entry, Explain, Failure, Finding, Key, Kind, Line, Summary};
+use homeostat_engine::{
+    Action, Cause, Entry, Explain, Failure, Finding, Key, Kind, Line, Reason, Summary, WaitsOn,
+};
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 use serde_json::Value;
@@ -40,7 +42,9 @@ pub struct Plan<K> {
 pub struct Report<K> {
     /// The changes that were made and verified, in their order.
     pub applied: Vec<Change<K>>,
-    /// Why keys are not simply as declared.
+    /// Why keys are not simply as declared. Some of these are in order: [`Finding::is_open`] says which are not. Among
+    /// those in order is [`Finding::Settled`]: the target keeps another value than it was given, twice in a row, and is
+    /// not asked again.
     pub findings: Vec<(K, Finding)>,
     /// Why the last pass could not be made as a whole, or could not be recorded.
     pub trouble: Option<Failure>,
@@ -214,9 +218,27 @@ fn write_lines<K: Key>(
     }
     for (key, finding) in findings.iter().filter(|(_, finding)| finding.is_open()) {
         writeln!(f, "! {key}: {}", finding.reason())?;
-        finding.help().iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
+        help(finding).iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
     }
     Ok(())
+}
+
+/// What a caller can do about a finding. The finding's own help speaks of the program's document and commands, where
+/// those are the way out.
+fn help(finding: &Finding) -> Option<String> {
+    let help = match finding {
+        Finding::Conflict { reason: Reason::Foreign, .. } => {
+            "it is left alone, unless its key may be adopted (`Reconciler::adopting`)"
+        }
+        Finding::Conflict { reason: Reason::LostMark, .. } => {
+            "it is taken back if its key may be adopted (`Reconciler::adopting`)"
+        }
+        Finding::Pending { on: WaitsOn::Doubt } => {
+            "nothing is sent until the target shows what became of it; what cannot wait, do by hand"
+        }
+        _ => return finding.help(),
+    };
+    Some(help.to_owned())
 }
 
 /// A list for each kind, as in the plans of the program.

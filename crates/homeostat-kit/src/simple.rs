@@ -1,7 +1,7 @@
 //! A source in a hundred lines: an API that can list, create, update and delete.
 //!
-//! An author implements [`Api`]; [`Adapted`] makes a `Source` of it that runs in lanes: one key
-//! after the other in itself, all keys side by side.
+//! An author implements [`Api`]; [`Adapted`] makes a `Source` of it that runs in *lanes*: the writes of one key come one
+//! after the other, those of different keys side by side, so a key that fails or is slow holds up no other.
 //!
 //! # The laws of an `Api`
 //! 1. `list` returns everything, or fails. A page that could not be read is a failure of the whole
@@ -11,78 +11,18 @@
 //!    ([`Marking::AfterCreate`]).
 //! 4. `update` and `delete` touch an object only if it still is ours.
 //!
+//! # Calls that block
+//! The loop and all calls of a pass share one task. A call that blocks (`std::fs`, a synchronous client) stops them all,
+//! and no deadline ends it: run it by `tokio::task::spawn_blocking`, and await that. When a call is dropped (its pass
+//! exceeds the deadline, or the caller drops what it awaits), the closure goes on to its end, and may write after that.
+//! So let the closure do one write that is whole by itself and carries its precondition: write a file under another name,
+//! then `hard_link` it to create it, which fails if it is there, or `rename` it to replace it. The next pass looks before
+//! it writes, and finds it.
+//!
 //! # A whole source
-//! Each write has its precondition in the same lock as the write: between the look and the write anybody may come.
+//! The program on the [front page](crate#a-whole-program) has one. Each write has its precondition in the same lock as
+//! the write: between the look and the write anybody may come.
 //! A target that is reached by a network has to check it itself: create-if-absent, an entity tag, a `WHERE` clause.
-//! ```
-//! use std::collections::BTreeMap;
-//! use std::collections::btree_map::Entry;
-//! use std::sync::{Arc, Mutex};
-//!
-//! use homeostat_engine::{Failure, Owner, Seen};
-//! use homeostat_kit::simple::{Api, Listed, Refusal, Written};
-//! use homeostat_kit::strategy::{Marker, Strategy};
-//! use homeostat_kit::{Applied, reconcile};
-//!
-//! /// Colours by name, each with the name of its owner.
-//! #[derive(Default)]
-//! struct Colours(Mutex<BTreeMap<String, (String, String)>>);
-//!
-//! fn owner(name: &str) -> Owner {
-//!     if name == "me" { Owner::Ours } else { Owner::Foreign(name.to_owned().into()) }
-//! }
-//!
-//! impl Api for Colours {
-//!     const NAME: &'static str = "colours";
-//!     type Key = String;
-//!     type Object = String;
-//!
-//!     async fn list(&self) -> Result<Listed<Self>, Failure> {
-//!         let colours = self.0.lock().unwrap();
-//!         let seen = colours.iter().map(|(key, (colour, name))| {
-//!             Seen::Present { key: key.clone(), object: colour.clone(), owner: owner(name) }
-//!         });
-//!         Ok(seen.collect())
-//!     }
-//!
-//!     async fn create(&self, key: &String, wanted: &String) -> Written<Self> {
-//!         match self.0.lock().unwrap().entry(key.clone()) {
-//!             Entry::Vacant(free) => _ = free.insert((wanted.clone(), "me".to_owned())),
-//!             Entry::Occupied(taken) => return Err(Refusal::Conflict(owner(&taken.get().1))),
-//!         }
-//!         Ok(Some(wanted.clone()))
-//!     }
-//!
-//!     async fn update(&self, key: &String, _: &String, wanted: &String) -> Written<Self> {
-//!         match self.0.lock().unwrap().get_mut(key) {
-//!             None => Err(Refusal::Gone),
-//!             Some((colour, name)) if name == "me" => {
-//!                 wanted.clone_into(colour);
-//!                 Ok(Some(wanted.clone()))
-//!             }
-//!             Some((_, name)) => Err(Refusal::Conflict(owner(name))),
-//!         }
-//!     }
-//!
-//!     async fn delete(&self, key: &String, _: &String) -> Result<(), Refusal> {
-//!         match self.0.lock().unwrap().entry(key.clone()) {
-//!             Entry::Vacant(_) => Err(Refusal::Gone),
-//!             Entry::Occupied(ours) if ours.get().1 == "me" => Ok(_ = ours.remove()),
-//!             Entry::Occupied(taken) => Err(Refusal::Conflict(owner(&taken.get().1))),
-//!         }
-//!     }
-//! }
-//!
-//! # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
-//! let colours = Arc::new(Colours::default());
-//! let strategy = Strategy::Marker(Marker::new("me")?);
-//! let desired = BTreeMap::from([("door".to_owned(), "green".to_owned())]);
-//! let (report, _) = reconcile(&colours, &strategy, &desired, &Applied::default()).await?;
-//! assert!(report.is_converged());
-//! assert_eq!(colours.0.lock().unwrap()["door"].0, "green");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! # }).unwrap();
-//! ```
 
 mod follow_up;
 mod reader;
@@ -112,7 +52,7 @@ pub type Listed<A> = Vec<Seen<<A as Api>::Key, <A as Api>::Object>>;
 /// What a write came to: what the target holds afterwards, if it says so.
 pub type Written<A> = Result<Option<<A as Api>::Object>, Refusal>;
 
-/// An API that keeps objects under keys.
+/// An API that keeps objects under keys. Its calls must not block the thread: see [calls that block](self#calls-that-block).
 pub trait Api: Send + Sync + 'static {
     /// The name in plans, logs and settings.
     const NAME: &'static str;
@@ -127,9 +67,12 @@ pub trait Api: Send + Sync + 'static {
     /// API with few objects, each of which would be missed, says 0.
     const FREE_DELETES: usize = 10;
 
-    /// Identity as the API sees it.
+    /// Identity as the API sees it: any type that is ordered and hashed (`Ord`, `Hash`, `Clone`, `Debug`), and whose
+    /// text (`Display`) is one line that parses back to it (`FromStr`). A `String` is one.
     type Key: Key;
-    /// The managed part of an object.
+    /// The managed part of an object: any type with `Clone`, `PartialEq`, and serde's `Serialize` and `Deserialize`
+    /// without borrowed parts (`DeserializeOwned`). It is serialized where it is shown, and where the
+    /// [ledger](crate::Reconciler::ledger) records it.
     type Object: Object;
 
     /// Everything that there is, each with its owner. Not called where nothing can be listed, or
@@ -227,8 +170,10 @@ pub trait Api: Send + Sync + 'static {
         std::future::ready(Ok(Progress::Lost))
     }
 
-    /// Subscribes to hints. It is called before the first list, so that nothing is missed between
-    /// the two. The default has none to give.
+    /// Subscribes to hints: keys that may have changed, and are looked at at once. It is called before the first list,
+    /// so that nothing is missed between the two. The default has none to give: drift is then found at the
+    /// [resync](crate::Reconciler::resync), a pass on a timer that looks at everything. Hints may be lost, so there is
+    /// one in any case.
     fn watch(&self) -> impl Future<Output = Result<Box<dyn Watch<Self::Key>>, Failure>> + Send {
         std::future::ready(Ok(Box::new(Silent) as Box<dyn Watch<Self::Key>>))
     }

@@ -4,6 +4,10 @@
 //! seen, and is the [`Ownership`] of every pass. Since both sides come from one value, they cannot
 //! disagree; what a source wrote is what its owner finds again.
 //!
+//! The *ledger* is the record of what we made, which the engine keeps: in a directory
+//! ([`Reconciler::state`](crate::Reconciler)), in a value ([`Applied`](crate::Applied)), or where the caller likes
+//! ([`Reconciler::ledger`](crate::Reconciler::ledger)).
+//!
 //! | strategy | the target must be able to | survives a crash between call and record by |
 //! |---|---|---|
 //! | [`Marker`] | hold a text, set in the creating call | the mark itself |
@@ -25,7 +29,8 @@ pub enum Strategy {
     Marker(Marker),
     /// Names that begin with a prefix are ours.
     Prefix(NamePrefix),
-    /// The ledger says what is ours; the intent is durable before the object is made.
+    /// The [ledger](crate::Reconciler::ledger), which is the durable record of what we made, says what is ours; the
+    /// intent is durable before the object is made.
     Checkpoint,
     /// Everything in the scope is ours, and was said to be so.
     Exclusive(Exclusive),

@@ -396,3 +396,63 @@ async fn a_state_directory_that_keeps_us_waiting_holds_up_no_other_task() {
     let (report, ()) = tokio::join!(reconciler.reconcile(&desired), other_task);
     assert!(report.unwrap().is_converged());
 }
+
+/// How long drift stays that nobody announces.
+async fn drift_lasts(keeper: Reconciler<Numbers>, api: &Numbers) -> Duration {
+    let (sender, provider) = channel();
+    sender.put(numbers(&[("a", 1)]));
+    let mut events = keeper.events().subscribe();
+    let mut drifted = None;
+    let mut healed = Duration::MAX;
+    let shutdown = async {
+        loop {
+            let kind = events.recv().await.unwrap().kind;
+            if !matches!(kind, EventKind::Completed { converged: true, .. }) {
+                continue;
+            }
+            match drifted {
+                None => drifted = Some(tokio::time::Instant::now()),
+                Some(since) => break healed = since.elapsed(),
+            }
+            api.held.lock().unwrap().insert("a".to_owned(), 9);
+        }
+    };
+    keeper.run(provider, shutdown).await.unwrap();
+    assert_eq!(api.held(), numbers(&[("a", 1)]));
+    healed
+}
+
+#[tokio::test(start_paused = true)]
+async fn drift_that_is_not_announced_is_healed_at_the_resync() {
+    let (api, keeper) = shared();
+    let usual = drift_lasts(keeper, &api).await;
+    assert!((4500..=5600).contains(&usual.as_millis()), "{usual:?}");
+    let (api, keeper) = shared();
+    let rare = drift_lasts(keeper.resync(60 * MINUTE), &api).await;
+    assert!((54 * MINUTE..=67 * MINUTE).contains(&rare), "{rare:?}");
+    let (api, keeper) = shared();
+    let hot = drift_lasts(keeper.resync(Duration::ZERO), &api).await;
+    assert!((90..=210).contains(&hot.as_millis()), "{hot:?}");
+}
+
+#[tokio::test]
+async fn a_report_names_what_its_caller_can_do_about_a_conflict() {
+    let (api, reconciler) = shared();
+    api.held.lock().unwrap().insert("moon".to_owned(), 1);
+    let desired = numbers(&[("moon", 9)]);
+    let text = reconciler.reconcile(&desired).await.unwrap().to_string();
+    assert!(text.contains("Reconciler::adopting") && !text.contains("adopt = true"), "{text}");
+    let plan = reconciler.plan(&desired).await.unwrap().to_string();
+    assert!(plan.contains("Reconciler::adopting") && !plan.contains("adopt = true"), "{plan}");
+    let report = reconciler.adopting(["moon".to_owned()]).reconcile(&desired).await.unwrap();
+    assert_eq!((report.is_converged(), api.held()), (true, desired), "{report}");
+}
+
+#[tokio::test]
+async fn a_report_names_what_its_caller_can_do_about_held_deletes() {
+    let (_, reconciler) = shared();
+    let reconciler = reconciler.delete_budget(Budget::percent(50).with_free(0));
+    reconciler.reconcile(&numbers(&[("a", 1)])).await.unwrap();
+    let text = reconciler.reconcile(&numbers(&[])).await.unwrap().to_string();
+    assert!(text.contains("Reconciler::allow_mass_delete"), "{text}");
+}

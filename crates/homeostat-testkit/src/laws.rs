@@ -2,8 +2,19 @@
 //!
 //! An author writes a [`Harness`] (how to create, read and disturb a target; an [`AsyncHarness`], if that takes an async
 //! client) and calls [`check`]. The result names the law that is broken and what to do about it, or lists what the harness
-//! could not check. The suite never sleeps and needs no particular
-//! runtime.
+//! could not check. [`LAWS`] has the laws in short. The suite never sleeps and needs no particular runtime.
+//!
+//! # A test of an `Api`
+//!
+//! An `Api` of `homeostat-kit` is under test as the source that its `Adapted` makes of it. Ownership comes from its
+//! `Strategy`, the desired states from maps. This is the whole test of the lamps, to be pasted below the program on that
+//! crate's front page:
+//!
+#![doc = concat!("```\n", include_str!("../examples/lamps/laws.rs"), "```")]
+//!
+//! # A test of any source
+//!
+//! [`memory`](crate::memory) has a source of its own, with a harness that knows all faults:
 //!
 //! ```
 //! use homeostat_engine::Ownership;
@@ -43,11 +54,20 @@ pub use verdict::{Broken, LAWS, Verdict};
 /// next one go on: everything must be made, nothing may be left behind, and nothing foreign may be touched. Returns how
 /// many points there were.
 ///
-/// A point is every write of the ledger, before and after it, and every moment at which the source waits. Run it
-/// besides [`check`].
+/// A point is every write of the ledger (where the engine records what is ours), before and after it, and every moment
+/// at which the source waits: a pending `await`. Run it besides [`check`].
+///
+/// **Assert the number.** A source that never waits, such as an `Api` over blocking `std::fs`, cannot be killed between
+/// its calls: it has the points of the ledger only, and passes with next to nothing checked. The lamps above have 5
+/// points; if their wall never waited, they would have 2. Let each call of an `Api` wait, by the `spawn_blocking` that
+/// blocking calls need anyway, or by `tokio::task::yield_now` before and after its write. A closure in `spawn_blocking`
+/// goes on when its call is dropped, as a request does that a dead process has sent: it may write while the next
+/// process looks, or later than the suite looks.
 pub async fn check_crashes<H: AsyncHarness>(harness: &mut H) -> Result<usize, Broken> {
     harness::check(harness).await?;
-    crashing::every_crash_is_made_good(&mut Suite { harness, verdict: Verdict::default() }).await
+    let mut suite = Suite { harness, verdict: Verdict::default() };
+    harness::check_snapshot(&mut suite, 8).await?;
+    crashing::every_crash_is_made_good(&mut suite).await
 }
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
@@ -56,6 +76,7 @@ pub async fn check_crashes<H: AsyncHarness>(harness: &mut H) -> Result<usize, Br
 pub async fn check<H: AsyncHarness>(harness: &mut H) -> Result<Verdict, Broken> {
     harness::check(harness).await?;
     let mut suite = Suite { harness, verdict: Verdict::default() };
+    harness::check_snapshot(&mut suite, 1).await?;
     reading::observe_only_reads(&mut suite).await?;
     reading::objects_are_normalized(&mut suite).await?;
     reading::plans_are_pure(&mut suite).await?;

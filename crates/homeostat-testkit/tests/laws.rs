@@ -227,3 +227,73 @@ async fn a_harness_that_could_fail_nobody_is_refused() {
     let verdict = laws::check(&mut Poor(Bench::new(Ownership::Marked))).await;
     assert!(matches!(verdict, Err(Broken::Harness { .. })), "{verdict:?}");
 }
+
+/// A harness that shows the objects of its target in another way.
+struct Reshaped {
+    bench: Bench<Independent>,
+    reshape: fn(BTreeMap<String, String>) -> BTreeMap<String, String>,
+}
+
+impl Harness for Reshaped {
+    type Source = <Bench<Independent> as Harness>::Source;
+
+    fn reset(&mut self) {
+        self.bench.reset();
+    }
+
+    fn source(&self) -> Self::Source {
+        self.bench.source()
+    }
+
+    fn ownership(&self) -> Ownership {
+        self.bench.ownership()
+    }
+
+    fn desired(&self, which: DesiredState) -> Table<String, String> {
+        self.bench.desired(which)
+    }
+
+    fn snapshot(&self) -> BTreeMap<String, String> {
+        (self.reshape)(self.bench.snapshot())
+    }
+
+    fn meter(&self) -> Meter {
+        self.bench.meter()
+    }
+
+    fn disturb(&mut self, how: Disturbance<'_, String>) -> Ability {
+        self.bench.disturb(how)
+    }
+}
+
+/// What both suites say about a harness.
+async fn faults_of_snapshot(
+    reshape: fn(BTreeMap<String, String>) -> BTreeMap<String, String>,
+) -> [Option<Broken>; 2] {
+    let reshaped = || Reshaped { bench: Bench::new(Ownership::Marked), reshape };
+    let laws = laws::check(&mut reshaped()).await.err();
+    [laws, laws::check_crashes(&mut reshaped()).await.err()]
+}
+
+#[tokio::test]
+async fn a_snapshot_under_other_keys_than_the_source_has_is_a_fault_of_the_harness() {
+    let with_other_keys = |objects: BTreeMap<String, String>| {
+        objects.into_iter().map(|(key, object)| (format!("/objects/{key}"), object)).collect()
+    };
+    for broken in faults_of_snapshot(with_other_keys).await {
+        let Some(Broken::Harness { how }) = &broken else { panic!("{broken:?}") };
+        assert!(how.contains("`web`") && how.contains("`/objects/web`"), "{how}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_that_shows_no_write_is_a_fault_of_the_harness() {
+    for broken in faults_of_snapshot(|_| BTreeMap::new()).await {
+        assert!(matches!(broken, Some(Broken::Harness { .. })), "{broken:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_snapshot_by_the_keys_of_the_source_is_none() {
+    assert_eq!(faults_of_snapshot(|objects| objects).await, [None, None]);
+}

@@ -142,7 +142,7 @@ impl<A: Api> ApiReader<A> {
         Ok(all)
     }
 
-    /// Asks for the tasks of the keys in focus, and names those keys on which the target still works.
+    /// Asks for the tasks of the keys that this pass looks at, and names those keys on which the target still works.
     async fn under_way(&mut self, focus: &Focus<A::Key>) -> Vec<(A::Key, String)> {
         let mut busy = Vec::new();
         for (key, follow_up) in self.follow_ups.accepted(|key| focus.covers(key)) {

@@ -16,7 +16,7 @@ use homeostat_engine::{Failure, Outcome, Owner, Retry, WaitsOn};
 /// | not now (busy, locked, too many calls) | [`Refusal::NotNow`] | tries again then, later each time; no failure |
 /// | not before another object is there | [`Refusal::WaitsOn`] | tries again when that one is written or changes |
 /// | another writer changed it meanwhile | [`Refusal::Moved`] | looks and tries again at once |
-/// | it is another owner's | [`Refusal::Conflict`] | reports it, tries at each resync |
+/// | it is another owner's | [`Refusal::Conflict`] | reports it, tries at each [resync](crate::Reconciler::resync) |
 /// | it broke | [`Refusal::Failed`], `Retry::Soon` | tries again after growing pauses |
 /// | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
 /// | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |

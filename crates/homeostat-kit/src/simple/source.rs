@@ -41,13 +41,14 @@ pub enum DeletePolicy {
     Protect,
 }
 
-/// Whether the ledger keeps a record of what the target's own marks say.
+/// Whether the [ledger](crate::Reconciler::ledger) is a witness of the marks: whether it records, besides the mark in the
+/// target, which objects are ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Witness {
-    /// No: the mark alone decides.
+    /// No: the mark alone decides, and nothing is recorded.
     #[default]
     None,
-    /// Yes: a mark that another program takes off is noticed.
+    /// Yes: that another program took a mark off is noticed, and reported as a conflict.
     Ledger,
 }
 
@@ -75,7 +76,7 @@ impl<A: Api> Adapted<A> {
         self
     }
 
-    /// Has the ledger witness what is marked in the target.
+    /// Has the ledger record what is marked in the target, too: see [`Witness`].
     #[must_use]
     pub fn witnessed(mut self) -> Self {
         self.witness = Witness::Ledger;

@@ -15,8 +15,8 @@ use crate::ledger::Cut;
 const MOST: u64 = 300;
 
 /// What to do about what a crash leaves behind.
-const MARK_FIRST: &str =
-    "set the mark in the creating call, or have the ledger record the intent before it";
+const MARK_FIRST: &str = "set the mark in the creating call, or have the ledger record the intent before it; \
+    in an `Api`: say `Marking::AfterCreate`";
 
 /// How many passes may follow a crash: an answer may still be under way to the dead process.
 const PASSES: usize = 3;

@@ -9,10 +9,11 @@ use super::fixture::{Fixture, Suite, entries, keys};
 use super::harness::{Ability, AsyncHarness, DesiredState, Fault, Key};
 use super::verdict::Broken;
 
-const SAY_FAILED: &str =
-    "answer a write that was refused with `Outcome::Failed` and the target's own words";
+const SAY_FAILED: &str = "answer a write that was refused with `Outcome::Failed` and the target's own words; \
+    in an `Api`: with `Refusal::Failed`";
 const SAY_HOW_STEPS_FAIL: &str = "go on with the steps that do not need the one that failed, or say by \
-    `Source::FAILS` how steps fail";
+    `Source::FAILS` how steps fail; \
+    in an `Api`: let one call depend on no other, and name in `Api::needs` what an object needs";
 
 /// Law 9.
 pub(super) async fn failures_stay_where_they_belong<H: AsyncHarness>(
@@ -72,7 +73,7 @@ async fn one_step_fails<H: AsyncHarness>(
             fixture,
             !is_blocked || outcome.is_some(),
             "`{key}` needs `{bad}`, which was refused, and was written all the same",
-            "put its step into a later phase"
+            "put its step into a later phase; in an `Api`: name the other key in `Api::needs`"
         );
         let is_fine = is_allowed_outcome(H::Source::FAILS, outcome);
         demand!(
@@ -128,7 +129,8 @@ async fn the_first_failure_stops_all<H: AsyncHarness>(
         fixture,
         is_same,
         "strict, `{bad}` was refused first, and others were written",
-        "write in `apply` only, and only the steps that it is given"
+        "write in `apply` only, and only the steps that it is given; \
+            in an `Api`: let a call write its own key only"
     );
     for (at, step) in report.plan().steps.iter().enumerate().skip(1) {
         let key = step.key(&desired);

@@ -234,7 +234,7 @@ impl<H: AsyncHarness> Fixture<'_, H> {
 
 /// The law with this number is broken.
 pub(super) fn breach<H: AsyncHarness>(law: u8, how: &dyn Display, help: &'static str) -> Broken {
-    Broken::Law { law, name: H::Source::NAME, how: how.to_string(), help }
+    Broken::Law { law, source_name: H::Source::NAME, how: how.to_string(), help }
 }
 
 fn place<H: AsyncHarness>() -> LedgerKey {

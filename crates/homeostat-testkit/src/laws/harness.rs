@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Action, Agreement, Desired, Ownership, Slot, Source};
+use homeostat_engine::{Action, Agreement, Desired, Focus, Ownership, Seen, Slot, Source};
 
+use super::fixture::{Suite, keys};
 use super::verdict::Broken;
 
 /// Returns how many writes the target has received, refused ones included.
@@ -86,8 +87,9 @@ pub trait Harness: Send {
         true
     }
 
-    /// All objects of the target, foreign ones too, with all their attributes as text. Not read by the source under
-    /// test.
+    /// All objects of the target, foreign ones too, read in another way than by the source under test. Each is filed
+    /// under the text of its key (`Display`), by which the suite finds it; its value is any text that changes with
+    /// any of its attributes, the mark included.
     fn snapshot(&self) -> BTreeMap<String, String>;
 
     /// Counts writes to the target that [`Harness::reset`] has made.
@@ -96,6 +98,9 @@ pub trait Harness: Send {
     /// Changes the target as another program would.
     fn disturb(&mut self, how: Disturbance<'_, <Self::Source as Source>::Key>) -> Ability;
 
+    /// Makes the target fail until [`Harness::mend`]: what the source then asks for is refused by the target, or by
+    /// the client that the source has. One fault is there at a time. The default knows none, and the verdict lists
+    /// what was not checked.
     fn inject(&mut self, fault: Fault<'_, <Self::Source as Source>::Key>) -> Ability {
         let _ = fault;
         Ability::Unable
@@ -263,4 +268,41 @@ pub(super) async fn check<H: AsyncHarness>(harness: &mut H) -> Result<(), Broken
         return unfit("the second desired state must have another object for a key of the first");
     }
     Ok(())
+}
+
+/// What the suite cannot find in a snapshot it would take for a fault of the source. Where even a first pass fails, the
+/// laws say so.
+pub(super) async fn check_snapshot<H: AsyncHarness>(
+    suite: &mut Suite<'_, H>,
+    law: u8,
+) -> Result<(), Broken> {
+    let mut fixture = suite.open(law).await?;
+    let desired = fixture.desired(DesiredState::First);
+    let (before, writes) = fixture.state().await;
+    if fixture.try_pass(&desired, Focus::All).await.is_err() {
+        return Ok(());
+    }
+    let (after, writes_after) = fixture.state().await;
+    let Ok((seen, _)) = fixture.look(&desired).await else { return Ok(()) };
+    let declared = keys(&*desired);
+    let missing = seen.iter().find_map(|seen| match seen {
+        Seen::Present { key, .. } if declared.contains(key) => {
+            Some(key.to_string()).filter(|key| !after.contains_key(key))
+        }
+        _ => None,
+    });
+    let Some(missing) = missing else { return Ok(()) };
+    let declared: Vec<String> = declared.iter().map(ToString::to_string).collect();
+    let other = after.keys().find(|key| !before.contains_key(*key) && !declared.contains(key));
+    let instead = match other {
+        Some(other) => format!("it has `{other}`, which is not declared"),
+        None if before == after && writes != writes_after => "no write changed it".to_owned(),
+        // Nothing was written: the source sees what is not there.
+        None => return Ok(()),
+    };
+    let how = format!(
+        "the source has made `{missing}` and sees it, the snapshot has no such key, and {instead}: file each object \
+         under the text of its key"
+    );
+    Err(Broken::Harness { how })
 }

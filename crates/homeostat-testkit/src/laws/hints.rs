@@ -92,7 +92,8 @@ async fn wrong_hints_write_nothing<H: AsyncHarness>(
         fixture,
         fixture.writes() == writes,
         "hints about nothing made a pass write",
-        "report an object in a look at a few keys as in a look at all"
+        "report an object in a look at a few keys as in a look at all; \
+            in an `Api`: from `look` as from `list`"
     );
     Ok(())
 }
@@ -121,7 +122,7 @@ pub(super) async fn coverage_is_true<H: AsyncHarness>(
         fixture,
         coverage != Coverage::None || is_silent,
         "it claims to have no hints, and sends some",
-        "say how much the hints cover by `Source::COVERAGE`"
+        "say how much the hints cover by `Source::COVERAGE`; in an `Api`: by `Api::COVERAGE`"
     );
     let is_covered = coverage != Coverage::All || hinted;
     demand!(
@@ -129,7 +130,8 @@ pub(super) async fn coverage_is_true<H: AsyncHarness>(
         is_covered,
         "all is covered, and no hint came about `{key}`",
         "subscribe when the reader is opened, before the first look, or say by `Source::COVERAGE` how much \
-             hints cover"
+            hints cover; \
+            in an `Api`: subscribe in `watch`, and say it by `Api::COVERAGE`"
     );
     Ok(())
 }

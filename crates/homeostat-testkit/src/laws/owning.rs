@@ -32,7 +32,10 @@ pub(super) async fn intents_are_durable<H: AsyncHarness>(
             fixture,
             !recorded || early,
             "`{key}` was written before its intent was durable",
-            "return true from `Step::is_recorded` for what the target cannot mark, so that the intent is written first"
+            "return true from `Step::is_recorded` for what the target cannot mark, so that the intent is \
+                written first; \
+                in an `Api`: choose `Strategy::Checkpoint` where objects have no mark, and \
+                `Marking::AfterCreate` where it comes later"
         );
     }
     everything_made_is_known(&fixture, &desired).await
@@ -63,7 +66,9 @@ async fn everything_made_is_known<H: AsyncHarness>(
             fixture,
             is_known,
             "`{key}` was made, carries no mark ({owner}), and has no record",
-            "set the mark in the creating call, or return true from `Step::is_recorded`"
+            "set the mark in the creating call, or return true from `Step::is_recorded`; \
+                in an `Api`: let `create` write `Strategy::mark`, and `list` judge it by `Strategy::seen`, \
+                or say `Marking::AfterCreate`"
         );
     }
     Ok(())
@@ -100,7 +105,8 @@ async fn opening_writes_nothing<H: AsyncHarness>(fixture: &Fixture<'_, H>) -> Re
         fixture,
         is_same,
         "something was written before the first full observe",
-        "only connect in `reader` and `writer`; write in `apply`"
+        "only connect in `reader` and `writer`; write in `apply`; \
+            in an `Api`: in `create`, `update` and `delete`"
     );
     Ok(())
 }
@@ -122,7 +128,9 @@ async fn strangers_stay<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<
             fixture,
             gone.is_none(),
             "{gone:?} was not ours, and is not as it was",
-            "report what does not carry our mark as `Owner::Foreign`, and check the mark in each write"
+            "report what does not carry our mark as `Owner::Foreign`, and check the mark in each write; \
+                in an `Api`: list objects by `Strategy::seen`, and refuse with `Refusal::Conflict` what is \
+                not ours"
         );
     }
     let nothing = fixture.desired(DesiredState::Nothing);

@@ -8,12 +8,17 @@ use super::fixture::{self, Fixture, Suite, entries, keys};
 use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Fault, Key};
 use super::verdict::Broken;
 
-const ONLY_READ: &str = "let `observe` send nothing but reads";
-const FAIL_AS_A_WHOLE: &str =
-    "return an error from `observe` if anything could not be listed: a part of a list is no list";
-const SAY_UNKNOWN: &str = "report what cannot be read as `Seen::Unknown`, and never leave it out";
-const NORMALIZE: &str = "normalize what is declared and what is read by one function that changes nothing when it is \
-    applied again, or answer with what the target keeps, as `Outcome::Settled`";
+const ONLY_READ: &str =
+    "let `observe` send nothing but reads; in an `Api`: let `list`, `look` and `watch` do so";
+const FAIL_AS_A_WHOLE: &str = "return an error from `observe` if anything could not be listed: a part of a \
+    list is no list; \
+    in an `Api`: from `list`, `list_shard` and `look`";
+const SAY_UNKNOWN: &str = "report what cannot be read as `Seen::Unknown`, and never leave it out; \
+    in an `Api`: in what `list` and `look` return";
+const NORMALIZE: &str = "normalize what is declared and what is read by one function that changes nothing \
+    when it is applied again, or answer with what the target keeps, as `Outcome::Settled`; \
+    in an `Api`: normalize objects when they are declared and when they are listed, or let `Api::compare` \
+    accept the form that the target keeps";
 
 /// Law 1.
 pub(super) async fn observe_only_reads<H: AsyncHarness>(
@@ -206,13 +211,15 @@ async fn same_plan_each_time<H: AsyncHarness>(
         fixture,
         !first.is_empty(),
         "a desired state that is new has no plan",
-        "let `plan` make a step or a finding of each change"
+        "let `plan` make a step or a finding of each change; \
+            in an `Api`: let `Api::compare` find the difference"
     );
     demand!(
         fixture,
         first == again,
         "the same input gave two plans",
-        "let `plan` depend on its arguments only: no clock, no state, no order of a hash map"
+        "let `plan` depend on its arguments only: no clock, no state, no order of a hash map; \
+            in an `Api`: let `needs`, `compare` and `name` do so"
     );
     demand!(
         fixture,

@@ -2,8 +2,21 @@
 
 use std::fmt;
 
-/// The laws in short, in order of their numbers from one; `homeostat_core` has their full text.
-pub const LAWS: [&str; 10] = [
+/// Makes the list, and shows it on the page of the constant.
+macro_rules! laws {
+    ($($text:literal,)*) => {
+        /// The laws in short, in order of their numbers from one; `homeostat_core` has their full text.
+        ///
+        $(#[doc = concat!("1. ", $text)])*
+        ///
+        /// *Settled* is an object for which the target keeps another value than it was given, twice in a row: it is
+        /// reported, and not written again. A *hint* is a notice that a key may have changed. To *observe* is to read
+        /// the target: of an `Api`, to `list` it or to `look` at some keys.
+        pub const LAWS: [&str; 10] = [$($text),*];
+    };
+}
+
+laws! {
     "observe never writes, and unknown never causes a write",
     "objects are normalized: what was written reads back equal, or is settled",
     "diff and plan are pure: same input, same plan, same order",
@@ -14,19 +27,20 @@ pub const LAWS: [&str; 10] = [
     "where the target holds no mark, the intent is durable before the write",
     "steps fail the way the source says, and strict mode stops at the first failure",
     "the subscription stands before the first observe, and hints cover what is said",
-];
+}
 
 /// Why the suite stopped. `Debug` is the same as `Display`, so that `unwrap` prints the text.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Broken {
     /// The source breaks a law.
-    #[error("law {law} is broken by source `{name}`: {how} (the law: {}); help: {help}", text(*.law))]
+    #[error("law {law} is broken by source `{source_name}`: {how} (the law: {}); help: {help}", text(*.law))]
     #[non_exhaustive]
     Law {
+        /// The number of the law, from one: its text is `LAWS[law - 1]`, see [`LAWS`].
         law: u8,
-        /// The source.
-        name: &'static str,
+        /// The name of the source: its `NAME`.
+        source_name: &'static str,
         /// What was seen.
         how: String,
         /// What its author can do about it.
@@ -34,7 +48,10 @@ pub enum Broken {
     },
     /// The harness is unfit, so that nothing is known about the source.
     #[error("the harness is unfit: {how}")]
-    Harness { how: String },
+    Harness {
+        /// What is wrong with it, and what to do about it.
+        how: String,
+    },
 }
 
 fn text(law: u8) -> &'static str {

@@ -14,8 +14,8 @@ use super::fixture::{self, Fixture, Object, Snapshot, Suite, keys};
 use super::harness::{AsyncHarness, DesiredState, Disturbance, Key};
 use super::verdict::Broken;
 
-const COMPARE_DECLARED: &str =
-    "compare declared attributes only, in the form that the target keeps";
+const COMPARE_DECLARED: &str = "compare declared attributes only, in the form that the target keeps; \
+    in an `Api`: see `Api::compare`";
 
 /// Law 4.
 pub(super) async fn steps_touch_what_they_name<H: AsyncHarness>(
@@ -174,13 +174,16 @@ async fn judge<H: AsyncHarness>(
     let Some(key) = changed else { return Ok(()) };
     match (before.get(key), after.get(key)) {
         (Some(was), None) => {
-            let help = "report what does not carry our mark as `Owner::Foreign`, and delete only what the step names";
+            let help = "report what does not carry our mark as `Owner::Foreign`, and delete only what the step names; \
+                in an `Api`: only the object of the key that `delete` is given";
             Err(fixture::breach::<H>(5, &format!("`{key}` ({was}) was deleted"), help))
         }
         (was, is) => {
             let how =
                 format!("`{key}` was touched: {was:?} before, {is:?} after, and no step names it");
-            let help = "write to the keys of the steps only; what the target takes along, name in `Step::takes`";
+            let help = "write to the keys of the steps only; what the target takes along, name in \
+                `Step::takes`; \
+                in an `Api`: let `create`, `update` and `delete` touch the object of their key only";
             Err(fixture.broken(&how, help))
         }
     }
