@@ -40,6 +40,7 @@ impl World {
             let text = output(ip);
             let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
             list.iter_mut().for_each(stop_timers);
+            list.iter_mut().for_each(sort_addresses);
             // The order is that of the kernel's tables, not of what they hold.
             let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
             lines.sort();
@@ -70,6 +71,13 @@ impl World {
             .map(|name| format!("{name}:\n  {:?}\n  {:?}", before.get(name), now.get(name)))
             .collect();
         panic!("{story}\nnot as before:\n{}", others.join("\n"));
+    }
+}
+
+/// The kernel lists the addresses of a link in the order in which they came: one that was away comes last.
+fn sort_addresses(value: &mut Value) {
+    if let Some(Value::Array(addresses)) = value.get_mut("addr_info") {
+        addresses.sort_by_key(Value::to_string);
     }
 }
 
