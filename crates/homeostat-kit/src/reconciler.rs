@@ -364,6 +364,10 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// What a loop needs to write.
+    #[cfg_attr(
+        not(feature = "sqlite"),
+        expect(clippy::unused_async, reason = "only a state directory has to be opened")
+    )]
     async fn deps(&self) -> Result<LoopDeps, Error> {
         let deps = match &self.state {
             State::Ledger(ledger) => {
