@@ -85,7 +85,12 @@ impl FromStr for Check {
                 }
                 Ok(Check::Program { path, arguments: words.collect() })
             }
-            _ => Err(bad(&format!("there is no kind `{}`", plain(kind)))),
+            _ => {
+                let kind = plain(kind);
+                Err(bad(&format!(
+                    "there is no kind `{kind}`; write ping:ADDRESS, tcp:ADDRESS:PORT or cmd:/PATH"
+                )))
+            }
         }
     }
 }
@@ -325,7 +330,7 @@ mod tests {
     fn what_is_no_check_is_refused_with_a_reason() {
         for (text, why) in [
             ("", "it names no kind"),
-            ("icmp:192.0.2.1", "there is no kind `icmp`"),
+            ("icmp:192.0.2.1", "there is no kind `icmp`; write ping:ADDRESS"),
             ("ping:", "it names no address"),
             ("ping:example.org", "no IP address"),
             ("tcp:192.0.2.1", "no IP address with a port"),

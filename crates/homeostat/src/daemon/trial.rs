@@ -245,7 +245,7 @@ pub(super) fn check_within(within: Duration) -> Result<()> {
         return Ok(());
     }
     Err(helped(
-        format!("a trial of {within:?} makes no sense"),
+        format!("a trial of {} s makes no sense", within.as_secs_f64()),
         "give a time from 1s to 24h; two minutes are a good start",
     ))
 }

@@ -25,7 +25,7 @@ type = "blackhole"
 "#;
 
 /// A world with a pair of links that are up and need no duplicate address detection.
-fn cabled() -> World {
+pub(crate) fn cabled() -> World {
     let world = World::new();
     world.add_pair("va", "vb");
     for link in ["va", "vb"] {

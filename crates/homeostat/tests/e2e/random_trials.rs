@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use crate::network::cabled;
 use crate::soak::dice::Dice;
 use crate::undone::begin;
 use crate::world::World;
@@ -99,7 +100,7 @@ impl World {
 
 fn run(seed: u64) {
     let mut dice = Dice::new(seed);
-    let world = World::with_a_cable();
+    let world = cabled();
     let (before, tried) = (dice.document(), dice.document());
     let story = format!("seed {seed}\n--- before\n{before}\n--- tried\n{tried}");
     let mut daemon = world.keep(&before);

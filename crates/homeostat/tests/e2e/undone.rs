@@ -3,21 +3,10 @@
 use std::process::Stdio;
 
 use crate::keeping::until;
+use crate::network::cabled;
 use crate::world::World;
 
 const BEFORE: &str = "[links.va]\nup = true\n[links.vb]\nup = true\n";
-
-impl World {
-    pub(crate) fn with_a_cable() -> Self {
-        let world = World::new();
-        world.add_pair("va", "vb");
-        for link in ["va", "vb"] {
-            world.meddle(&format!("net/ipv6/conf/{link}/accept_dad"), "0");
-            world.ip(&format!("link set {link} up"));
-        }
-        world
-    }
-}
 
 /// Tries a document until it is applied, then rolls it back and compares.
 #[track_caller]
@@ -26,10 +15,7 @@ fn round_trip(world: &World, before: &str, tried: &str) {
     world.converges();
     world.confirms(1);
     let then = world.dump();
-    world.write("new.toml", tried);
-    let mut client = world.homeostat("apply --yes --confirm-within 1h new.toml");
-    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("the trial", || !world.status()["trial"].is_null());
+    let mut client = begin(world, tried, "");
     world.converges();
     assert_ne!(world.dump(), then, "the trial changed nothing");
     world.run("rollback").exits(0);
@@ -40,7 +26,7 @@ fn round_trip(world: &World, before: &str, tried: &str) {
 
 #[test]
 fn a_section_that_only_the_trial_had_goes_however_long_it_was() {
-    let world = World::with_a_cable();
+    let world = cabled();
     let route =
         |number: i32| format!("[[routes]]\nto = \"10.9.{number}.0/24\"\nvia = \"10.0.0.2\"\n");
     let routes: String = (0..40).map(route).collect();
@@ -50,7 +36,7 @@ fn a_section_that_only_the_trial_had_goes_however_long_it_was() {
 
 #[test]
 fn what_the_trial_adopted_returns_to_its_owner() {
-    let world = World::with_a_cable();
+    let world = cabled();
     world.ip("address add 10.0.0.1/24 dev va");
     world.ip("route add default via 10.0.0.2 proto dhcp metric 100 src 10.0.0.1 initcwnd 20");
     let tried = format!(
@@ -61,7 +47,7 @@ fn what_the_trial_adopted_returns_to_its_owner() {
 
 #[test]
 fn values_that_the_trial_claimed_are_what_they_were() {
-    let world = World::with_a_cable();
+    let world = cabled();
     world.meddle("net/ipv4/tcp_retries1", "9");
     let tried = "[links.va]\nup = true\nmtu = 1400\n[links.vb]\nup = true\n\
         [sysctl]\n\"net.ipv4.tcp_retries1\" = 4\n";
@@ -70,11 +56,11 @@ fn values_that_the_trial_claimed_are_what_they_were() {
 
 #[test]
 fn knobs_that_go_with_a_claimed_one_are_what_they_were() {
-    let world = World::with_a_cable();
+    let world = cabled();
     world.meddle("net/ipv4/conf/va/forwarding", "1");
     let tried = format!("{BEFORE}[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
     round_trip(&world, BEFORE, &tried);
-    let world = World::with_a_cable();
+    let world = cabled();
     world.meddle("net/ipv4/ip_forward", "1");
     world.meddle("net/ipv4/conf/va/forwarding", "0");
     let tried = format!("{BEFORE}[sysctl]\n\"net.ipv4.ip_forward\" = 0\n");
@@ -83,7 +69,7 @@ fn knobs_that_go_with_a_claimed_one_are_what_they_were() {
 
 #[test]
 fn a_table_that_the_trial_took_over_returns_with_its_counters() {
-    let world = World::with_a_cable();
+    let world = cabled();
     world.write(
         "theirs.nft",
         "table ip f {\n  counter c { packets 7 bytes 8; }\n  chain x { counter packets 3 bytes 4 drop; }\n}\n",
@@ -98,7 +84,7 @@ fn a_table_that_the_trial_took_over_returns_with_its_counters() {
 
 #[test]
 fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
-    let world = World::with_a_cable();
+    let world = cabled();
     world.ip("address add 10.0.0.1/24 dev va");
     world.ip("route add default via 10.0.0.2 proto dhcp metric 100");
     world.meddle("net/ipv4/tcp_retries1", "9");
@@ -110,9 +96,7 @@ fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
         "{BEFORE}[sysctl]\n\"net.ipv4.tcp_retries1\" = 4\n\
         [[routes]]\nto = \"default\"\nvia = \"10.0.0.9\"\nmetric = 100\nadopt = true\n"
     );
-    world.write("new.toml", tried);
-    let mut client = world.homeostat("apply --yes --confirm-within 1h new.toml");
-    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut client = begin(&world, &tried, "");
     until("the trial", || world.knob("net/ipv4/tcp_retries1") == "4");
     world.converges();
     daemon.kill();
@@ -145,7 +129,7 @@ pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::
 
 #[test]
 fn a_table_that_leaves_is_dormant_until_the_trial_is_confirmed() {
-    let world = World::with_a_cable();
+    let world = cabled();
     let _daemon = world.keep(&format!("{BEFORE}{FIREWALL}"));
     world.converges();
     world.confirms(1);
@@ -169,7 +153,7 @@ fn a_table_that_leaves_is_dormant_until_the_trial_is_confirmed() {
 
 #[test]
 fn a_dormant_table_goes_when_the_trial_is_confirmed() {
-    let world = World::with_a_cable();
+    let world = cabled();
     let _daemon = world.keep(&format!("{BEFORE}{FIREWALL}"));
     world.converges();
     world.confirms(1);
@@ -184,7 +168,7 @@ fn a_dormant_table_goes_when_the_trial_is_confirmed() {
 
 #[test]
 fn what_cannot_be_undone_is_planned_by_name_and_needs_a_word() {
-    let world = World::with_a_cable();
+    let world = cabled();
     let before = format!("{BEFORE}[links.br7]\nkind = \"bridge\"\n");
     let _daemon = world.keep(&before);
     world.converges();
@@ -217,7 +201,7 @@ const EMPTIED: &str = "[links.va]\nup = true\naddresses = []\n[links.vb]\nup = t
 
 #[test]
 fn foreign_objects_that_went_with_the_trial_return() {
-    let world = World::with_a_cable();
+    let world = cabled();
     let _daemon = world.keep(ADDRESSED);
     world.converges();
     world.confirms(1);
@@ -235,7 +219,7 @@ fn foreign_objects_that_went_with_the_trial_return() {
 
 #[test]
 fn an_object_that_its_owner_made_again_by_itself_stays_as_it_is() {
-    let world = World::with_a_cable();
+    let world = cabled();
     let _daemon = world.keep(ADDRESSED);
     world.converges();
     world.confirms(1);
