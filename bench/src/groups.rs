@@ -14,9 +14,11 @@ mod network;
 mod nft;
 mod pacing;
 mod pass;
+mod render;
 mod report;
 mod routes;
 mod rtnl;
+mod trial;
 mod wakeups;
 mod wire;
 
@@ -37,6 +39,8 @@ pub fn all() -> Vec<Group> {
         list::groups(),
         large::groups(),
         report::groups(),
+        vec![render::group()],
+        trial::groups(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -66,6 +66,14 @@ pub fn read<'a>(program: &Path, args: impl IntoIterator<Item = &'a str>) -> Resu
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Runs a program to its end, however it ends, and returns its standard output.
+pub fn read_any(program: &Path, args: &[&str]) -> Result<String> {
+    let mut command = Command::new(program);
+    let output = command.args(args).stdin(Stdio::null()).stderr(Stdio::null()).output();
+    let output = output.with_context(|| format!("cannot start `{}`", program.display()))?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 pub const RESIDENT: &str = "VmRSS:";
 /// The most resident memory at any time.
 pub const PEAK: &str = "VmHWM:";

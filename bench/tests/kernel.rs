@@ -74,6 +74,11 @@ fn deleted_routes_are_restored() {
 }
 
 #[test]
+fn a_trial_replaces_all_routes_and_is_rolled_back() {
+    check("trial: ", 1);
+}
+
+#[test]
 fn an_idle_daemon_is_watched_and_weighed() {
     check("heal: an idle", 2);
     check("heal: work", 1);

@@ -24,7 +24,8 @@ pub(crate) struct CommandLine {
 pub(crate) enum Task {
     /// Install what the tests need (root, Debian or a relative of it)
     ///
-    /// Installs the programs that the tests use and that are missing. Silent when there are none.
+    /// Installs the programs that the tests use and that are missing, and makes the small Debian that some of them boot
+    /// (target/debian, about a minute). Silent when nothing is missing.
     ///
     /// Needs root and apt-get; without them it prints what to install and fails.
     Setup,
@@ -44,7 +45,7 @@ pub(crate) enum Task {
     ///
     /// Runs what takes longer than a test run should: all tests in release mode with `HOMEOSTAT_SOAK=1`,
     /// by which bounded tests raise their number of cases; then everything that `cargo xtask deny`,
-    /// `cargo xtask package --verify` and `cargo xtask vm` run.
+    /// `cargo xtask package --verify`, `cargo xtask vm` and `cargo xtask vm --trials` run.
     Soak {
         /// N times as long, for those that can be longer still: sabotage, kills, sieges
         #[arg(long, value_name = "N", default_value = "1")]
@@ -64,6 +65,9 @@ pub(crate) enum Task {
     /// Installs qemu-system-x86, busybox-static and kmod if they are missing (as root; else it says what to
     /// install). The kernel's package is only unpacked, into target/vm/kernel; remove that for a newer one.
     /// What the kernel said is in target/vm/console.log.
+    ///
+    /// With --trials, the daemon runs there instead, with disks: a trial whose clock is set back, and one in which the
+    /// power is cut.
     Vm(Order),
 
     /// Run the benchmarks side by side and print one table
@@ -156,6 +160,7 @@ mod tests {
         };
         check("vm", Task::Vm(order("", "")));
         check("vm --short", Task::Vm(Order::short()));
+        check("vm --trials", Task::Vm(Order { trials: true, ..Order::default() }));
         check("vm rtnl knobs -- vlan --exact", Task::Vm(order("rtnl knobs", "vlan --exact")));
         check("bench --quick diff", Task::Bench { arguments: words("--quick diff") });
         check("bench diff --out x", Task::Bench { arguments: words("diff --out x") });

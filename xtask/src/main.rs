@@ -6,6 +6,7 @@ mod args;
 mod bench;
 mod clock;
 mod console;
+mod debian;
 mod deny;
 mod package;
 mod run;

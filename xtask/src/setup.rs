@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use crate::console;
 use crate::run::Program;
+use crate::{console, debian};
 
 /// A program that tests start, and where it comes from.
 #[derive(Debug, PartialEq, Eq)]
@@ -25,12 +25,15 @@ impl Need {
 /// What the tests need besides the Rust toolchain.
 const NEEDS: &[Need] = &[
     Need::new("ip", "iproute2", "kernel tests judge links, addresses and namespaces with it"),
+    Need::new("mmdebstrap", "mmdebstrap", "makes the system that tests boot"),
     Need::new("nft", "nftables", "compiles rulesets, and kernel tests judge tables with it"),
     Need::new(
         "pg_ctlcluster",
         "postgresql",
         "an example keeps roles and databases of a real server",
     ),
+    Need::new("unbound", "unbound", "tests reload it with files that it refuses"),
+    Need::new("haproxy", "haproxy", "tests let it judge files before they are there"),
     Need::new("strace", "strace", "end-to-end tests kill the program with it at system calls"),
 ];
 
@@ -49,8 +52,12 @@ const VM_NEEDS: &[Need] = &[
 const BENCH_NEEDS: &[Need] = &[Need::new("bird", "bird2", "benchmarks compare with it")];
 
 /// Packages that would start a service on this machine.
-const SERVICES: &[(&str, &str)] =
-    &[("bird2", "bird.service"), ("postgresql", "postgresql.service")];
+const SERVICES: &[(&str, &str)] = &[
+    ("bird2", "bird.service"),
+    ("haproxy", "haproxy.service"),
+    ("postgresql", "postgresql.service"),
+    ("unbound", "unbound.service"),
+];
 
 /// Example rulesets of the package of `nft`, which minimal systems do not install.
 const EXAMPLES: &str = "/usr/share/doc/nftables/examples";
@@ -62,6 +69,11 @@ const UNPACK: &str = "cd \"$(mktemp -d)\" && apt-get update -q && apt-get downlo
 /// Installs missing programs; fails with the command for it if this is not possible.
 pub(crate) fn setup() -> Result<()> {
     provide(NEEDS)?;
+    unpack_examples()?;
+    debian::provide()
+}
+
+fn unpack_examples() -> Result<()> {
     if Path::new(EXAMPLES).is_dir() {
         return Ok(());
     }
@@ -141,7 +153,7 @@ fn missing(needs: &[Need], exists: impl Fn(&str) -> bool) -> Vec<&Need> {
 }
 
 /// The owner of `/proc/self` is the effective user.
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
 }
 

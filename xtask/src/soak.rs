@@ -31,6 +31,7 @@ fn steps(times: NonZero<u32>, filters: &[String]) -> Vec<Step> {
             Step::task("package --verify", || package::package(true)),
             Step::program("simulator judges", judges),
             Step::task("vm", || vm::vm(&Order::soak())),
+            Step::task("vm --trials", || vm::vm(&Order::soak_trials())),
         ]);
     }
     steps
@@ -55,6 +56,7 @@ mod tests {
             "cargo xtask package --verify",
             "python3 xtask/pve/judge.py",
             "cargo xtask vm",
+            "cargo xtask vm --trials",
         ];
         assert_eq!(commands(1, &[]), expected);
     }

@@ -30,13 +30,18 @@ pub(crate) fn test(choice: &Choice) -> Result<()> {
 fn steps(choice: &Choice) -> Vec<Step> {
     let fmt = Program::cargo(&["fmt", "--all", "--check"]);
     let test = Program::cargo(&["test", "--workspace", "--locked"]).env("PROPTEST_RNG_SEED", SEED);
-    let mut steps = vec![Step::task("setup", setup::setup), Step::program("fmt", fmt)];
+    let mut steps = vec![
+        Step::task("setup", setup::setup),
+        Step::program("fmt", fmt),
+        Step::program("fmt included", fmt_included()),
+    ];
     if !choice.fast {
         steps.extend([
             Step::program("clippy", clippy()),
             Step::program("clippy vm", clippy_vm()),
             Step::program("clippy minimal", clippy_minimal()),
             Step::program("doc", doc()),
+            Step::program("doc minimal", doc_minimal()),
         ]);
     }
     steps.push(Step::program("test", test.arguments_after("--", &choice.filters)));
@@ -48,6 +53,13 @@ fn steps(choice: &Choice) -> Vec<Step> {
         Step::task("tidy", tidy::tidy),
     ]);
     steps
+}
+
+/// `cargo fmt` follows modules. It does not reach what is included in documentation, and what a test compiles by itself.
+fn fmt_included() -> Program {
+    let files = ["(", "-path", "*/examples/lamps/*.rs", "-o", "-path", "*/tests/ui/*.rs", ")"];
+    let check = ["-exec", "rustfmt", "--check", "--edition", "2024", "{}", "+"];
+    Program::new("find", &[&["crates"], &files[..], &check].concat())
 }
 
 fn clippy() -> Program {
@@ -62,6 +74,13 @@ fn clippy_vm() -> Program {
 /// What is built without the features that other members of the workspace switch on. The document's crates are left out:
 /// they would do so, too.
 fn clippy_minimal() -> Program {
+    let options = ["clippy", "--lib", "--no-default-features", "--locked"];
+    let packages = minimal_packages();
+    let options = options.into_iter().chain(packages.iter().map(String::as_str));
+    Program::cargo(&options.chain(["--", "-Dwarnings"]).collect::<Vec<_>>())
+}
+
+fn minimal_packages() -> Vec<String> {
     let packages = [
         "core",
         "engine",
@@ -74,17 +93,25 @@ fn clippy_minimal() -> Program {
         "namespaces",
         "knobs",
         "guests",
+        "files",
+        "render",
+        "services",
+        "systemd",
     ];
-    let packages: Vec<String> =
-        packages.iter().map(|name| format!("--package=homeostat-{name}")).collect();
-    let options = ["clippy", "--lib", "--no-default-features", "--locked"];
-    let options = options.into_iter().chain(packages.iter().map(String::as_str));
-    Program::cargo(&options.chain(["--", "-Dwarnings"]).collect::<Vec<_>>())
+    packages.iter().map(|name| format!("--package=homeostat-{name}")).collect()
 }
 
 fn doc() -> Program {
     Program::cargo(&["doc", "--workspace", "--no-deps", "--locked"])
         .env("RUSTDOCFLAGS", "-Dwarnings")
+}
+
+/// Links must not lead to what a feature adds.
+fn doc_minimal() -> Program {
+    let options = ["doc", "--no-deps", "--lib", "--no-default-features", "--locked"];
+    let packages = minimal_packages();
+    let options = options.into_iter().chain(packages.iter().map(String::as_str));
+    Program::cargo(&options.collect::<Vec<_>>()).env("RUSTDOCFLAGS", "-Dwarnings")
 }
 
 #[cfg(test)]
@@ -101,14 +128,23 @@ mod tests {
         let expected = [
             "cargo xtask setup",
             "cargo fmt --all --check",
+            "find crates '(' -path '*/examples/lamps/*.rs' -o -path '*/tests/ui/*.rs' ')' -exec rustfmt \
+             --check --edition 2024 '{}' +",
             "cargo clippy --workspace --all-targets --locked -- -Dwarnings",
             "cargo clippy --workspace --test '*' --locked -- -Dwarnings",
             "cargo clippy --lib --no-default-features --locked --package=homeostat-core \
              --package=homeostat-engine --package=homeostat-kit --package=homeostat-testkit \
              --package=homeostat-netns --package=homeostat-netlink --package=homeostat-rtnl \
              --package=homeostat-nft --package=homeostat-namespaces --package=homeostat-knobs \
-             --package=homeostat-guests -- -Dwarnings",
+             --package=homeostat-guests --package=homeostat-files --package=homeostat-render \
+             --package=homeostat-services --package=homeostat-systemd -- -Dwarnings",
             "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
+            "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --no-default-features --locked \
+             --package=homeostat-core --package=homeostat-engine --package=homeostat-kit \
+             --package=homeostat-testkit --package=homeostat-netns --package=homeostat-netlink \
+             --package=homeostat-rtnl --package=homeostat-nft --package=homeostat-namespaces \
+             --package=homeostat-knobs --package=homeostat-guests --package=homeostat-files \
+             --package=homeostat-render --package=homeostat-services --package=homeostat-systemd",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked",
             "cargo xtask vm --short",
             "cargo xtask package",
@@ -122,6 +158,8 @@ mod tests {
         let expected = [
             "cargo xtask setup",
             "cargo fmt --all --check",
+            "find crates '(' -path '*/examples/lamps/*.rs' -o -path '*/tests/ui/*.rs' ')' -exec rustfmt \
+             --check --edition 2024 '{}' +",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked -- pacing",
             "cargo xtask package",
             "cargo xtask tidy",

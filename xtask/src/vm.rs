@@ -8,9 +8,11 @@ mod image;
 mod kernel;
 mod modules;
 mod programs;
+mod trials;
 mod verdict;
 
 use std::fs;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -32,6 +34,9 @@ pub(crate) struct Order {
     /// Run a few of them: less than a minute
     #[arg(long, conflicts_with = "names")]
     pub(crate) short: bool,
+    /// Instead of test programs, run trials: the clock is set back, the power is cut
+    #[arg(long, conflicts_with_all = ["names", "short", "arguments"])]
+    pub(crate) trials: bool,
     /// For each test program, such as parts of the names of tests
     #[arg(value_name = "ARGUMENTS", last = true)]
     pub(crate) arguments: Vec<String>,
@@ -49,6 +54,11 @@ impl Order {
     /// For `cargo xtask soak`.
     pub(crate) fn soak() -> Self {
         Self { profile: Some("soak"), ..Self::default() }
+    }
+
+    /// The same.
+    pub(crate) fn soak_trials() -> Self {
+        Self { trials: true, ..Self::soak() }
     }
 }
 
@@ -81,17 +91,24 @@ fn prepare() -> Result<(Kernel, PathBuf)> {
 }
 
 fn run(kernel: &Kernel, directory: &Path, order: &Order) -> Result<()> {
+    if order.trials {
+        return trials::run(kernel, directory, order.profile);
+    }
     let names: Vec<&str> = order.names.iter().map(String::as_str).collect();
     let tests = programs::build(if order.short { SHORT } else { &names }, order.profile)?;
     if !order.short && names.is_empty() {
         programs::left_out().for_each(|line| console::note(&line));
     }
     let [image, console] = ["image.cpio", "console.log"].map(|name| directory.join(name));
-    image::write(&image, &Contents { kernel, tests: &tests, arguments: &order.arguments })?;
-    let machine = Machine { kernel: &kernel.image, image: &image, console: &console };
+    let script = image::run_all(&tests, &order.arguments);
+    image::write(&image, &Contents { kernel, tests: &tests, script: &script })?;
+    let machine = Machine { kernel: &kernel.image, image: &image, console: &console, disks: &[] };
     let mut verdict = Verdict::on(tests.iter().map(|test| test.name.as_str()));
     let start = clock::now();
-    let ended = boot::boot(&machine, &mut |line| show(&verdict.take(line)))?;
+    let ended = boot::boot(&machine, &mut |line| {
+        show(&verdict.take(line));
+        ControlFlow::Continue(())
+    })?;
     let problems = verdict.problems(&ended);
     console::note(&format!("{} in {:.1} s", verdict.summary(), start.elapsed().as_secs_f64()));
     if problems.is_empty() {

@@ -1,9 +1,11 @@
 //! A document with a list of routes in a directory of its own, and the program that reads it.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::wire::Ip;
@@ -19,10 +21,10 @@ pub(super) struct Document {
 }
 
 impl Document {
-    /// Declares the first `size` routes, and `more`.
-    pub(super) fn of_routes(size: usize, more: &str) -> Result<Self> {
+    /// Declares the routes with these numbers, and `more`.
+    pub(super) fn of_routes(numbers: Range<usize>, more: &str) -> Result<Self> {
         let document = Self::new(&format!("{DOCUMENT}{more}"))?;
-        std::fs::write(document.path("all.routes"), routes(size)?)?;
+        std::fs::write(document.path("all.routes"), routes(numbers)?)?;
         Ok(document)
     }
 
@@ -68,10 +70,36 @@ impl Document {
     }
 
     fn converged(&self, running: Running) -> Result<Running> {
-        let state = self.path("state");
-        let wait = ["status", "--wait", "--timeout", "5m", "--state-dir", text(&state)?];
-        program::run_quietly(&self.program, &wait)?;
+        self.ask(&["status", "--wait", "--timeout", "5m"])?;
         Ok(running)
+    }
+
+    /// Runs a command about the daemon that keeps the document to its end.
+    pub(super) fn ask(&self, command: &[&str]) -> Result<()> {
+        let state = self.path("state");
+        program::run_quietly(&self.program, &[command, &["--state-dir", text(&state)?]].concat())
+    }
+
+    /// Begins a command that hands another document to that daemon.
+    pub(super) fn begin(&self, command: &[&str], other: &Document) -> Result<Running> {
+        let (document, state) = (other.path(other.name), self.path("state"));
+        let more = [text(&document)?, "--state-dir", text(&state)?];
+        Running::start(&self.program, &[command, &more].concat())
+    }
+
+    /// Whether a trial of that daemon is open.
+    pub(super) fn is_open_trial(&self) -> Result<bool> {
+        let state = self.path("state");
+        let command = ["status", "--json", "--state-dir", text(&state)?];
+        let status = program::read_any(Path::new(&self.program), &command)?;
+        let status: Value = serde_json::from_str(&status)?;
+        Ok(status.get("trial").is_some_and(Value::is_object))
+    }
+
+    /// How long the list is of what the open trial takes from others.
+    pub(super) fn len_of_undo_list(&self) -> u64 {
+        let list = self.path("state/confirmed/default/.trial/undo");
+        std::fs::metadata(list).map_or(0, |list| list.len())
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -90,9 +118,9 @@ fn program() -> Result<String> {
     Ok(text(&found)?.to_owned())
 }
 
-fn routes(size: usize) -> Result<String> {
+fn routes(numbers: Range<usize>) -> Result<String> {
     let (mut list, gateway) = (String::new(), Ip::V4.gateway());
-    for number in 0..size {
+    for number in numbers {
         let (dst, len) = Ip::V4.destination(number);
         writeln!(list, "{dst}/{len} via {gateway}")?;
     }

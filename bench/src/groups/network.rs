@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail, ensure};
 use homeostat_netlink::{Family, Options, Socket};
 use homeostat_testkit::namespace::Namespace;
+use serde_json::Value;
 
 use super::wire::{Ip, RouteMessages, Verb, send_all};
 use crate::clock;
@@ -58,6 +59,11 @@ impl TestNetwork {
     /// Runs `ip` in the namespace of the calling thread.
     pub(super) fn ip(&self, args: &[&str]) -> Result<()> {
         Ok(self.namespace.ip(args)?)
+    }
+
+    /// What `ip` lists in the namespace of the calling thread.
+    pub(super) fn listed(&self, args: &[&str]) -> Result<Value> {
+        Ok(self.namespace.ip_json(args)?)
     }
 
     /// A socket for raw sends and dumps.

@@ -28,7 +28,7 @@ pub(super) fn groups() -> Vec<Group> {
 fn command(run: &mut Run, words: &[&str]) -> Result<()> {
     let size = run.size(SIZE, 2000);
     let network = TestNetwork::new()?;
-    let document = Document::of_routes(size, "")?;
+    let document = Document::of_routes(0..size, "")?;
     network.enter()?;
     run.time(size, || document.run(words))
 }

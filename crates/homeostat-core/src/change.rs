@@ -89,22 +89,10 @@ pub enum Reason {
     },
 }
 
-impl Reason {
-    /// The way out, where there is one.
-    #[must_use]
-    pub fn help(&self) -> Option<&'static str> {
-        match self {
-            Reason::Foreign => Some("`adopt = true` would take it"),
-            Reason::LostMark => Some("`adopt = true` takes it back"),
-            Reason::Twin | Reason::Fights { .. } => None,
-        }
-    }
-}
-
 impl fmt::Display for Reason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Reason::Foreign => f.write_str("belongs to somebody else"),
+            Reason::Foreign => f.write_str("belongs to another owner"),
             Reason::Twin => f.write_str("the target holds this key twice"),
             Reason::LostMark => f.write_str("our mark was taken off"),
             Reason::Fights { with } => write!(f, "fights with `{with}`, which undoes it"),

@@ -66,7 +66,8 @@ pub struct Line {
     pub after: Option<Value>,
     /// What a reader should know beside it ("released, the value stays").
     pub note: Option<String>,
-    /// How `before` and `after` read to people, if a list of their fields would not do.
+    /// How `before` and `after` read to people, if a list of their fields would not do. Lines after the first are shown
+    /// below: how a text changes.
     pub text: Option<String>,
 }
 

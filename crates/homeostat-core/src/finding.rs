@@ -114,6 +114,28 @@ pub enum HeldBy {
     Irreversible,
 }
 
+/// What a person can do about a finding, in the words of the program that they use: what to write in its document, which
+/// of its commands or functions to call. By default it names none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WaysOut {
+    /// For [`Reason::Foreign`].
+    pub foreign: &'static str,
+    /// For [`Reason::LostMark`].
+    pub lost_mark: &'static str,
+    /// For [`WaitsOn::Doubt`].
+    pub doubt: &'static str,
+}
+
+impl Default for WaysOut {
+    fn default() -> Self {
+        WaysOut {
+            foreign: "it is left alone, unless its key may be adopted",
+            lost_mark: "it is taken back if its key may be adopted",
+            doubt: "nothing is sent until the target shows what became of it; what cannot wait, do by hand",
+        }
+    }
+}
+
 /// The lists of plans and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
@@ -277,14 +299,17 @@ impl Finding {
     }
 
     /// What a person can do about it, where something is known.
-    pub fn help(&self) -> Option<String> {
-        match self {
+    #[must_use]
+    pub fn help(&self, ways_out: &WaysOut) -> Option<String> {
+        let help = match self {
             Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
-                failure.help.clone()
+                return failure.help.clone();
             }
-            Finding::Conflict { reason, .. } => reason.help().map(str::to_owned),
-            Finding::Pending { on } => on.help().map(str::to_owned),
-            _ => None,
-        }
+            Finding::Conflict { reason: Reason::Foreign, .. } => ways_out.foreign,
+            Finding::Conflict { reason: Reason::LostMark, .. } => ways_out.lost_mark,
+            Finding::Pending { on: WaitsOn::Doubt } => ways_out.doubt,
+            _ => return None,
+        };
+        Some(help.to_owned())
     }
 }

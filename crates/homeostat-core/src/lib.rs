@@ -59,7 +59,7 @@ pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Audience, Cause, Entry, Explain, Line, Summary};
-pub use finding::{Finding, HeldBy, Kind};
+pub use finding::{Finding, HeldBy, Kind, WaysOut};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_applied::{Fingerprint, LastApplied};
 pub use operation::{LaneConsumer, TaskResult};
@@ -70,7 +70,7 @@ pub use ownership::{
 };
 pub use plan::{Draft, Plan, Step, Taken};
 pub use report::{Report, Tally};
-pub use reversibility::{Parking, Reversibility};
+pub use reversibility::{Parking, Reversibility, StepKind, Taking, Undo};
 pub use schedule::{Batch, Schedule, Strictness};
 pub use seen::{Focus, Hint, HintedKeys, Owner, See, Seen, most_keys};
 pub use series::{Covers, PassReport, PassSeries, SharedReport};

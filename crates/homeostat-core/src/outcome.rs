@@ -58,7 +58,7 @@ impl Failure {
     }
 
     /// A failure from an error and the chain of its sources.
-    pub fn from_error(error: &(dyn Error + 'static), retry: Retry) -> Self {
+    pub fn from_error(error: &dyn Error, retry: Retry) -> Self {
         let mut text = error.to_string();
         let mut cause = error.source();
         while let Some(error) = cause {
@@ -68,14 +68,14 @@ impl Failure {
         Failure::new(text, retry)
     }
 
-    /// An error that may be over in a moment.
-    pub fn soon(error: &(dyn Error + 'static)) -> Self {
-        Failure::from_error(error, Retry::Soon)
+    /// An error that may be over in a moment. `map_err` takes it as it is.
+    pub fn soon(error: impl Error) -> Self {
+        Failure::from_error(&error, Retry::Soon)
     }
 
     /// An error that only another desired state could end.
-    pub fn never(error: &(dyn Error + 'static)) -> Self {
-        Failure::from_error(error, Retry::Never)
+    pub fn never(error: impl Error) -> Self {
+        Failure::from_error(&error, Retry::Never)
     }
 
     /// Adds the way out.

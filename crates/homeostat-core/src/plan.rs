@@ -13,7 +13,7 @@ use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summa
 use crate::finding::{Finding, HeldBy, Kind};
 use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
-use crate::reversibility::{Parking, Reversibility};
+use crate::reversibility::{Parking, Reversibility, Taking};
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
 use crate::waits_on::WaitsOn;
@@ -76,12 +76,18 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     /// Whether it can be undone.
     fn reversibility(&self, desired: &D) -> Reversibility;
 
-    /// How it is put off while it may have to be undone; nothing, if it is not put off.
+    /// How it is put off while it may have to be undone; nothing, if it is done as it is.
     fn parking(&self) -> Option<Parking<Self>>
     where
         Self: Sized,
     {
         None
+    }
+
+    /// Names the keys, beside those that it takes from other owners, of which a snapshot must be durable before it: by
+    /// that, a rollback makes them again as they were.
+    fn records(&self, record: &mut dyn FnMut(D::Key, Taking)) {
+        let _ = record;
     }
 
     /// What is remembered of it, if it must not be sent twice.
@@ -279,20 +285,39 @@ impl<S: Source> Plan<S> {
         self.findings.get(before..).unwrap_or_default()
     }
 
-    /// Puts steps off that would have to be undone by making again what cannot be made again.
+    /// Takes out the steps that nothing is done for until it is certain that they will not be undone. To be called before
+    /// guards, which do not count them.
+    pub fn put_off(&mut self) {
+        for step in std::mem::take(&mut self.steps) {
+            if matches!(step.parking(), Some(Parking::Nothing)) {
+                if step.action() == Action::Delete {
+                    self.removals = self.removals.saturating_sub(1);
+                }
+                self.note_parked(&step);
+            } else {
+                self.steps.push(step);
+            }
+        }
+    }
+
+    /// Puts other steps in the place of those that could not be undone.
     pub fn park(&mut self) {
         for step in std::mem::take(&mut self.steps) {
             match step.parking() {
                 None => self.steps.push(step),
-                Some(parking) => {
-                    let (key, action) = (step.key(&self.desired), step.action());
-                    self.findings.push((key, Finding::Parked { action }));
-                    if let Parking::By(step) = parking {
-                        self.steps.push(step);
-                    }
+                Some(Parking::Instead(other)) => self.steps.push(other),
+                Some(Parking::Nothing) => self.note_parked(&step),
+                Some(Parking::By(other)) => {
+                    self.note_parked(&step);
+                    self.steps.push(other);
                 }
             }
         }
+    }
+
+    fn note_parked(&mut self, step: &S::Step) {
+        let (key, action) = (step.key(&self.desired), step.action());
+        self.findings.push((key, Finding::Parked { action }));
     }
 
     /// Notes which steps cannot be undone.

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 /// Whether a step can be undone. It speaks of what the step itself destroys, not of what others make of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reversibility {
@@ -20,4 +22,77 @@ pub enum Parking<S> {
     By(S),
     /// There is nothing to do: it is aside, or it is left as it is.
     Nothing,
+    /// It is not put off, but another step does it so that it can be undone.
+    Instead(S),
+}
+
+/// How an object goes of which a step needs a record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Taking {
+    /// Along with what the step is about: it is another owner's, or a part of that.
+    #[default]
+    Along,
+    /// It is what the step is about, and ours: it is made again by the former desired state and by its record.
+    Itself,
+}
+
+/// How a rollback undoes steps of one kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Undo {
+    /// By a pass with the former desired state.
+    FormerDesired,
+    /// By that, and by what was recorded before the step.
+    Record,
+    /// What goes is put aside, and returns as it is.
+    Aside,
+    /// What goes is recorded, and made again.
+    MadeAgain,
+    /// By a restart or a repeat of what the step has ended.
+    Repeat,
+    /// The step waits until it is certain.
+    PutOff,
+    /// Not at all.
+    Never,
+}
+
+impl Undo {
+    /// In words.
+    #[must_use]
+    pub fn words(self) -> &'static str {
+        match self {
+            Undo::FormerDesired => "undone by the former document",
+            Undo::Record => "undone, by what was recorded before",
+            Undo::Aside => "put aside, and returns as it was",
+            Undo::MadeAgain => "recorded, and made again",
+            Undo::Repeat => "undone by a restart",
+            Undo::PutOff => "waits for the confirmation",
+            Undo::Never => "cannot be undone",
+        }
+    }
+}
+
+/// A kind of steps of a source, for people who want to know what can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StepKind {
+    /// What such a step does.
+    pub step: &'static str,
+    /// How it is undone in a trial.
+    pub undo: Undo,
+    /// What is lost by it where nothing is put aside or recorded.
+    pub loses: Option<&'static str>,
+}
+
+impl StepKind {
+    /// Steps that are undone in this way.
+    #[must_use]
+    pub const fn new(step: &'static str, undo: Undo) -> Self {
+        StepKind { step, undo, loses: None }
+    }
+
+    /// Steps by which something is lost.
+    #[must_use]
+    pub const fn losing(step: &'static str, undo: Undo, what: &'static str) -> Self {
+        StepKind { step, undo, loses: Some(what) }
+    }
 }

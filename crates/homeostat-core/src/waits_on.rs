@@ -63,18 +63,6 @@ impl WaitsOn {
             | WaitsOn::Condition(_) => false,
         }
     }
-
-    /// What a person can do about it, where something is known.
-    #[must_use]
-    pub fn help(&self) -> Option<&'static str> {
-        match self {
-            WaitsOn::Doubt => Some(
-                "`homeostat journal` has the step; it ends when the target shows what became of it, or shows nothing \
-                 for long enough. Nothing is sent until then: what cannot wait, do by hand",
-            ),
-            _ => None,
-        }
-    }
 }
 
 impl fmt::Display for WaitsOn {

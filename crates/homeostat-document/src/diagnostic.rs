@@ -196,7 +196,7 @@ fn hide_secrets(files: &Files, found: &mut [Diagnostic]) {
         Place::Unseen(span) => Some(line(span)),
         _ => None,
     });
-    let secrets: Vec<_> = secrets.collect();
+    let secrets: Vec<_> = secrets.chain(files.secret_lines()).collect();
     if secrets.is_empty() {
         return;
     }

@@ -279,6 +279,14 @@ impl<'a> Fields<'a> {
         self.span
     }
 
+    /// The value of a field is a secret: no mistake draws a line that has it.
+    pub fn conceal(&mut self, name: &str) {
+        let span = self.value_at(name);
+        if let Some(checker) = self.checker() {
+            checker.files.conceal(span);
+        }
+    }
+
     /// Reports a mistake that is not one field's own.
     pub fn report(&mut self, diagnostic: Diagnostic) {
         if let Some(checker) = self.checker() {

@@ -11,9 +11,11 @@ use crate::span::{FileId, Span};
 /// All files of one document. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Files {
-    files: Arc<Vec<File>>,
+    texts: Arc<Vec<File>>,
     /// Where the copies are of the files that the document names, if it was restored with them.
     root: Option<Arc<Path>>,
+    /// Where secrets are written.
+    secrets: Arc<Vec<Span>>,
 }
 
 /// A place for people: lines and columns count from 1, columns in characters.
@@ -32,7 +34,8 @@ pub struct Location {
 struct File {
     name: String,
     directory: PathBuf,
-    format: Format,
+    /// Nothing for a text that is no part of the document.
+    format: Option<Format>,
     text: String,
     /// The number of the first line: not 1 where only a part of the file is kept.
     first: usize,
@@ -47,6 +50,12 @@ pub(crate) struct Line<'a> {
     /// Offset of the line in the file.
     pub(crate) start: usize,
     pub(crate) within: Range<usize>,
+}
+
+/// Offset of the first byte of each line.
+fn line_starts(text: &str) -> Vec<usize> {
+    let ends = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
+    std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect()
 }
 
 /// Where a copy of a file is, below the directory that stands for the root.
@@ -98,33 +107,39 @@ impl Files {
         format: Format,
         text: String,
     ) -> FileId {
-        let starts = text.bytes().enumerate().filter(|(_, byte)| *byte == b'\n');
-        let lines = std::iter::once(0).chain(starts.map(|(at, _)| at + 1)).collect();
-        let (name, directory) = (name.to_owned(), directory.to_owned());
-        self.push(File { name, directory, format, text, first: 1, lines })
+        let (name, directory, lines) = (name.to_owned(), directory.to_owned(), line_starts(&text));
+        self.push(File { name, directory, format: Some(format), text, first: 1, lines })
     }
 
-    /// The texts, in order.
+    /// Adds a text that is no part of the document, such as a template, so that mistakes in it can be drawn.
+    pub fn add_text(&mut self, name: &str, text: String) -> FileId {
+        let (name, directory, lines) = (name.to_owned(), PathBuf::new(), line_starts(&text));
+        self.push(File { name, directory, format: None, text, first: 1, lines })
+    }
+
+    /// The texts of the document, in order.
     #[must_use]
     pub fn texts(&self) -> Vec<Text> {
-        let text = |File { name, directory, format, text, .. }: &File| Text {
-            name: name.clone(),
-            directory: directory.clone(),
-            format: *format,
-            text: text.clone(),
+        let text = |File { name, directory, format, text, .. }: &File| {
+            Some(Text {
+                name: name.clone(),
+                directory: directory.clone(),
+                format: (*format)?,
+                text: text.clone(),
+            })
         };
-        self.files.iter().map(text).collect()
+        self.texts.iter().filter_map(text).collect()
     }
 
     /// Adds a single line of a file that is too long to be kept.
     pub(crate) fn add_line(&mut self, name: &str, number: usize, text: &str) -> FileId {
         let (name, text) = (name.to_owned(), text.to_owned());
-        let (directory, format, lines) = (PathBuf::new(), Format::Toml, vec![0]);
-        self.push(File { name, directory, format, text, first: number, lines })
+        let (directory, lines) = (PathBuf::new(), vec![0]);
+        self.push(File { name, directory, format: None, text, first: number, lines })
     }
 
     fn push(&mut self, file: File) -> FileId {
-        let files = Arc::make_mut(&mut self.files);
+        let files = Arc::make_mut(&mut self.texts);
         files.push(file);
         FileId(u32::try_from(files.len() - 1).unwrap_or(u32::MAX))
     }
@@ -143,7 +158,7 @@ impl Files {
 
     /// Names of all files in the order in which they were read.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.files.iter().map(|file| file.name.as_str())
+        self.texts.iter().map(|file| file.name.as_str())
     }
 
     /// The path that a document meant, seen from its own directory.
@@ -164,6 +179,21 @@ impl Files {
         Location { file: self.name(span.file).to_owned(), line: line.number, column: column + 1 }
     }
 
+    /// From now on no line is drawn that has a part of this span in it.
+    pub(crate) fn conceal(&mut self, span: Span) {
+        Arc::make_mut(&mut self.secrets).push(span);
+    }
+
+    /// Every line that has a part of a secret in it, by the offset of its first byte.
+    pub(crate) fn secret_lines(&self) -> impl Iterator<Item = (FileId, usize)> {
+        self.secrets.iter().flat_map(|secret| {
+            let lines = self.file(secret.file).map_or(&[][..], |file| &file.lines);
+            let first = lines.partition_point(|line| *line <= secret.start as usize).max(1) - 1;
+            let end = lines.partition_point(|line| *line < secret.end as usize).max(first);
+            lines.get(first..end).unwrap_or_default().iter().map(|line| (secret.file, *line))
+        })
+    }
+
     /// The line in which a span begins; a span over several lines is cut at the line's end.
     pub(crate) fn line(&self, span: Span) -> Line<'_> {
         let Some(file) = self.file(span.file) else {
@@ -181,7 +211,7 @@ impl Files {
     }
 
     fn file(&self, id: FileId) -> Option<&File> {
-        self.files.get(id.0 as usize)
+        self.texts.get(id.0 as usize)
     }
 }
 

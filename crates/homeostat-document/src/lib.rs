@@ -5,6 +5,7 @@
 //! Start at [`DocumentReader`] and [`Document`].
 
 mod checker;
+mod data;
 mod diagnostic;
 mod document;
 mod fields;
@@ -28,6 +29,7 @@ mod words;
 mod yaml;
 
 pub use checker::{Checker, Twins};
+pub use data::read_data;
 pub use diagnostic::{Diagnostic, Diagnostics, Finding};
 pub use document::Document;
 pub use fields::{

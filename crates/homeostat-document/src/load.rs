@@ -207,22 +207,27 @@ impl Gathered {
         for tree in std::mem::take(&mut self.trees) {
             merge(&mut root, tree, sources, &mut self.found);
         }
-        let files = self.files.clone();
-        let mut checker = Checker { sources, found: self.found, ..Checker::new(files) };
+        let mut checker = Checker { sources, found: self.found, ..Checker::new(self.files) };
         let document = read_record::<Document>(&root, &mut checker);
-        let document = document.map(|document| Document { files: self.files.clone(), ..document });
+        // With what was read as a secret.
+        let files = checker.files.clone();
+        let document = document.map(|document| Document { files: files.clone(), ..document });
         if let Some(document) = &document {
             let sections = sources.iter().flat_map(|source| source.sections);
             sections.for_each(|section| (section.check)(document, &mut checker));
         }
         match document {
             Some(document) if checker.found.is_empty() => Ok(document),
-            readable => Err(Diagnostics::new(self.files, checker.found).beside(readable)),
+            readable => Err(Diagnostics::new(files, checker.found).beside(readable)),
         }
     }
 }
 
-fn parse_tree(file: FileId, format: Format, text: &str) -> Result<Node, Vec<Diagnostic>> {
+pub(crate) fn parse_tree(
+    file: FileId,
+    format: Format,
+    text: &str,
+) -> Result<Node, Vec<Diagnostic>> {
     if text.starts_with('\u{feff}') {
         let bom = Diagnostic::new(Span::new(file, 0, 3), "the file begins with a byte order mark");
         return Err(vec![bom.help("save it as UTF-8 without one")]);

@@ -23,7 +23,7 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 async fn keep(target: &Target) -> Result<(), Box<dyn Error>> {
     let (lock, ledger) = (Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()));
     let bound = bound(target)?;
-    let mut session = Session::open(&bound, &lock, ledger, Hints::Ignore)?;
+    let mut session = Session::open(&bound, &lock, ledger, Hints::Ignore).await?;
     let mut timer = tokio::time::interval(Duration::from_millis(10));
     for _ in 0..3 {
         timer.tick().await;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness};
+use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness, WaysOut};
 
 use crate::focus;
 use crate::guard::{Guards, MissingSections};
@@ -35,6 +35,8 @@ pub struct Config<K: Key> {
     pub lanes: usize,
     /// What keeps writes that must not be sent twice from being so.
     pub dispatch: DispatchGuard<K>,
+    /// What people can do about findings, for the status of a loop.
+    pub ways_out: WaysOut,
     /// Receives how far it has come.
     pub progress: Option<Arc<dyn Progress>>,
 }
@@ -68,6 +70,7 @@ impl<K: Key> Default for Config<K> {
             adopt: BTreeSet::new(),
             lanes: 16,
             dispatch: DispatchGuard::default(),
+            ways_out: WaysOut::default(),
             progress: None,
         }
     }
@@ -88,6 +91,7 @@ impl<K: Key> Config<K> {
             && undo(self) == undo(other)
             && self.adopt == other.adopt
             && self.lanes == other.lanes
+            && self.ways_out == other.ways_out
     }
 }
 

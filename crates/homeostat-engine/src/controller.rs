@@ -203,7 +203,7 @@ impl<S: Source> Loop<S> {
             detached: DetachedLanes::default(),
             finished_tasks: BTreeMap::new(),
             open,
-            open_reasons: OpenReasons::default(),
+            open_reasons: OpenReasons::new(bound.config.ways_out),
             last_pass: LastPass::default(),
             recorders: Vec::new(),
             settling: Vec::new(),

@@ -123,8 +123,8 @@ impl Error {
                 Some("use the version that wrote it, or another state directory".into())
             }
             Error::DamagedLedger { path, .. } => Some(format!(
-                "move {} away to start afresh: marks in the kernel stay, but originals of knobs and \
-                 the records of what carries no mark are lost; restore a backup if there is one",
+                "move {} away to start afresh: marks in the target stay, but original values and the \
+                 records of what carries no mark are lost; restore a backup if there is one",
                 path.display()
             )),
             Error::BadRecord { .. } => Some(
@@ -133,8 +133,8 @@ impl Error {
                     .into(),
             ),
             Error::LostLedger { .. } => Some(
-                "put it back, or restart to begin a new one: marks in the kernel stay, but originals \
-                 of knobs and the records of what carries no mark are lost then"
+                "put it back, or restart to begin a new one: marks in the target stay, but original \
+                 values and the records of what carries no mark are lost then"
                     .into(),
             ),
             Error::WriteLedger(_) => Some(
@@ -148,7 +148,7 @@ impl Error {
                     .into(),
             ),
             Error::Locked { .. } => {
-                Some("stop that process, or use another owner with a protocol of its own".into())
+                Some("stop that process, or use another owner".into())
             }
             Error::Panicked { .. } => Some("this is a bug of the source; the others go on".into()),
             Error::NotSynced

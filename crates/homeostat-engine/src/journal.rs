@@ -114,7 +114,7 @@ impl JournalError {
                 path.display()
             )),
             JournalError::Newer { .. } => Some("use the newer version that wrote it".to_owned()),
-            JournalError::Busy { .. } => Some("ask the daemon, or stop it".to_owned()),
+            JournalError::Busy { .. } => Some("ask that process, or stop it".to_owned()),
             JournalError::Open { .. } => {
                 Some("see to room and rights in the state directory, then start again".to_owned())
             }

@@ -98,6 +98,12 @@ pub trait Ledger: Pages {
     }
 }
 
+/// What a ledger holds for a place, read where the ledger [wants its work to be done](Ledger::is_offloaded).
+pub async fn read_page(ledger: &Arc<dyn Ledger>, ledger_key: &LedgerKey) -> Result<Page, Error> {
+    let ledger_key = ledger_key.clone();
+    work(ledger, move |ledger| ledger.page(&ledger_key)).await
+}
+
 /// Works with a ledger: on the runtime's pool for blocking work, if the ledger wants that and there is a runtime. Work
 /// that has begun goes on if the future is dropped.
 pub(crate) async fn work<T: Send + 'static>(

@@ -66,8 +66,7 @@ impl<S: Source> LedgerPage<S> {
         ledger: Arc<dyn Ledger>,
         ledger_key: LedgerKey,
     ) -> Result<Self, Error> {
-        let key = ledger_key.clone();
-        let page = ledger::work(&ledger, move |ledger| ledger.page(&key)).await?;
+        let page = ledger::read_page(&ledger, &ledger_key).await?;
         Self::of(ledger, ledger_key, page)
     }
 

@@ -50,7 +50,7 @@
 //!
 //! let lock = Alone::i_am_the_only_writer();
 //! let bound_once = bound()?;
-//! let mut session = Session::open(&bound_once, &lock, ledger.clone(), Hints::Ignore)?;
+//! let mut session = Session::open(&bound_once, &lock, ledger.clone(), Hints::Ignore).await?;
 //! assert!(session.pass(&bound_once).await?.is_converged());
 //! assert_eq!(session.pass(&bound_once).await?.summary().total(), 0); // The second pass does nothing.
 //!

@@ -3,8 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use educe::Educe;
 use homeostat_core::report::{JOURNAL, LEDGER};
-use homeostat_core::{Finding, HeldBy, Holdings, Kind, Outcome, Owner, Plan, Report, Source, Step};
+use homeostat_core::{
+    Failure, Finding, HeldBy, Holdings, Kind, Outcome, Owner, Plan, Report, Snapshot, Source, Step,
+    Taking,
+};
 
 use crate::config::{Config, PassInput};
 use crate::error::Error;
@@ -33,9 +37,12 @@ pub(crate) async fn plan_focus<S: Source>(
         .since(holdings.last.clone());
     let Config { guards, missing, parks, .. } = input.config;
     if *parks {
-        plan.park();
+        plan.put_off();
     }
     guards.hold(missing, &mut plan, &input.focus);
+    if *parks {
+        plan.park();
+    }
     plan.note_losses();
     guards.hold_losses(&mut plan);
     Ok(plan)
@@ -86,7 +93,7 @@ impl<S: Source> PassRun<S> {
     ) -> Result<(Self, Vec<DetachedLane<'a, S>>), Error> {
         // A report says what became of the steps.
         plan.findings.retain(|(_, finding)| finding.kind() != Kind::Irreversible);
-        let along = record_taken(input, observer, ledger_page, &mut plan).await;
+        let recorded = record_taken(input, observer, ledger_page, &mut plan).await;
         let claimed = plan.claimed();
         let snapshots = observer.snapshots(&claimed).await.unwrap_or_else(|failure| {
             let why = format!("what is there could not be recorded: {}", failure.error);
@@ -98,7 +105,7 @@ impl<S: Source> PassRun<S> {
         let mut prior = ledger_page.begin(&mut plan, input.ownership, snapshots).await?;
         let (results, mut detached) = run(&mut plan, writer, input.config, wait).await;
         input.config.dispatch.end_pass(&input.focus);
-        strike_kept(input, observer, ledger_page, &along).await;
+        strike_kept(input, observer, ledger_page, &recorded).await;
         for lane in &mut detached {
             lane.prior.extend(prior.remove_entry(&lane.key));
         }
@@ -158,32 +165,59 @@ impl<S: Source> PassRun<S> {
     }
 }
 
-/// Records what the steps may take from other owners, durably, before they do, and returns its keys. A step whose losses
-/// cannot be recorded is held.
+/// Records what the steps may take from other owners, and what they name of our own, durably, before they do, and returns
+/// it. A step whose losses cannot be recorded is held.
 async fn record_taken<S: Source>(
     input: &PassInput<'_, S>,
     observer: &mut Observer<S>,
     ledger_page: &LedgerPage<S>,
     plan: &mut Plan<S>,
-) -> BTreeSet<S::Key> {
-    let Some(undo) = &input.config.undo else { return BTreeSet::new() };
+) -> Recorded<S> {
+    let Some(undo) = &input.config.undo else { return Recorded::default() };
     let taken = plan.steps.iter().flat_map(Step::takes);
     let foreign = taken.filter(|taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel));
-    let keys: BTreeSet<S::Key> = foreign.filter_map(|taken| taken.key.parse().ok()).collect();
-    let recorded = observer.snapshots_along(&keys).await.and_then(|snapshots| {
-        let keys = snapshots.keys().cloned().collect();
-        let taken: Vec<_> =
-            snapshots.into_iter().map(|(key, snapshot)| (key.to_string(), snapshot)).collect();
-        if !taken.is_empty() {
-            undo.record(ledger_page.ledger_key(), &taken)?;
+    let foreign: BTreeSet<S::Key> = foreign.filter_map(|taken| taken.key.parse().ok()).collect();
+    let mut own = BTreeMap::new();
+    for step in &plan.steps {
+        step.records(&mut |key, taking| _ = own.insert(key, taking));
+    }
+    let snapshots = async {
+        let along = observer.snapshots_along(&foreign).await?;
+        let taking = own;
+        let own = observer.snapshots(&taking.keys().cloned().collect()).await?;
+        let texts = |snapshots: &BTreeMap<S::Key, Snapshot>,
+                     is: Taking|
+         -> Vec<(String, Snapshot)> {
+            let here = snapshots.iter();
+            let here = here.filter(|(key, _)| taking.get(*key).copied().unwrap_or_default() == is);
+            here.map(|(key, snapshot)| (key.to_string(), snapshot.clone())).collect()
+        };
+        let of = ledger_page.ledger_key();
+        undo.record(of, &texts(&along, Taking::Along), Taking::Along)?;
+        for is in [Taking::Along, Taking::Itself] {
+            undo.record(of, &texts(&own, is), is)?;
         }
-        Ok(keys)
-    });
-    recorded.unwrap_or_else(|failure| {
+        Ok::<_, Failure>(Recorded { along: along.into_keys().collect(), own })
+    };
+    snapshots.await.unwrap_or_else(|failure| {
         let why = format!("what it takes along could not be recorded: {}", failure.error);
-        plan.hold(HeldBy::Ledger, |_, step| (!step.takes().is_empty()).then(|| why.clone()));
-        BTreeSet::new()
+        plan.hold(HeldBy::Ledger, |_, step| {
+            let mut is_recorded = !step.takes().is_empty();
+            step.records(&mut |_, _| is_recorded = true);
+            is_recorded.then(|| why.clone())
+        });
+        Recorded::default()
     })
+}
+
+/// What a pass has put on the undo list.
+#[derive(Educe)]
+#[educe(Default)]
+struct Recorded<S: Source> {
+    /// Of other owners.
+    along: BTreeSet<S::Key>,
+    /// Of ours, as it was before the steps.
+    own: BTreeMap<S::Key, Snapshot>,
 }
 
 /// Takes what is still there off the undo list. Where that cannot be seen, or not be written, the list stays too long,
@@ -192,13 +226,18 @@ async fn strike_kept<S: Source>(
     input: &PassInput<'_, S>,
     observer: &mut Observer<S>,
     ledger_page: &LedgerPage<S>,
-    along: &BTreeSet<S::Key>,
+    recorded: &Recorded<S>,
 ) {
     let Some(undo) = &input.config.undo else { return };
-    if let Ok(kept) = observer.snapshots(along).await
-        && !kept.is_empty()
-    {
-        let kept: Vec<String> = kept.keys().map(ToString::to_string).collect();
-        let _ = undo.strike(ledger_page.ledger_key(), &kept);
+    let Recorded { along, own } = recorded;
+    let keys = along.iter().chain(own.keys()).cloned().collect();
+    if let Ok(now) = observer.snapshots(&keys).await {
+        // Ours may have been made again under its key.
+        let is_kept = |key: &S::Key, now: &Snapshot| own.get(key).is_none_or(|then| then == now);
+        let kept = now.iter().filter(|(key, now)| is_kept(key, now));
+        let kept: Vec<String> = kept.map(|(key, _)| key.to_string()).collect();
+        if !kept.is_empty() {
+            let _ = undo.strike(ledger_page.ledger_key(), &kept);
+        }
     }
 }

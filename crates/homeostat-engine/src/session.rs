@@ -30,14 +30,15 @@ pub struct Session<S: Source> {
 }
 
 impl<S: Source> Session<S> {
-    /// Opens the source, by proof that no other process writes in its scope.
-    pub fn open(
+    /// Opens the source, by proof that no other process writes in its scope. A ledger that
+    /// [is offloaded](Ledger::is_offloaded) is not read on this thread.
+    pub async fn open(
         bound: &Bound<S>,
         lock: &ScopeLock,
         ledger: Arc<dyn Ledger>,
         hints: Hints,
     ) -> Result<Self, Error> {
-        let ledger_page = LedgerPage::open(ledger, bound.ledger_key.clone())?;
+        let ledger_page = LedgerPage::load(ledger, bound.ledger_key.clone()).await?;
         Self::with_page(bound, lock, hints, ledger_page)
     }
 

@@ -1,15 +1,20 @@
-//! What a pass takes from other owners while its desired state may be taken back.
+//! What a pass takes away while its desired state may be taken back.
 
 use std::fmt;
 
-use homeostat_core::{Failure, Outcome, Retry, Snapshot};
+use homeostat_core::{Failure, Outcome, Retry, Snapshot, Taking};
 
 use crate::ledger::LedgerKey;
 
-/// Remembers objects of other owners that go as a side effect of a step, so that they can be made again.
+/// Remembers objects that a step takes away, so that they can be made again.
 pub trait UndoList: fmt::Debug + Send + Sync {
     /// Records objects by their keys; they are durable when it returns. What was recorded before stays as it was.
-    fn record(&self, of: &LedgerKey, taken: &[(String, Snapshot)]) -> Result<(), Failure>;
+    fn record(
+        &self,
+        of: &LedgerKey,
+        taken: &[(String, Snapshot)],
+        taking: Taking,
+    ) -> Result<(), Failure>;
 
     /// Takes objects off the list that did not go after all: if their owner deletes them later, they stay deleted.
     fn strike(&self, of: &LedgerKey, kept: &[String]) -> Result<(), Failure>;

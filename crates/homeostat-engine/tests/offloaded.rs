@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Edit, Error, Ledger, LedgerKey, Loop, LoopDeps,
-    MemoryLedger, OnStop, Ownership, Pace, Page, Pages, Table,
+    Alone, Bound, Config, Control as _, Edit, Error, Hints, Ledger, LedgerKey, Loop, LoopDeps,
+    MemoryLedger, OnStop, Ownership, Pace, Page, Pages, Session, Table,
 };
 use homeostat_testkit::memory::{Independent, Memory, Target};
 
@@ -54,21 +54,42 @@ impl Ledger for Waiting {
     }
 }
 
-#[tokio::test(flavor = "current_thread")]
-async fn a_ledger_that_waits_holds_up_no_other_task() {
-    let (calls, called) = channel();
-    let (let_go, go_on) = channel();
-    let ledger = Waiting { ledger: MemoryLedger::default(), calls, go_on: Mutex::new(go_on) };
+fn bound() -> Bound<Memory<Independent>> {
     let declared = [("door".to_owned(), "green".to_owned())];
     let [owner, source, scope, identity] = ["me", "doors", "here", ""].map(str::to_owned);
-    let bound = Bound {
-        source: Memory::<Independent>::unmarked(Target::default()),
+    Bound {
+        source: Memory::unmarked(Target::default()),
         desired: Arc::new(Table::new(declared).unwrap()),
         ownership: Ownership::Checkpoint,
         config: Config::default(),
         ledger_key: LedgerKey { owner, source, scope, identity },
         nothing: None,
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_session_is_opened_while_other_tasks_of_the_thread_go_on() {
+    let (calls, called) = channel();
+    let (let_go, go_on) = channel();
+    let ledger = Waiting { ledger: MemoryLedger::default(), calls, go_on: Mutex::new(go_on) };
+    let (bound, lock) = (bound(), Alone::i_am_the_only_writer());
+    let opening = Session::open(&bound, &lock, Arc::new(ledger), Hints::Ignore);
+    let other_task = async {
+        while called.try_recv().is_err() {
+            tokio::task::yield_now().await;
+        }
+        let_go.send(()).unwrap();
     };
+    let (session, ()) = tokio::join!(opening, other_task);
+    assert!(session.is_ok());
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_ledger_that_waits_holds_up_no_other_task() {
+    let (calls, called) = channel();
+    let (let_go, go_on) = channel();
+    let ledger = Waiting { ledger: MemoryLedger::default(), calls, go_on: Mutex::new(go_on) };
+    let bound = bound();
     let deps = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(ledger));
     let (looped, handle) = Loop::new(bound, deps, Pace::of::<Memory<Independent>>(1));
     let working = async {

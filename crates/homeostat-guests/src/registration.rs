@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use homeostat_core::{Failure, Limits, Ownership, Retry};
+use homeostat_core::{Failure, Limits, Ownership, Retry, StepKind, Undo};
 use homeostat_document::Section;
 use homeostat_registry::{
     BindResult, Binding, CommandDeps, DocumentPlace, Error, MissingSections, Registration, Remote,
@@ -16,8 +16,19 @@ use crate::section::{self, Proxmox, desired};
 use crate::source::Guests;
 use crate::token::Token;
 
+/// What steps do, and how each kind is undone.
+const STEP_KINDS: &[StepKind] = &[
+    StepKind::new("an option of a guest is set", Undo::FormerDesired),
+    StepKind::losing(
+        "a guest is started or stopped",
+        Undo::PutOff,
+        "what the guest has in its memory",
+    ),
+];
+
 /// Guests, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
+    steps: STEP_KINDS,
     resolve: |section, _, checker| section::resolve(section, checker),
     files: |_, section, named| {
         named.files.extend(section.get().map(|proxmox: &Proxmox| proxmox.token_file.clone()));
@@ -42,7 +53,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
         if DocumentPlace::of(binding) == DocumentPlace::Top {
             operations.leave_cluster();
         }
-        return Ok(None);
+        return Ok(Vec::new());
     };
     let token = Token::read(&proxmox.token_file)
         .map_err(|error| Failure::from_error(&error, Retry::OnChange).with_help(error.help()))?;
@@ -61,7 +72,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let dispatch = operations.enter_cluster(&source, binding, limits)?;
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
     (bound.config.dispatch, bound.config.lanes) = (dispatch, TOTAL);
-    Ok(Some(bound))
+    Ok(vec![bound])
 }
 
 /// Carries out a [`Command`], and returns an [`Answer`].

@@ -240,7 +240,7 @@ impl Record for Guest {
         let has_field = |name: &str| ["cores", "memory", "description", "tags"].contains(&name);
         for GuestOption { name, .. } in more.iter().filter(|option| has_field(&option.name)) {
             let message = format!("`{}` has a field of its own", name.value);
-            let help = "write it beside `kind`, not in `config`";
+            let help = "write it next to `kind`, not in `config`";
             fields.report(Diagnostic::new(name.span, message).help(help));
         }
         given.extend(more);

@@ -1,8 +1,10 @@
 //! What was applied, as a value that a caller keeps where it likes.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use homeostat_engine::{Edit, Ledger as _, LedgerKey, MemoryLedger, Pages};
+use homeostat_engine::ledger::read_page;
+use homeostat_engine::{Edit, Ledger, LedgerKey, MemoryLedger, Page, Pages};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -20,9 +22,17 @@ pub struct Applied {
 impl Applied {
     /// What a ledger holds for a place.
     pub fn of(pages: &dyn Pages, place: &LedgerKey) -> Result<Self, Error> {
-        let page = pages.page(place)?;
+        Ok(Self::of_page(pages.page(place)?, place))
+    }
+
+    /// The same, read where the ledger wants its work to be done.
+    pub(crate) async fn load(ledger: &Arc<dyn Ledger>, place: &LedgerKey) -> Result<Self, Error> {
+        Ok(Self::of_page(read_page(ledger, place).await?, place))
+    }
+
+    fn of_page(page: Page, place: &LedgerKey) -> Self {
         let (identity, records) = (place.identity.clone(), page.records.into_iter().collect());
-        Ok(Applied { identity, records, last: page.desired })
+        Applied { identity, records, last: page.desired }
     }
 
     /// A ledger that holds this for a place. What was applied to a former target of that name is void there.

@@ -4,7 +4,7 @@
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use homeostat_engine::{Failure, Retry};
 
@@ -27,21 +27,29 @@ impl Unfinished {
     /// reads it.
     #[must_use]
     pub fn find<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
-        let unfinished = files.into_iter().filter_map(|path| {
-            let file = open(path)?;
-            let is_open = is_open_for_writing(&file);
-            let due_in = if is_open { None } else { Some(until_quiet(&file)?) };
-            Some(Unfinished { path: path.to_owned(), due_in })
-        });
-        unfinished.max_by_key(|unfinished| unfinished.due_in.unwrap_or(Duration::MAX))
+        let now = SystemTime::UNIX_EPOCH + SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        let judged = files.into_iter().filter_map(|path| Self::of(&open(path)?, path, now));
+        judged.max_by_key(|unfinished| unfinished.due_in.unwrap_or(Duration::MAX))
+    }
+
+    /// Whether this open file is unfinished; messages call it `path`. Who judges what was read gives the time before the
+    /// first byte was read: what was written since then may be missing from it.
+    #[must_use]
+    pub fn of(file: &File, path: &Path, now: SystemTime) -> Option<Self> {
+        let due_in = if is_open_for_writing(file) { None } else { Some(until_quiet(file, now)?) };
+        Some(Unfinished { path: path.to_owned(), due_in })
+    }
+
+    /// The same, however long ago the file was written.
+    #[must_use]
+    pub fn of_open(file: &File, path: &Path) -> Option<Self> {
+        is_open_for_writing(file).then(|| Unfinished { path: path.to_owned(), due_in: None })
     }
 
     /// The first that somebody has open, however long ago the others were written.
     #[must_use]
     pub fn find_open<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
-        let mut files = files.into_iter();
-        let open = files.find(|path| open(path).is_some_and(|file| is_open_for_writing(&file)))?;
-        Some(Unfinished { path: open.to_owned(), due_in: None })
+        files.into_iter().find_map(|path| Self::of_open(&open(path)?, path))
     }
 
     /// Why it is not read, and when it will be.
@@ -75,15 +83,13 @@ fn open(path: &Path) -> Option<File> {
 
 /// How long it takes until the file will have been left alone for long enough; nothing if it has been. A time in the future
 /// comes from a clock that was set, and says nothing.
-fn until_quiet(file: &File) -> Option<Duration> {
+fn until_quiet(file: &File, now: SystemTime) -> Option<Duration> {
     let written = file.metadata().and_then(|file| file.modified()).ok()?;
-    QUIET.checked_sub(written.elapsed().ok()?).filter(|left| !left.is_zero())
+    QUIET.checked_sub(now.duration_since(written).ok()?).filter(|left| !left.is_zero())
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::SystemTime;
-
     use super::*;
 
     #[test]

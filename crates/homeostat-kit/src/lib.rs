@@ -14,7 +14,7 @@
 //! delete everything. And a create never writes over what is there, and sets your mark in the same
 //! call.
 //!
-//! *Two:* say how yours are distinguished from others' ([`strategy::Strategy`]). There is no default, since a
+//! *Two:* say how yours are distinguished from others' ([`Strategy`]). There is no default, since a
 //! wrong one deletes your neighbour's lamps.
 //!
 //! *Three:* say what should be there, as a map, and call [`reconcile()`] or a [`Reconciler`].
@@ -32,7 +32,7 @@
 //! ```
 //!
 //! The clock of tokio must be enabled. Everything works on a current-thread runtime. Without the default feature `sqlite`
-//! there is no [`Reconciler::state`], and no C code is built; ownership is then remembered by marks, in a value
+//! there is no `Reconciler::state`, and no C code is built; ownership is then remembered by marks, in a value
 //! ([`Applied`]), or in a [ledger](Reconciler::ledger) of yours. The traits beneath are in [`engine`], which is
 //! `homeostat_engine`.
 //!
@@ -76,11 +76,11 @@
 //! # What to answer
 //!
 //! Reads answer with everything or with a [`Failure`], which says when another try makes sense ([`Retry`]).
-//! [`Strategy::seen`](strategy::Strategy::seen) says of each object whose it is, by its mark; a target that holds no marks
+//! [`Strategy::seen`] says of each object whose it is, by its mark; a target that holds no marks
 //! passes `None`. An API that judges by itself answers with an [`Owner`]: [`Owner::Kernel`] is what the target made by
 //! itself and nobody declared (a default entry), whatever the target is, and it is left alone.
 //!
-//! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is somebody else's, it
+//! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is another owner's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
 //! the table. A plain `io::Error` becomes the right one with `?`.
 //!
@@ -95,7 +95,7 @@
 //! | objects that need others | [`simple::Api::needs`] |
 //! | a mark that the creating call cannot take | [`simple::TwoStep`] |
 //! | no more than so many calls | [`simple::Limit`] |
-//! | tenants: everything below a name | [`simple::Api::name`] with [`strategy::Strategy::Prefix`] |
+//! | tenants: everything below a name | [`simple::Api::name`] with [`Strategy::Prefix`] |
 //! | one broken declaration that must not stop the others | [`simple::DesiredObjects::with_unknown`] |
 //! | desired states that are checked before they are used | [`provider::Validated`] |
 //! | a guard that holds even the last few deletes | [`simple::Api::FREE_DELETES`], [`Reconciler::delete_budget`] |
@@ -146,3 +146,4 @@ pub use homeostat_engine::{
 pub use reconciler::{Objects, Reconciler, reconcile};
 pub use report::{Change, Plan, Report, Verdict};
 pub use simple::DeletePolicy;
+pub use strategy::Strategy;

@@ -76,25 +76,13 @@ pub trait Provider: Send {
     }
 }
 
-/// Always answers with the same desired state.
-#[derive(Debug)]
-pub struct Static<D> {
-    desired: Arc<D>,
-}
-
-impl<D> Static<D> {
-    /// Keeps the desired state.
-    pub fn new(desired: D) -> Self {
-        Static { desired: Arc::new(desired) }
-    }
-}
-
-impl<D: Send + Sync + 'static> Provider for Static<D> {
+/// A desired state that does not change provides itself.
+impl<D: Send + Sync + 'static> Provider for Arc<D> {
     type DesiredState = D;
     type Error = String;
 
     fn answer(&mut self) -> Later<'_, Answer<D>> {
-        Box::pin(async { Answer::DesiredState(self.desired.clone()) })
+        Box::pin(async { Answer::DesiredState(Arc::clone(self)) })
     }
 }
 

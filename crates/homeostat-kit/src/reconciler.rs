@@ -19,7 +19,7 @@ use crate::Error;
 use crate::applied::Applied;
 use crate::once::{self, Until};
 use crate::provider::{CurrentDesired, Latest, Provider, Verdict};
-use crate::report::{Plan, Report};
+use crate::report::{Plan, Report, WAYS_OUT};
 use crate::simple::{Adapted, Api, DeletePolicy, DesiredObjects, place};
 use crate::strategy::Strategy;
 
@@ -37,7 +37,7 @@ pub async fn reconcile<A: Api>(
 ) -> Result<(Report<A::Key>, Applied), Error> {
     let reconciler = Reconciler::shared(Arc::clone(api), strategy.clone()).since(applied)?;
     let report = reconciler.reconcile(desired).await?;
-    Ok((report, reconciler.applied()?))
+    Ok((report, reconciler.applied().await?))
 }
 
 /// Keeps one API as declared for one owner.
@@ -81,6 +81,7 @@ impl<A: Api> Reconciler<A> {
         let ledger_key = place::<A>(strategy.owner().unwrap_or("default"), "default");
         let mut config = Config::default();
         config.guards.options.mass_delete = "`Reconciler::allow_mass_delete`";
+        config.ways_out = WAYS_OUT;
         Reconciler {
             source,
             strategy,
@@ -140,12 +141,13 @@ impl<A: Api> Reconciler<A> {
     }
 
     /// What is applied by now, to be handed in again. What is in a state directory is read from there.
-    pub fn applied(&self) -> Result<Applied, Error> {
+    pub async fn applied(&self) -> Result<Applied, Error> {
         match &self.state {
-            State::Ledger(ledger) => Applied::of(&**ledger, &self.ledger_key),
+            State::Ledger(ledger) => Applied::load(ledger, &self.ledger_key).await,
             #[cfg(feature = "sqlite")]
             State::Directory(directory) => {
-                Applied::of(&SqlitePages::open(directory)?, &self.ledger_key)
+                let (directory, place) = (directory.clone(), self.ledger_key.clone());
+                on_pool(move || Applied::of(&SqlitePages::open(&directory)?, &place)).await
             }
         }
     }
@@ -214,15 +216,7 @@ impl<A: Api> Reconciler<A> {
     /// What would be done. It has no writer, so it cannot write.
     pub async fn plan(&self, desired: impl Into<DesiredObjects<A>>) -> Result<Plan<A::Key>, Error> {
         let bound = self.bind(desired.into())?;
-        match &self.state {
-            State::Ledger(ledger) => once::plan(&bound, &**ledger).await,
-            #[cfg(feature = "sqlite")]
-            State::Directory(directory) => {
-                let (directory, place) = (directory.clone(), self.ledger_key.clone());
-                let applied = on_pool(move || Applied::of(&SqlitePages::open(&directory)?, &place));
-                once::plan(&bound, &applied.await?.to_ledger(&self.ledger_key)?).await
-            }
-        }
+        once::plan(&bound, &self.applied().await?.to_ledger(&self.ledger_key)?).await
     }
 
     /// Makes the API as declared, in one pass. What has to wait is in the report.

@@ -4,7 +4,7 @@ use std::fmt;
 
 use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
-    Action, Cause, Entry, Explain, Failure, Finding, Key, Kind, Line, Reason, Summary, WaitsOn,
+    Action, Cause, Entry, Explain, Failure, Finding, Key, Kind, Line, Summary, WaysOut,
 };
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
@@ -218,28 +218,17 @@ fn write_lines<K: Key>(
     }
     for (key, finding) in findings.iter().filter(|(_, finding)| finding.is_open()) {
         writeln!(f, "! {key}: {}", finding.reason())?;
-        help(finding).iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
+        finding.help(&WAYS_OUT).iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
     }
     Ok(())
 }
 
-/// What a caller can do about a finding. The finding's own help speaks of the program's document and commands, where
-/// those are the way out.
-fn help(finding: &Finding) -> Option<String> {
-    let help = match finding {
-        Finding::Conflict { reason: Reason::Foreign, .. } => {
-            "it is left alone, unless its key may be adopted (`Reconciler::adopting`)"
-        }
-        Finding::Conflict { reason: Reason::LostMark, .. } => {
-            "it is taken back if its key may be adopted (`Reconciler::adopting`)"
-        }
-        Finding::Pending { on: WaitsOn::Doubt } => {
-            "nothing is sent until the target shows what became of it; what cannot wait, do by hand"
-        }
-        _ => return finding.help(),
-    };
-    Some(help.to_owned())
-}
+/// What a caller of this crate can do about findings.
+pub(crate) const WAYS_OUT: WaysOut = WaysOut {
+    foreign: "it is left alone, unless its key may be adopted (`Reconciler::adopting`)",
+    lost_mark: "it is taken back if its key may be adopted (`Reconciler::adopting`)",
+    doubt: "nothing is sent until the target shows what became of it; what cannot wait, do by hand",
+};
 
 /// A list for each kind, as in the plans of the program.
 impl<K: Key> Serialize for Plan<K> {

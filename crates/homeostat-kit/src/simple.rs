@@ -41,7 +41,7 @@ use homeostat_engine::{Agreement, Coverage, Failure, Key, Object, Seen};
 pub use reader::{ApiReader, Listing, Shards, whole};
 pub use refusal::Refusal;
 pub use source::{Adapted, BindRefused, DeletePolicy, DesiredObjects, Witness, Write, place};
-pub use two_step::{Marking, TwoStep, marked};
+pub use two_step::{Marking, TwoStep};
 pub use versioned::Versioned;
 pub use watch::{Notice, Notices, Numbered, Silent, Watch};
 pub use writer::{ApiWriter, Bucket, Limit};
@@ -61,7 +61,7 @@ pub trait Api: Send + Sync + 'static {
     /// What [`Api::list`] and [`Api::list_shard`] can return.
     const LISTING: Listing = Listing::Whole;
     /// When an object gets its mark, where objects are marked.
-    const MARKING: Marking = Marking::InCreate;
+    const MARKING: Marking<Self::Object> = Marking::InCreate;
 
     /// Up to this many deletes in a full pass are never held as a mass delete, whatever part of our objects they are. An
     /// API with few objects, each of which would be missed, says 0.

@@ -37,6 +37,11 @@ pub enum Strategy {
 }
 
 impl Strategy {
+    /// The target holds the owner's name as the mark. [`Marker`] has more to it, for owners of which there are copies.
+    pub fn marker(owner: &str) -> Result<Self, MarkerRefused> {
+        Marker::new(owner).map(Strategy::Marker)
+    }
+
     /// The same, as a pass takes it.
     #[must_use]
     pub fn ownership(&self) -> Ownership {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use homeostat_engine::{Failure, Owner, Ownership, Retry};
 use homeostat_kit::Objects;
+use homeostat_kit::Strategy;
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written};
-use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_testkit::laws::{
     self, Ability, AsyncHarness, DesiredState, Disturbance, Fault, Meter,
 };
@@ -72,7 +72,7 @@ impl Client {
 }
 
 fn strategy() -> Strategy {
-    Strategy::Marker(Marker::new("me").unwrap())
+    Strategy::marker("me").unwrap()
 }
 
 fn foreign() -> Refusal {

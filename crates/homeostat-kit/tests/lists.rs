@@ -10,10 +10,10 @@ use homeostat_engine::{
     Alone, Config, Explain as _, Failure, Focus, LedgerPage, MemoryLedger, Observer, Owner,
     PassInput, Report, Retry, Seen, Source as _, pass,
 };
+use homeostat_kit::Strategy;
 use homeostat_kit::simple::{
     Adapted, Api, BindRefused, DesiredObjects, Listed, Listing, Refusal, Shards, Written, place,
 };
-use homeostat_kit::strategy::{Marker, Strategy};
 
 /// What can be listed.
 trait Kind: Send + Sync + 'static {
@@ -148,7 +148,7 @@ impl<T: Kind> Life<T> {
 }
 
 fn marker() -> Strategy {
-    Strategy::Marker(Marker::new("me").unwrap())
+    Strategy::marker("me").unwrap()
 }
 
 #[tokio::test]

@@ -17,8 +17,8 @@ use homeostat_engine::outcome::Later;
 use homeostat_engine::{Failure, Retry};
 use homeostat_kit::finished_files::Unfinished;
 use homeostat_kit::provider::{
-    Answer, CurrentDesired, File, Latest, Provider, Static, Validated, Validator, Validity,
-    Verdict, channel,
+    Answer, CurrentDesired, File, Latest, Provider, Validated, Validator, Validity, Verdict,
+    channel,
 };
 use tokio::time::Instant;
 
@@ -46,8 +46,8 @@ fn is_ready(future: impl Future) -> bool {
 }
 
 #[tokio::test]
-async fn a_static_provider_always_answers_the_same() {
-    let mut provider = Static::new(words(&["a"]));
+async fn a_desired_state_that_does_not_change_provides_itself() {
+    let mut provider = Arc::new(words(&["a"]));
     assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["a"]))));
     assert_eq!(provider.answer().await, Answer::DesiredState(Arc::new(words(&["a"]))));
     assert!(!is_ready(provider.changed()));
@@ -55,7 +55,7 @@ async fn a_static_provider_always_answers_the_same() {
 
 #[tokio::test]
 async fn an_empty_desired_state_is_a_desired_state() {
-    let mut latest = Latest::new(Static::new(words(&[])));
+    let mut latest = Latest::new(Arc::new(words(&[])));
     assert_eq!(latest.ask().await, fresh(&[]));
 }
 

@@ -4,16 +4,18 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex};
+use std::thread::{self, ThreadId};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Action, Budget, Cause, EventKind, Failure, Finding, HeldBy, Owner, Retry, Seen, Summary,
-    WaitsOn,
+    Action, Budget, Cause, Edit, EventKind, Failure, Finding, HeldBy, Ledger, LedgerKey,
+    MemoryLedger, Owner, Page, Pages, Retry, Seen, Summary, WaitsOn,
 };
 use homeostat_kit::provider::channel;
 use homeostat_kit::simple::{Api, DesiredObjects, Listed, Refusal, Written};
-use homeostat_kit::strategy::{Marker, Strategy};
-use homeostat_kit::{Applied, DeletePolicy, Error, Objects, Reconciler, Verdict, reconcile};
+use homeostat_kit::{
+    Applied, DeletePolicy, Error, Objects, Reconciler, Strategy, Verdict, reconcile,
+};
 use tokio::sync::oneshot;
 
 /// Numbers by name. They have no room for a mark.
@@ -126,9 +128,58 @@ async fn what_was_recorded_about_a_former_target_is_void() {
     let first = reconciler.identity("disk 1");
     first.reconcile(&numbers(&[("a", 1)])).await.unwrap();
     let second = Reconciler::shared(Arc::clone(&api), Strategy::Checkpoint).identity("disk 2");
-    let second = second.since(&first.applied().unwrap()).unwrap();
+    let second = second.since(&first.applied().await.unwrap()).unwrap();
     assert_eq!(second.reconcile(&numbers(&[])).await.unwrap().summary().total(), 0);
     assert_eq!(api.held(), numbers(&[("a", 1)]));
+}
+
+/// A ledger that must not be read or written on the thread that made it.
+struct Elsewhere {
+    ledger: MemoryLedger,
+    thread: ThreadId,
+}
+
+impl Elsewhere {
+    fn ledger(&self) -> &MemoryLedger {
+        assert_ne!(
+            thread::current().id(),
+            self.thread,
+            "the ledger is used on the caller's thread"
+        );
+        &self.ledger
+    }
+}
+
+impl Pages for Elsewhere {
+    fn page(&self, at: &LedgerKey) -> Result<Page, homeostat_engine::Error> {
+        self.ledger().page(at)
+    }
+
+    fn places(&self, owner: &str) -> Result<Vec<LedgerKey>, homeostat_engine::Error> {
+        self.ledger().places(owner)
+    }
+}
+
+impl Ledger for Elsewhere {
+    fn write(&self, at: &LedgerKey, edits: &[Edit]) -> Result<(), homeostat_engine::Error> {
+        self.ledger().write(at, edits)
+    }
+
+    fn is_offloaded(&self) -> bool {
+        true
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn an_offloaded_ledger_is_never_used_on_the_thread_of_the_caller() {
+    let ledger = Elsewhere { ledger: MemoryLedger::default(), thread: thread::current().id() };
+    let (_, reconciler) = shared();
+    let reconciler = reconciler.ledger(Arc::new(ledger));
+    let desired = numbers(&[("a", 1)]);
+    assert_eq!(reconciler.plan(&desired).await.unwrap().summary().create, 1);
+    assert!(reconciler.reconcile(&desired).await.unwrap().is_converged());
+    assert_ne!(reconciler.applied().await.unwrap(), Applied::default());
+    assert!(reconciler.plan(&desired).await.unwrap().is_converged());
 }
 
 #[tokio::test]
@@ -305,7 +356,7 @@ async fn a_desired_state_that_is_put_in_again_is_accepted_again() {
 
 #[tokio::test]
 async fn the_owner_of_the_mark_is_the_owner_of_the_state() {
-    let marked = |owner: &str| Strategy::Marker(Marker::new(owner).unwrap());
+    let marked = |owner: &str| Strategy::marker(owner).unwrap();
     let directory = tempfile::tempdir().unwrap();
     let api = Arc::new(Numbers::default());
     for owner in ["me", "you"] {

@@ -56,7 +56,7 @@ impl Numbers {
         match *self.meanwhile.lock().unwrap() {
             Some(Meanwhile::Vanishes) => return Err(Refusal::Gone),
             Some(Meanwhile::SomebodyElse) => {
-                return Err(Refusal::Conflict(Owner::foreign("somebody else")));
+                return Err(Refusal::Conflict(Owner::foreign("another owner")));
             }
             None => {}
         }

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use homeostat_engine::{Agreement, Failure, Finding, Owner, Ownership};
+use homeostat_engine::{Failure, Finding, Owner, Ownership};
+use homeostat_kit::Strategy;
 use homeostat_kit::simple::{
-    Adapted, Api, DesiredObjects, Listed, Marking, Refusal, TwoStep, Written, marked,
+    Adapted, Api, DesiredObjects, Listed, Marking, Refusal, TwoStep, Written,
 };
-use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_kit::{Objects, Reconciler};
 use homeostat_testkit::laws::{self, Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 
@@ -75,7 +75,7 @@ impl Numbers {
 
 impl Api for Numbers {
     const NAME: &'static str = "numbers";
-    const MARKING: Marking = Marking::AfterCreate;
+    const MARKING: Marking<TwoStep<u32>> = Marking::AfterCreate { is_marked: TwoStep::is_marked };
     type Key = String;
     type Object = TwoStep<u32>;
 
@@ -97,7 +97,7 @@ impl Api for Numbers {
             Entry::Vacant(free) => _ = free.insert((**wanted, None)),
             Entry::Occupied(_) => return Err(Refusal::Conflict(Owner::foreign("somebody"))),
         }
-        marked(wanted, self.comment(key).await)
+        wanted.marked(self.comment(key).await)
     }
 
     async fn update(
@@ -122,20 +122,14 @@ impl Api for Numbers {
         self.check(key, before)?;
         self.target.world().held.remove(key).map(drop).ok_or(Refusal::Gone)
     }
-
-    fn compare(wanted: &TwoStep<u32>, seen: &TwoStep<u32>) -> Agreement {
-        wanted.compare(seen, |wanted, seen| Agreement::when(wanted == seen))
-    }
 }
 
 fn strategy() -> Strategy {
-    Strategy::Marker(Marker::new("me").unwrap())
+    Strategy::marker("me").unwrap()
 }
 
 fn numbers(pairs: &[(&str, u32)]) -> Objects<Numbers> {
-    let declared =
-        pairs.iter().map(|(key, number)| ((*key).to_owned(), TwoStep::declared(*number)));
-    declared.collect()
+    pairs.iter().map(|(key, number)| ((*key).to_owned(), (*number).into())).collect()
 }
 
 #[tokio::test]

@@ -172,16 +172,17 @@ pub enum Step {
     Release { key: Key, before: Value, restore: Option<Value>, coupled: Coupled, takes: Vec<Taken> },
 }
 
-/// Why a knob cannot be set back before the next boot.
+/// The knobs that cannot be set back before the next boot, and why.
+pub(crate) const ONE_WAY: [(&str, &str); 4] = [
+    ("kernel/modules_disabled", "no module can be loaded before the next boot"),
+    ("kernel/kexec_load_disabled", "no kernel can be loaded before the next boot"),
+    ("kernel/unprivileged_bpf_disabled", "at 1 the kernel keeps it until the next boot"),
+    ("kernel/yama/ptrace_scope", "at 3 the kernel keeps it until the next boot"),
+];
+
 fn one_way(key: &Key) -> Option<&'static str> {
     let Key::Sysctl(path) = key else { return None };
-    match path.as_str() {
-        "kernel/modules_disabled" => Some("no module can be loaded before the next boot"),
-        "kernel/kexec_load_disabled" => Some("no kernel can be loaded before the next boot"),
-        "kernel/unprivileged_bpf_disabled" => Some("at 1 the kernel keeps it until the next boot"),
-        "kernel/yama/ptrace_scope" => Some("at 3 the kernel keeps it until the next boot"),
-        _ => None,
-    }
+    ONE_WAY.iter().find(|(knob, _)| *knob == path.as_str()).map(|(_, why)| *why)
 }
 
 /// Why a knob is written.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::Ownership;
+use homeostat_core::{Ownership, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Diagnostics, Scope as Section, Section as _};
 use homeostat_registry::{
     BindResult, Binding, CapabilitySet, DocumentPlace, Error, Extent, MissingSections, Reach,
@@ -12,11 +12,22 @@ use homeostat_registry::{
 
 use crate::gate::Gate;
 use crate::key::Key;
+use crate::plan::ONE_WAY;
 use crate::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
 use crate::source::{Knobs, Roots};
 
+/// What steps do, and how each kind is undone.
+const STEP_KINDS: &[StepKind] = &[
+    StepKind::new("a sysctl or a limit is written", Undo::Record),
+    StepKind::losing("`kernel.modules_disabled` is written", Undo::Never, ONE_WAY[0].1),
+    StepKind::losing("`kernel.kexec_load_disabled` is written", Undo::Never, ONE_WAY[1].1),
+    StepKind::losing("`kernel.unprivileged_bpf_disabled` is written", Undo::Never, ONE_WAY[2].1),
+    StepKind::losing("`kernel.yama.ptrace_scope` is written", Undo::Never, ONE_WAY[3].1),
+];
+
 /// Knobs, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
+    steps: STEP_KINDS,
     resolve: |section, _, checker| section::resolve(section, checker),
     waiting: |_, section| knobs(section).map(|knob| knob.key.to_string()).collect(),
     capabilities,
@@ -38,7 +49,7 @@ fn capabilities(section: &Section) -> CapabilitySet {
 fn bind(binding: &Binding<'_>) -> BindResult {
     let owned: Vec<Key> = binding.records::<Knobs>()?.into_keys().collect();
     if !binding.section.is_some_and(is_stated) && owned.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     if let Some(section) = binding.section {
         refuse_host_wide(binding, section)?;
@@ -51,7 +62,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let gate = Gate { is_open: binding.gate.subscribe(), on: binding.gate.on().into() };
     let source = Knobs { others, gate: Some(gate), ..source(binding) };
     let missing = binding.missing(|place| missing(binding, &owned, place));
-    Ok(Some(binding.bound(source, desired, Ownership::Checkpoint, missing)))
+    Ok(vec![binding.bound(source, desired, Ownership::Checkpoint, missing)])
 }
 
 /// The knobs of a scope on the real machine.

@@ -26,7 +26,7 @@ impl Writer {
         };
         let identity = Identity::of(&netns).map_err(|error| failure(&error))?;
         if before.identity.as_ref().is_some_and(|before| *before != identity) {
-            let error = "somebody made another namespace of this name meanwhile";
+            let error = "another namespace of this name was created meanwhile";
             return Err(Failure::new(error, Retry::Now));
         }
         let foreign = inside::foreign(&netns, &self.source, key)?;
@@ -64,7 +64,7 @@ fn make(key: &Key, ground: Ground) -> Result<(), Failure> {
     match made {
         Ok(_) => Ok(()),
         Err(Error::AlreadyExists { .. } | Error::NotLeftover { .. }) => {
-            Err(Failure::new("somebody made it meanwhile", Retry::Now))
+            Err(Failure::new("another program created it meanwhile", Retry::Now))
         }
         Err(error) => Err(failure(&error)),
     }

@@ -58,7 +58,7 @@ impl Mark {
 
 fn foreign(protocol: Protocol) -> Owner {
     Owner::Foreign(match protocol.0 {
-        RTPROT_UNSPEC => Cow::Borrowed("somebody else"),
+        RTPROT_UNSPEC => Cow::Borrowed("another owner"),
         RTPROT_BOOT => Cow::Borrowed("protocol boot"),
         RTPROT_STATIC => Cow::Borrowed("protocol static"),
         RTPROT_ZEBRA => Cow::Borrowed("protocol zebra"),
@@ -97,8 +97,8 @@ mod tests {
         }
         assert_eq!(who(4), "protocol static");
         assert_eq!(who(77), "protocol 77");
-        assert_eq!(who(0), "somebody else");
+        assert_eq!(who(0), "another owner");
         assert_eq!(mark.address_owner(Protocol(3)), Owner::Kernel);
-        assert_eq!(mark.address_owner(Protocol(0)).to_string(), "somebody else");
+        assert_eq!(mark.address_owner(Protocol(0)).to_string(), "another owner");
     }
 }

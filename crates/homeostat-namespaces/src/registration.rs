@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use homeostat_core::Ownership;
+use homeostat_core::{Ownership, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Diagnostics, Document};
 use homeostat_netns::Place;
 use homeostat_registry::{
@@ -16,8 +16,15 @@ use crate::model::DesiredState;
 use crate::section::{self, is_made, named};
 use crate::source::{Namespaces, OwnTable};
 
+/// What steps do, and how each kind is undone.
+const STEP_KINDS: &[StepKind] = &[
+    StepKind::new("a namespace is made", Undo::FormerDesired),
+    StepKind::losing("a namespace is deleted", Undo::PutOff, "what is inside"),
+];
+
 /// Namespaces, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
+    steps: STEP_KINDS,
     scopes: Some(ScopeCreator { creates: is_made, scope: |key| scope_of(&key.parse().ok()?) }),
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -26,12 +33,12 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let document = binding.document;
     if binding.scope.reach == Reach::Namespace {
         refuse(document)?;
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let records = binding.records::<Namespaces>()?;
     let declared = named(document, true)?;
     if declared.is_empty() && records.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     // What the document still names stays, also if it would not be made any more.
     let mut kept = named(document, false)?;
@@ -50,7 +57,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     }
     let desired = DesiredState::new(declared).keeping(kept);
     let held = MissingSections::new(held, |held, key| held.get(key).cloned());
-    Ok(Some(binding.bound(source, desired, Ownership::Checkpoint, held)))
+    Ok(vec![binding.bound(source, desired, Ownership::Checkpoint, held)])
 }
 
 /// Names belong to the whole host, so a run about one namespace creates none.

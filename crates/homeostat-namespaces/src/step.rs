@@ -5,6 +5,9 @@ use homeostat_core::{Action, Desired as _, Line, Parking, Reversibility, Slot, T
 use crate::key::Key;
 use crate::model::{DesiredState, Namespace};
 
+/// What goes with a namespace.
+const INSIDE: &str = "programs in the namespace, and the links in it that nobody declares,";
+
 /// What stands where a namespace is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ground {
@@ -72,10 +75,9 @@ impl homeostat_core::Step<DesiredState> for Step {
     fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
         match self {
             Step::Create { .. } | Step::Clear { .. } => Reversibility::Reversible,
-            Step::Delete { .. } => Reversibility::Irreversible(
-                "programs in the namespace, and the links in it that nobody declares, do not return"
-                    .into(),
-            ),
+            Step::Delete { .. } => {
+                Reversibility::Irreversible(format!("{INSIDE} do not return").into())
+            }
         }
     }
 

@@ -4,14 +4,14 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::process::Output;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_core::{Action, Failure, Outcome, Outcomes, Retry, Work};
+use homeostat_core::{Action, Failure, Outcome, Outcomes, Retry, Snapshot, Work};
 use homeostat_netlink::uapi::NLM_F_ECHO;
 use homeostat_netlink::{Batch, Connection, Errno, Family, Port, Refusal, Transacted};
 
@@ -202,6 +202,32 @@ impl homeostat_core::Writer<Nft> for Writer {
             out.put(work.first + at..work.first + at + 1, outcome);
         }
     }
+
+    async fn restore(&self, key: &Key, listing: &Snapshot) -> Outcome<Object> {
+        self.load_listed(key, &listing.0).await
+    }
+}
+
+impl Writer {
+    /// Loads a table of ours as it was listed, in the place of the one that a pass has made again.
+    async fn load_listed(&self, key: &Key, listing: &str) -> Outcome<Object> {
+        let heads = {
+            let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+            dump::heads(&mut connection)
+        };
+        let heads = match heads {
+            Ok(heads) => heads,
+            Err(error) => return Outcome::Failed(error.into()),
+        };
+        let is_ours = |head: &&Head| {
+            head.key == *key && head.comment.mark.as_ref() == Some(&self.source.mark)
+        };
+        let Some(head) = heads.iter().find(is_ours) else {
+            return Outcome::Failed(Failure::new("no table of ours is there", Retry::Soon));
+        };
+        let text = format!("delete table {} handle {}\n{listing}", key.family, head.handle.0);
+        load(&self.source, key, "nft".into(), text).await
+    }
 }
 
 fn refused(steps: &[Step], place: Option<(usize, usize)>, refusal: &Refusal) -> Failure {
@@ -227,9 +253,13 @@ fn refused(steps: &[Step], place: Option<(usize, usize)>, refusal: &Refusal) -> 
 
 async fn load_whole(source: &Nft, step: &Step, script: &Script) -> Outcome<Object> {
     let text = format!("{}{}", delete_or_create(step, script), script.text);
-    let (source, program) = (source.clone(), script.program.clone());
+    load(source, &step.key, script.program.clone(), text).await
+}
+
+async fn load(source: &Nft, key: &Key, program: OsString, text: String) -> Outcome<Object> {
+    let source = source.clone();
     match run_on_thread(move || source.run(|| run(&source, &program, &text))).await {
-        Ok(Ok(ran)) => outcome(&step.key, ran),
+        Ok(Ok(ran)) => outcome(key, ran),
         Ok(Err(error)) => Outcome::Failed(not_started(&error)),
         Err(error) => Outcome::Failed(not_started(&error)),
     }

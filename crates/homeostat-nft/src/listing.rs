@@ -70,7 +70,8 @@ impl Nft {
         // A kernel without tables has nothing to show.
         for head in heads.unwrap_or_default() {
             if self.is_ours(&head, records) {
-                shown.ruleset.push_str(&without_data(&self.listing(&["-s"], &head.key)?));
+                let listing = self.mark.taken_off(&self.listing(&["-s"], &head.key)?);
+                shown.ruleset.push_str(&without_data(&listing));
             } else {
                 shown.foreign.push(head.key);
             }
@@ -108,7 +109,8 @@ impl Nft {
         }
     }
 
-    /// A table in full, with counters and elements, for the day on which it is given back.
+    /// A table in full, with counters and elements, for the day on which it is given back or made again. It has the mark
+    /// that it has.
     pub(crate) fn snapshot(&self, key: &Key) -> Result<Snapshot, Failure> {
         self.listing(&[], key).map(Snapshot)
     }
@@ -122,7 +124,7 @@ impl Nft {
             let words = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
             return Err(Failure::new(format!("cannot list `{key}`: {words}"), Retry::Soon));
         }
-        Ok(self.mark.taken_off(&String::from_utf8_lossy(&ran.stdout)))
+        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
     }
 }
 

@@ -283,7 +283,7 @@ impl Reader {
             Some(mark) => Owner::Foreign(mark.to_string().into()),
             // A table that was taken over cannot get the mark: the ledger knows.
             None if is_taken_over(records, &head.key) => Owner::Unmarked,
-            None => Owner::foreign("somebody else"),
+            None => Owner::foreign("another owner"),
         }
     }
 

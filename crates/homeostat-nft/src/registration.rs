@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Ownership};
+use homeostat_core::{Desired as _, Ownership, StepKind, Undo};
 use homeostat_document::Section;
 use homeostat_registry::{
     BindResult, Binding, CapabilitySet, Error, MissingSections, Registration, Shown, Start,
@@ -13,9 +13,19 @@ use crate::compile::Compiler;
 use crate::mark::Mark;
 use crate::section::{self, Declared, Nftables, declared, desired};
 use crate::source::{Nft, Wording};
+use crate::step::TABLE_DATA;
+
+/// What steps do, and how each kind is undone.
+const STEP_KINDS: &[StepKind] = &[
+    StepKind::new("a table is made or changed", Undo::FormerDesired),
+    StepKind::new("a table of another owner is taken over", Undo::Record),
+    StepKind::losing("a table is deleted", Undo::Aside, TABLE_DATA),
+    StepKind::losing("a table is loaded whole over the former one", Undo::MadeAgain, TABLE_DATA),
+];
 
 /// The firewall, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
+    steps: STEP_KINDS,
     resolve: |section, _, checker| section::resolve(section, checker),
     // Which tables there will be is not known before the text is compiled.
     waiting: |_, section| match declared(section) {
@@ -42,7 +52,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let source = source(binding).with_wording(wording);
     let stated = binding.section.and_then(|section| section.get::<Nftables>());
     if stated.is_none() && binding.records::<Nft>()?.is_empty() && !source.owns_any() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     // It remembers rulesets, so that one that is bound again is not compiled again.
     let compiler: Compiler = binding.caller.memory.of();
@@ -55,7 +65,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
         }
         Some(_) => MissingSections::default(),
     });
-    Ok(Some(binding.bound(source, desired, Ownership::Marked, missing)))
+    Ok(vec![binding.bound(source, desired, Ownership::Marked, missing)])
 }
 
 fn source(binding: &Binding<'_>) -> Nft {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Action, Line, Owner, Parking, Reversibility, Slot, Summary};
+use homeostat_core::{Action, Line, Owner, Parking, Reversibility, Slot, Summary, Taking};
 use homeostat_netlink::uapi::*;
 use serde::Serialize;
 use serde_json::json;
@@ -17,6 +17,9 @@ use crate::model::{Part, Rule, Script, Table};
 use crate::object::DeclaredBefore;
 use crate::plan::Op;
 use crate::rule_lines::RuleText;
+
+/// What no text says of a table.
+pub(crate) const TABLE_DATA: &str = "its counters and the elements that packets have added";
 
 /// Everything that a transaction does to one table.
 #[derive(Clone, Debug)]
@@ -32,6 +35,8 @@ pub struct Step {
     pub(crate) adopts: Option<Owner>,
     /// How it goes back to its former owner, if it was taken over.
     pub(crate) gives_back: Option<GiveBack>,
+    /// Whether a listing of it is recorded before, so that it can be made again.
+    pub(crate) is_listed: bool,
     /// What a reader of the plan should know of how the text was understood.
     pub(crate) notes: Vec<String>,
 }
@@ -50,8 +55,20 @@ impl Step {
     pub(crate) fn new(key: Key, action: Action) -> Self {
         let declared_before = DeclaredBefore::default();
         let (slot, ops, desired, seen, notes) = (None, vec![], None, None, vec![]);
-        let (adopts, gives_back) = (None, None);
-        Step { key, slot, action, ops, desired, seen, declared_before, adopts, gives_back, notes }
+        let (adopts, gives_back, is_listed) = (None, None, false);
+        Step {
+            key,
+            slot,
+            action,
+            ops,
+            desired,
+            seen,
+            declared_before,
+            adopts,
+            gives_back,
+            is_listed,
+            notes,
+        }
     }
 
     /// The same table, deleted and created as declared; none if that is what it does, or if there is no table.
@@ -59,6 +76,13 @@ impl Step {
         let (desired, seen) = (self.desired.as_ref()?, self.seen.as_ref()?);
         let ops = diff::recreate(desired, Some((seen, &self.declared_before)));
         (ops != self.ops).then(|| Step { ops, ..self.clone() })
+    }
+
+    /// Whether it loses what packets have left in the table.
+    fn loses_data(&self) -> bool {
+        let is_deleted = self.ops.contains(&Op::DeleteTable) || self.script().is_some();
+        let counts = self.seen.as_deref().is_some_and(Table::holds_what_packets_left);
+        is_deleted && counts && self.gives_back.is_none()
     }
 
     /// The text that is loaded in place of its ops.
@@ -99,7 +123,7 @@ impl Step {
                 return each(Line { note, after, ..self.line(Action::Delete, "") });
             }
             Some(GiveBack::AsItIs) => {
-                let note = "left to its former owner as it is, since somebody has changed it";
+                let note = "left to its former owner as it is, since it was changed meanwhile";
                 let note = Some(note.to_owned());
                 return each(Line { note, ..self.line(Action::Delete, "") });
             }
@@ -245,17 +269,18 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
-        let is_deleted = self.ops.contains(&Op::DeleteTable) || self.script().is_some();
-        let counts = self.seen.as_deref().is_some_and(Table::holds_what_packets_left);
-        if is_deleted && counts && self.gives_back.is_none() {
-            let why = "its counters, and the elements that packets have added, are lost";
-            return Reversibility::Irreversible(why.into());
+        if self.loses_data() && !self.is_listed {
+            return Reversibility::Irreversible(format!("{TABLE_DATA} are lost").into());
         }
         Reversibility::Reversible
     }
 
-    /// A table that leaves becomes dormant: its hooks end, and all that is in it stays.
+    /// A table that leaves becomes dormant: its hooks end, and all that is in it stays. One that is made again under its
+    /// name is listed before.
     fn parking(&self) -> Option<Parking<Self>> {
+        if self.desired.is_some() && self.adopts.is_none() && self.loses_data() && !self.is_listed {
+            return Some(Parking::Instead(Step { is_listed: true, ..self.clone() }));
+        }
         let seen = self.seen.as_ref().filter(|_| self.ops == [Op::DeleteTable])?;
         if self.desired.is_some() || self.gives_back.is_some() {
             return None;
@@ -266,6 +291,12 @@ impl homeostat_core::Step<DesiredState> for Step {
         let dormant = Table { flags: seen.flags | NFT_TABLE_F_DORMANT, ..Table::clone(seen) };
         let (ops, desired) = (vec![Op::SetFlags], Some(Arc::new(dormant)));
         Some(Parking::By(Step { action: Action::Update, ops, desired, ..self.clone() }))
+    }
+
+    fn records(&self, record: &mut dyn FnMut(Key, Taking)) {
+        if self.is_listed {
+            record(self.key.clone(), Taking::Itself);
+        }
     }
 
     /// Which elements were declared must be known when they no longer are.

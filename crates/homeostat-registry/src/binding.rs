@@ -10,7 +10,7 @@ use homeostat_engine::journal::{Clock, JournalError};
 use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{
     Bound, Budget, Config, Guards, Journal, LedgerKey, Losses, MissingSections, OnRelease,
-    Ownership, Pages, Progress, Records, Source, Strictness, UndoList,
+    Ownership, Pages, Progress, Records, Snapshot, Source, Strictness, UndoList, WaysOut,
 };
 
 use crate::Registration;
@@ -23,15 +23,20 @@ use crate::scope::Scope;
 #[derive(Clone)]
 pub struct Caller {
     pub owner: String,
+    /// Where everything is that must outlive the process.
+    pub state_dir: PathBuf,
     /// The other half of the owner's identity.
     pub mark: Mark,
     pub guards: Guards,
+    pub ways_out: WaysOut,
     pub on_release: OnRelease,
     pub strictness: Strictness,
     /// During a trial: whether something may be done that cannot be undone.
     pub trial: Option<Losses>,
     /// During a trial: where objects of other owners are recorded that go as a side effect.
     pub undo: Option<Arc<dyn UndoList>>,
+    /// During a rollback: what was recorded of our objects that the trial took away.
+    pub recorded: Arc<Vec<Recorded>>,
     pub progress: Option<Arc<dyn Progress>>,
     /// Whether people read what is planned, and no loop waits for it.
     pub is_for_people: bool,
@@ -39,6 +44,15 @@ pub struct Caller {
     pub journal: Option<OwnerJournal>,
     /// What sources keep from one binding to the next.
     pub memory: Memory,
+}
+
+/// What was recorded of an object before a step took it away.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    pub source: String,
+    pub scope: String,
+    pub key: String,
+    pub snapshot: Snapshot,
 }
 
 /// What the kernel stores with each object of one owner: the number of a routing protocol.
@@ -125,6 +139,14 @@ impl Binding<'_> {
         Ok(holdings::<S>(self.pages, &self.ledger_key())?.records)
     }
 
+    /// What was recorded of objects of the source in this scope that are made again, by their keys.
+    pub fn recorded(&self) -> impl Iterator<Item = (&str, &Snapshot)> {
+        let LedgerKey { source, scope, .. } = self.ledger_key();
+        let all = self.caller.recorded.iter();
+        let here = all.filter(move |one| one.source == source && one.scope == scope);
+        here.map(|one| (one.key.as_str(), &one.snapshot))
+    }
+
     /// Whether the document writes a section for this scope.
     #[must_use]
     pub fn states(&self, name: &str) -> bool {
@@ -156,7 +178,8 @@ impl Binding<'_> {
         let settings = self.document.settings.source(self.source.name());
         let percent = settings.delete_budget.as_ref().map(|percent| percent.value.get());
         let budget = percent.map_or_else(Budget::default, Budget::percent);
-        let Caller { guards, strictness, on_release, trial, undo, progress, .. } = self.caller;
+        let Caller { guards, ways_out, strictness, on_release, trial, undo, progress, .. } =
+            self.caller;
         let config = Config {
             guards: Guards { budget, losses: trial.unwrap_or_default(), ..*guards },
             parks: trial.is_some(),
@@ -164,6 +187,7 @@ impl Binding<'_> {
             missing,
             strictness: *strictness,
             on_release: *on_release,
+            ways_out: *ways_out,
             progress: progress.clone(),
             ..Config::default()
         };

@@ -12,7 +12,7 @@
 //!     SourceSections { source: "lamps", sections: &[], extensions: &[] };
 //!
 //! /// A source that has nothing to do in any scope.
-//! pub const REGISTRATION: Registration = Registration::new(SECTIONS, |_binding| Ok(None));
+//! pub const REGISTRATION: Registration = Registration::new(SECTIONS, |_binding| Ok(Vec::new()));
 //! assert_eq!(REGISTRATION.name(), "lamps");
 //! ```
 
@@ -32,20 +32,22 @@ use std::time::Duration;
 use homeostat_document::{Checker, Document, Scope as Section, SourceSections};
 pub use homeostat_engine::MissingSections;
 use homeostat_engine::outcome::Later;
-use homeostat_engine::{Planner, ScopeLock};
+use homeostat_engine::{Planner, ScopeLock, StepKind};
 pub use rustix::thread::CapabilitySet;
 use serde_json::{Map, Value};
 
-pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal};
+pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal, Recorded};
 pub use connection::{Connection, Way};
 pub use error::Error;
 pub use gate::Gate;
 pub use marks::{forget_marks, record_mark};
 pub use missing::{DocumentPlace, missing, table};
-pub use scope::{Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, scope_name};
+pub use scope::{
+    Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, machine_identity, scope_name,
+};
 
-/// A bound source; nothing if the source has nothing to do in the scope.
-pub type BindResult = Result<Option<Box<dyn Planner>>, Error>;
+/// A bound source, once for each scope of its own; nothing if the source has nothing to do in the scope.
+pub type BindResult = Result<Vec<Box<dyn Planner>>, Error>;
 
 /// The answer to a command of a source.
 pub type CommandResult = Later<'static, Result<Value, Error>>;
@@ -70,6 +72,8 @@ pub struct Registration {
     pub show: fn(&Binding<'_>, Extent) -> Result<Shown, Error>,
     /// Whether a change of this key may cut a connection.
     pub carries: fn(&str, &Connection) -> bool,
+    /// What its steps do, and how each kind is undone.
+    pub steps: &'static [StepKind],
     /// When a daemon starts it.
     pub start: Start,
     /// What is different about a target on another machine.
@@ -77,6 +81,9 @@ pub struct Registration {
     /// Set for a source whose objects are scopes. It is bound to the first scope only, and driven before the scopes
     /// inside can be opened.
     pub scopes: Option<ScopeCreator>,
+    /// Set for a source whose scopes are not networks, such as sets of files, or all units of systemd. It is bound
+    /// to the first scope only, writes under the lock of that scope, and finds what the ledger knows by itself.
+    pub own_scopes: Option<OwnScopes>,
     /// Carries out a command of the source. Request and answer are known to the source and its client only.
     pub command: Option<fn(CommandDeps, Value) -> CommandResult>,
 }
@@ -95,9 +102,11 @@ impl Registration {
             capabilities: |_| CapabilitySet::empty(),
             show: |_, _| Ok(Shown::default()),
             carries: |_, _| false,
+            steps: &[],
             start: Start::Usual,
             remote: None,
             scopes: None,
+            own_scopes: None,
             command: None,
         }
     }
@@ -153,6 +162,8 @@ pub enum Start {
     BeforeLinks,
     /// With the rest.
     Usual,
+    /// With the rest, but the daemon is ready without it: a boot brings its target after those that wait for the daemon.
+    Late,
 }
 
 /// A target that is not on this machine.
@@ -171,6 +182,12 @@ pub struct ScopeCreator {
     pub creates: fn(&Section) -> bool,
     /// The name of the scope that the object with this key is.
     pub scope: fn(&str) -> Option<String>,
+}
+
+/// What is special about a source with scopes of its own.
+pub struct OwnScopes {
+    /// The capabilities that they need, also while the ledger alone knows them.
+    pub capabilities: CapabilitySet,
 }
 
 /// What a command of a source is carried out with.

@@ -143,6 +143,14 @@ impl Owned {
     }
 }
 
+/// What distinguishes this machine from another one that has a copy of its disk: what is on the disk outlives every boot.
+#[must_use]
+pub fn machine_identity() -> String {
+    let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
+    let id = id.trim();
+    if id.is_empty() { "this machine".to_owned() } else { format!("machine {id}") }
+}
+
 fn with_context(what: &str, error: &NetnsError) -> Error {
     let Failure { error: cause, .. } = Failure::from_error(error, Retry::Soon);
     let failure = Failure::new(format!("{what}: {cause}"), Retry::Soon);

@@ -14,7 +14,9 @@ use homeostat_netlink::uapi::{
     IFA_F_NOPREFIXROUTE, IFA_F_SECONDARY, IFA_FLAGS, IFA_LABEL, IFA_LOCAL, IFA_PROTO, RTM_DELADDR,
     RTM_GETADDR, RTM_NEWADDR,
 };
-use homeostat_netlink::{Batch, Errno, Error, Malformed, Message, MessageWriter, Result};
+use homeostat_netlink::{
+    Batch, Connection, Errno, Error, Malformed, Message, MessageWriter, Result,
+};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
@@ -265,6 +267,52 @@ impl Encoder<'_> {
     }
 }
 
+/// Deletes addresses of a link, whosever they are.
+pub(crate) fn delete(
+    connection: &mut Connection,
+    link: IfIndex,
+    goes: &dyn Fn(IpAddr, Protocol) -> bool,
+) -> Result<()> {
+    let all = collect(connection, RTM_GETADDR, &[0; 8], |message| {
+        let (fixed, attrs) = message.split::<8>()?;
+        if fixed.last_chunk() != Some(&link.0.to_ne_bytes()) {
+            return Ok(None);
+        }
+        let (mut named, mut ip, mut protocol) = (Vec::new(), None, Protocol(0));
+        for attr in attrs {
+            let attr = attr?;
+            match attr.kind {
+                IFA_LOCAL | IFA_ADDRESS => {
+                    ip = Some(read_ip(&attr)?);
+                    named.push((attr.kind, attr.value.to_vec()));
+                }
+                IFA_PROTO => protocol = Protocol(attr.value.first().copied().unwrap_or(0)),
+                _ => {}
+            }
+        }
+        Ok(ip.filter(|ip| goes(*ip, protocol)).map(|_| (*fixed, named)))
+    })?;
+    if all.is_empty() {
+        return Ok(());
+    }
+    let mut batch = Batch::new();
+    for (fixed, attrs) in &all {
+        let mut message = batch.message(RTM_DELADDR, 0);
+        message.fixed(fixed);
+        for (kind, value) in attrs {
+            message.attr(*kind, value);
+        }
+        message.finish()?;
+    }
+    // Secondary ones may have gone with others.
+    connection.run(&mut batch, &mut |_, _| {})
+}
+
+/// Whether an address is one of those that the kernel makes for each link.
+pub(crate) fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 /// What `ip` takes where nothing is said.
 fn usual_scope(key: &AddressKey) -> Scope {
     if key.ip.is_loopback() { Scope::HOST } else { Scope::GLOBAL }
@@ -424,7 +472,7 @@ impl Observation<'_, '_> {
     fn proven(&self, key: &AddressKey, owner: &Owner) -> Owner {
         match owner {
             Owner::Unmarked if self.view.records.contains_key(&Key::Address(*key)) => Owner::Ours,
-            Owner::Unmarked => Owner::foreign("somebody else"),
+            Owner::Unmarked => Owner::foreign("another owner"),
             owner => owner.clone(),
         }
     }

@@ -1,19 +1,24 @@
 //! The only writer: many requests at once, an answer for each.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{Failure, Outcome, Outcomes, Owner, Retry, Snapshot, WaitsOn, Work};
 use homeostat_netlink::uapi::{NLM_F_ECHO, RTM_NEWADDR, RTM_NEWROUTE};
 use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
+use crate::address::{AddressKey, is_link_local};
 use crate::key::Key;
-use crate::link::{self, Links};
+use crate::link::kinds::Refs;
+use crate::link::message::Parts;
+use crate::link::{self, LinkName, Links};
 use crate::message::{Encoder, LinkNames, NoLink, Put};
 use crate::moment::{Extent, Moment};
+use crate::number::Protocol;
 use crate::object::Object;
 use crate::requests::{Goal, Request, RequestWriter};
-use crate::snapshot::{self, Copied};
+use crate::snapshot::{self, Copied, FormerLink, Place};
 use crate::source::Rtnl;
 use crate::step::Step;
 use crate::{address, route};
@@ -137,12 +142,125 @@ impl homeostat_core::Writer<Rtnl> for Writer {
         }
     }
 
-    async fn restore(&self, _key: &Key, snapshot: &Snapshot) -> Outcome<Object> {
-        self.put_back(snapshot).unwrap_or_else(Outcome::Failed)
+    async fn restore(&self, key: &Key, snapshot: &Snapshot) -> Outcome<Object> {
+        let restored = match key {
+            Key::Link(name) => self.put_as_it_was(*name, snapshot),
+            Key::LinkField(name, _) => self.put_into_place(*name, snapshot),
+            Key::Address(key) => self.put_back(snapshot).and_then(|outcome| {
+                self.drop_newer_link_local(key, snapshot)?;
+                Ok(outcome)
+            }),
+            _ => self.put_back(snapshot),
+        };
+        restored.unwrap_or_else(Outcome::Failed)
     }
 }
 
 impl Writer {
+    /// Gives a link of ours back what no desired state says of it: a pass has made it again, or has changed only what is
+    /// declared.
+    fn put_as_it_was(
+        &self,
+        name: LinkName,
+        snapshot: &Snapshot,
+    ) -> Result<Outcome<Object>, Failure> {
+        let Some(former) = FormerLink::parse(snapshot) else {
+            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+        };
+        let mut connection = self.connect()?;
+        let Some(seen) = link::observe::find(&mut connection, name) else {
+            return Ok(Outcome::Pending { on: WaitsOn::Link(name.to_string()) });
+        };
+        let links = snapshot::links(&mut connection).map_err(|error| failure(&error))?;
+        let master = former.link.master.map(|master| links.index(master).ok_or(master));
+        let master = match master.transpose() {
+            Ok(master) => master,
+            Err(master) => return Ok(Outcome::Pending { on: WaitsOn::Link(master.to_string()) }),
+        };
+        let lost = if seen.is_up() && former.link.up == Some(false) {
+            snapshot::lost_when_down(&mut connection, &links, name)
+                .map_err(|error| failure(&error))?
+        } else {
+            BTreeMap::new()
+        };
+        let mut outcome = Outcome::Applied { now: None };
+        for parts in link::message::differences(&seen, &former.link, master, &former.mark.alias) {
+            let write = |batch: &mut Batch| {
+                link::message::change(batch, seen.index, &parts, &Refs::default())
+            };
+            match link::observe::ask(&mut connection, write, &mut |_| {}) {
+                Ok(()) => {}
+                Err(Error::Refused(refusal)) => outcome = Outcome::Failed(refused(&refusal)),
+                Err(error) => return Err(failure(&error)),
+            }
+        }
+        for snapshot in lost.values() {
+            self.put_back(snapshot)?;
+        }
+        Ok(outcome)
+    }
+
+    /// Puts a link into the bridge, bond or VRF that it was in, unless it has another one meanwhile, and sets what was set
+    /// there.
+    fn put_into_place(
+        &self,
+        name: LinkName,
+        snapshot: &Snapshot,
+    ) -> Result<Outcome<Object>, Failure> {
+        let Some(place) = Place::parse(snapshot) else {
+            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+        };
+        let mut connection = self.connect()?;
+        let mut found = |name| {
+            let pending = Outcome::Pending { on: WaitsOn::Link(LinkName::to_string(&name)) };
+            link::observe::find(&mut connection, name).ok_or(pending)
+        };
+        let (seen, master) = match (found(name), found(place.master)) {
+            (Ok(seen), Ok(master)) => (seen, master.index),
+            (Err(pending), _) | (_, Err(pending)) => return Ok(pending),
+        };
+        let mut batch = Batch::new();
+        match seen.master {
+            Some(other) if other != master => {
+                return Ok(Outcome::Conflict {
+                    owner: Owner::foreign("another program, which was quicker"),
+                });
+            }
+            Some(_) => {}
+            None => {
+                let parts = Parts { master: Some(master), ..Parts::default() };
+                link::message::change(&mut batch, seen.index, &parts, &Refs::default())
+                    .map_err(|error| failure(&error))?;
+            }
+        }
+        if place.has_options() {
+            place.set(&mut batch, seen.index).map_err(|error| failure(&error))?;
+        }
+        let mut outcome = Outcome::Applied { now: None };
+        let ran = connection.run(&mut batch, &mut |_, answer| {
+            if let Answer::Refused(refusal) = answer {
+                outcome = Outcome::Failed(refused(&refusal));
+            }
+        });
+        ran.map_err(|error| failure(&error))?;
+        Ok(outcome)
+    }
+
+    /// Deletes the link-local address that the kernel has made from the present hardware address of a link, if the one
+    /// that it had made before is back.
+    fn drop_newer_link_local(&self, key: &AddressKey, snapshot: &Snapshot) -> Result<(), Failure> {
+        let is_made = |copied: Copied| copied.is_the_kernels();
+        if !is_link_local(key.ip) || !Copied::parse(snapshot).is_some_and(is_made) {
+            return Ok(());
+        }
+        let mut connection = self.connect()?;
+        let newer = |ip: IpAddr, protocol: Protocol| {
+            is_link_local(ip) && ip != key.ip && matches!(protocol, Protocol(1..=3))
+        };
+        let Some(seen) = link::observe::find(&mut connection, key.link) else { return Ok(()) };
+        address::delete(&mut connection, seen.index, &newer).map_err(|error| failure(&error))
+    }
+
     /// Sends the request of a snapshot, if nothing is on its key.
     fn put_back(&self, snapshot: &Snapshot) -> Result<Outcome<Object>, Failure> {
         let Some(copied) = Copied::parse(snapshot) else {
@@ -249,7 +367,7 @@ fn judge(goal: Goal, extent: Extent, answer: Answer<'_>) -> Option<Outcome<Objec
             Outcome::Unknown { why: "something that was not seen is in its place".to_owned() }
         }
         (Goal::Create, Errno::EXIST) => {
-            Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
+            Outcome::Conflict { owner: Owner::foreign("another program, which was quicker") }
         }
         _ => Outcome::Failed(refused(&refusal)),
     })

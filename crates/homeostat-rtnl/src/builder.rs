@@ -230,7 +230,9 @@ pub enum Impossible {
     LabelOnIpv6,
     #[error("broadcast addresses are for IPv4 only")]
     BroadcastOnIpv6,
-    #[error("a nexthop object says where it goes, so nothing else has a place beside it")]
+    #[error(
+        "a nexthop object is for unicast routes, which then have no gateway, link or hops of their own"
+    )]
     NexthopAndWay,
     #[error("a nexthop is a way, a hole or a group, with a number above zero")]
     NotANexthop,

@@ -2,7 +2,7 @@
 //!
 //! Links with a kind are created, owned and deleted; others are only configured. Start at `model` for what a link is,
 //! at `kinds` for the options of each kind. The flow is that of the crate: `observe` (with `message` and
-//! `namespaces`), `plan` (with `cascade`), `apply`.
+//! `namespaces`), `plan` (with `cascade` and `parking`), `apply`.
 
 pub(crate) mod alias;
 pub(crate) mod apply;
@@ -12,6 +12,7 @@ pub(crate) mod message;
 pub(crate) mod model;
 pub(crate) mod namespaces;
 pub(crate) mod observe;
+pub(crate) mod parking;
 pub(crate) mod plan;
 #[cfg(feature = "document")]
 pub(crate) mod section;

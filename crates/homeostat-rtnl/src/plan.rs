@@ -25,7 +25,7 @@ use crate::moment::Moment;
 use crate::nexthop;
 use crate::object::Object;
 use crate::route::Route;
-use crate::snapshot::Copied;
+use crate::snapshot::{Copied, FormerLinks};
 use crate::source::Rtnl;
 use crate::step::{Delete, GiveBack, Phase, Step, Update};
 
@@ -33,9 +33,10 @@ use crate::step::{Delete, GiveBack, Phase, Step, Update};
 pub(crate) fn draft(
     desired: &DesiredState,
     moment: &Moment,
+    former_links: &FormerLinks,
     changes: ChangeList<Key, Object>,
 ) -> Draft<Rtnl> {
-    let mut planner = Planner::new(desired, moment, &changes);
+    let mut planner = Planner::new(desired, moment, former_links, &changes);
     planner.put_on_renewed(&changes);
     for change in changes {
         match change {
@@ -101,6 +102,7 @@ impl<'a> Planner<'a> {
     fn new(
         desired: &'a DesiredState,
         moment: &'a Moment,
+        former_links: &FormerLinks,
         changes: &ChangeList<Key, Object>,
     ) -> Self {
         let going = changes.others().iter().filter_map(|change| match change {
@@ -122,7 +124,7 @@ impl<'a> Planner<'a> {
             waits: HashMap::new(),
             lost: BTreeSet::new(),
             last: Arc::new(Object::Route(Route::default())),
-            links: crate::link::plan::draft(desired, moment, changes),
+            links: crate::link::plan::draft(desired, moment, former_links, changes),
             draft: Draft::default(),
         }
     }

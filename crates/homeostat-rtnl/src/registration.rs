@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{Desired as _, Failure, Owner, Ownership, Retry, Slot};
+use homeostat_core::{Desired as _, Failure, Owner, Ownership, Retry, Slot, StepKind, Undo};
 use homeostat_document::{Document, Scope as Section, Section as _};
 use homeostat_netns::Netns;
 use homeostat_registry::{
@@ -18,6 +18,34 @@ use crate::link::LinkName;
 use crate::number::Protocol;
 use crate::section::{self, Links, Neighbours, Nexthops, Routes, Rules, route_files};
 use crate::source::Rtnl;
+use crate::step::LINK_DATA;
+
+/// What steps do, and how each kind is undone.
+const STEP_KINDS: &[StepKind] = &[
+    StepKind::new(
+        "a route, rule, address, neighbour or nexthop is made, changed or deleted",
+        Undo::FormerDesired,
+    ),
+    StepKind::new("an object of another owner is taken over, or goes along", Undo::Record),
+    StepKind::new("a link is made", Undo::FormerDesired),
+    StepKind::new("a link is changed", Undo::Record),
+    StepKind::losing("a link is deleted", Undo::Aside, LINK_DATA),
+    StepKind::losing(
+        "a link is made again, because its kind or a fixed option changes",
+        Undo::Aside,
+        LINK_DATA,
+    ),
+    StepKind::losing(
+        "the same, while something declared needs its VLAN id, network id, tunnel ends or parent",
+        Undo::MadeAgain,
+        LINK_DATA,
+    ),
+    StepKind::losing(
+        "a link of another owner goes along with such a one",
+        Undo::Never,
+        "that link",
+    ),
+];
 
 /// The network, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
@@ -36,6 +64,7 @@ pub const REGISTRATION: Registration = Registration {
         shown.sections = section::show(&found);
         Ok(shown)
     },
+    steps: STEP_KINDS,
     carries: |key, connection| key.parse().is_ok_and(|key| carries(&key, connection)),
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -78,7 +107,8 @@ fn bind(binding: &Binding<'_>) -> BindResult {
         source(binding)?.with_namespaces(namespaces(binding)?).with_others(fields.collect());
     let former = binding.former_marks()?.into_iter();
     let source = source.with_former_protocols(former.filter_map(|Mark(it)| Protocol::new(it)));
-    Ok(Some(binding.bound(source, desired, Ownership::Marked, missing)))
+    let source = source.with_former_links(binding.recorded());
+    Ok(vec![binding.bound(source, desired, Ownership::Marked, missing)])
 }
 
 fn source(binding: &Binding<'_>) -> Result<Rtnl, Error> {

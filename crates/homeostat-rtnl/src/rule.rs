@@ -662,7 +662,7 @@ impl RequestWriter<'_> {
         if let Some(other) = in_the_way.iter().find(|one| one.verdict == Verdict::Foreign) {
             let key = Key::from(other.seen.key);
             let error =
-                format!("the kernel would take `{key}` for it, which belongs to somebody else");
+                format!("the kernel would take `{key}` for it, which belongs to another owner");
             let failure = Failure::new(error, Retry::OnChange)
                 .with_help("remove that rule, or this one, by hand");
             return Err(Outcome::Failed(failure));

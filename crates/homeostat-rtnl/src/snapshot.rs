@@ -10,17 +10,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use homeostat_core::Snapshot;
 use homeostat_netlink::uapi::{
     FIB_RULE_INVERT, FRA_PAD, IFA_CACHEINFO, IFA_F_HOMEADDRESS, IFA_F_MANAGETEMPADDR,
-    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_FLAGS, NDA_CACHEINFO, NDA_PROBES,
-    NHA_OIF, NTF_PROXY, RTA_CACHEINFO, RTA_EXPIRES, RTA_GATEWAY, RTA_IIF, RTA_MULTIPATH, RTA_NH_ID,
-    RTA_OIF, RTA_VIA, RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE,
-    RTM_GETRULE, RTM_NEWADDR, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
-    RTNH_F_ONLINK, RTPROT_KERNEL,
+    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_PROTO,
+    IFLA_BRPORT_BCAST_FLOOD, IFLA_BRPORT_COST, IFLA_BRPORT_FAST_LEAVE, IFLA_BRPORT_GROUP_FWD_MASK,
+    IFLA_BRPORT_GUARD, IFLA_BRPORT_ISOLATED, IFLA_BRPORT_LEARNING, IFLA_BRPORT_LOCKED,
+    IFLA_BRPORT_MAB, IFLA_BRPORT_MCAST_FLOOD, IFLA_BRPORT_MCAST_TO_UCAST, IFLA_BRPORT_MODE,
+    IFLA_BRPORT_MULTICAST_ROUTER, IFLA_BRPORT_NEIGH_SUPPRESS, IFLA_BRPORT_NEIGH_VLAN_SUPPRESS,
+    IFLA_BRPORT_PRIORITY, IFLA_BRPORT_PROTECT, IFLA_BRPORT_PROXYARP, IFLA_BRPORT_PROXYARP_WIFI,
+    IFLA_BRPORT_UNICAST_FLOOD, IFLA_BRPORT_VLAN_TUNNEL, IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND,
+    IFLA_LINKINFO, IFLA_MASTER, NDA_CACHEINFO, NDA_PROBES, NHA_OIF, NTF_PROXY, RTA_CACHEINFO,
+    RTA_EXPIRES, RTA_GATEWAY, RTA_IIF, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_VIA, RTM_GETADDR,
+    RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE, RTM_NEWADDR,
+    RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTNH_F_ONLINK, RTPROT_KERNEL,
 };
-use homeostat_netlink::{Attr, Connection, Error, Malformed, Message};
+use homeostat_netlink::{Attr, Batch, Connection, Error, Malformed, Message};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
+use crate::link::kinds::LinkKind;
+use crate::link::model::{Field, Link, LinkRef};
+use crate::link::observe::SeenLink;
 use crate::link::{self, IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, NoLink};
 use crate::neighbour::Nature;
@@ -256,6 +265,123 @@ impl FormerMark {
     }
 }
 
+/// What a link was. The links that it refers to are not in it, but for its master.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FormerLink {
+    pub(crate) index: u32,
+    #[serde(flatten)]
+    pub(crate) mark: FormerMark,
+    pub(crate) link: Link,
+}
+
+/// The links that are to be made again as they were.
+pub(crate) type FormerLinks = BTreeMap<LinkName, FormerLink>;
+
+impl FormerLink {
+    pub(crate) fn parse(snapshot: &Snapshot) -> Option<Self> {
+        serde_json::from_str(&snapshot.0).ok()
+    }
+
+    fn of(seen: &SeenLink, links: &Links) -> Self {
+        let master = seen.master.map(|master| links.name(master));
+        let mut link = Link { master, ..seen.link.clone() };
+        if let LinkKind::Veth(veth) = &mut link.kind {
+            // Which end it is cannot be changed, and one that is elsewhere has no name here.
+            veth.peer = LinkRef::here(seen.name);
+        }
+        let mark = FormerMark { alias: seen.alias.clone().unwrap_or_default(), group: seen.group };
+        FormerLink { index: seen.index.0, mark, link }
+    }
+}
+
+/// The place of a link in a bridge, bond or VRF.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Place {
+    pub(crate) master: LinkName,
+    /// The kernel's word for the kind of the master.
+    kind: String,
+    /// What was set there.
+    options: Vec<(u16, Vec<u8>)>,
+}
+
+/// What a request can set of a port of a bridge, as far as it is the same later.
+const PORT_OPTIONS: [u16; 21] = [
+    IFLA_BRPORT_PRIORITY,
+    IFLA_BRPORT_COST,
+    IFLA_BRPORT_MODE,
+    IFLA_BRPORT_GUARD,
+    IFLA_BRPORT_PROTECT,
+    IFLA_BRPORT_FAST_LEAVE,
+    IFLA_BRPORT_LEARNING,
+    IFLA_BRPORT_UNICAST_FLOOD,
+    IFLA_BRPORT_PROXYARP,
+    IFLA_BRPORT_PROXYARP_WIFI,
+    IFLA_BRPORT_MULTICAST_ROUTER,
+    IFLA_BRPORT_MCAST_TO_UCAST,
+    IFLA_BRPORT_MCAST_FLOOD,
+    IFLA_BRPORT_BCAST_FLOOD,
+    IFLA_BRPORT_GROUP_FWD_MASK,
+    IFLA_BRPORT_NEIGH_SUPPRESS,
+    IFLA_BRPORT_VLAN_TUNNEL,
+    IFLA_BRPORT_ISOLATED,
+    IFLA_BRPORT_LOCKED,
+    IFLA_BRPORT_MAB,
+    IFLA_BRPORT_NEIGH_VLAN_SUPPRESS,
+];
+
+impl Place {
+    pub(crate) fn parse(snapshot: &Snapshot) -> Option<Self> {
+        serde_json::from_str(&snapshot.0).ok()
+    }
+
+    fn of(message: &Message<'_>, links: &Links) -> Result<Option<Self>, Malformed> {
+        let (_, attrs) = message.split::<16>()?;
+        let Some(master) = attrs.clone().first(IFLA_MASTER)? else { return Ok(None) };
+        let master = links.name(IfIndex(master.u32()?));
+        let mut place = Place { master, kind: String::new(), options: Vec::new() };
+        let Some(info) = attrs.first(IFLA_LINKINFO)? else { return Ok(Some(place)) };
+        if let Some(kind) = info.attrs().first(IFLA_INFO_SLAVE_KIND)? {
+            kind.str().unwrap_or_default().clone_into(&mut place.kind);
+        }
+        let options = info.attrs().first(IFLA_INFO_SLAVE_DATA)?.filter(|_| place.kind == "bridge");
+        for attr in options.into_iter().flat_map(|options| options.attrs()) {
+            let attr = attr?;
+            if PORT_OPTIONS.contains(&attr.kind) {
+                place.options.push((attr.kind, attr.value.to_vec()));
+            }
+        }
+        Ok(Some(place))
+    }
+
+    /// Sets what was set there.
+    pub(crate) fn set(&self, batch: &mut Batch, link: IfIndex) -> Result<(), Error> {
+        link::message::change_port(batch, link, &self.kind, &self.options)
+    }
+
+    pub(crate) fn has_options(&self) -> bool {
+        !self.options.is_empty()
+    }
+}
+
+/// The places of these links.
+fn places(
+    connection: &mut Connection,
+    keys: &BTreeSet<Key>,
+    links: &Links,
+) -> Result<Vec<(Key, Snapshot)>, Error> {
+    let is_place = |key: &Key| matches!(key, Key::LinkField(_, Field::Master));
+    if !keys.iter().any(is_place) {
+        return Ok(Vec::new());
+    }
+    collect(connection, RTM_GETLINK, &[0; 16], |message| {
+        let (_, name) = link::message::index_and_name(message)?;
+        let key = Key::LinkField(name, Field::Master);
+        let place = if keys.contains(&key) { Place::of(message, links)? } else { None };
+        let snapshot = place.and_then(|place| serde_json::to_string(&place).ok());
+        Ok(snapshot.map(|snapshot| (key, Snapshot(snapshot))))
+    })
+}
+
 /// The links that are there.
 pub(crate) fn links(connection: &mut Connection) -> Result<Links, Error> {
     let links = collect(connection, RTM_GETLINK, &[0; 16], |message| {
@@ -289,18 +415,33 @@ pub(crate) fn take(
     let links = collect(connection, RTM_GETLINK, &[0; 16], |message| {
         link::message::decode(message).map(Some)
     })?;
+    let names: Links = links.iter().map(|seen| (seen.name, seen.index)).collect();
     for seen in links.iter().filter(|seen| keys.contains(&Key::Link(seen.name))) {
-        let mark = FormerMark { alias: seen.alias.clone().unwrap_or_default(), group: seen.group };
-        let snapshot = serde_json::to_string(&mark).ok().map(Snapshot);
+        let snapshot = serde_json::to_string(&FormerLink::of(seen, &names)).ok().map(Snapshot);
         found.extend(snapshot.map(|snapshot| (Key::Link(seen.name), snapshot)));
     }
-    let links: Links = links.iter().map(|seen| (seen.name, seen.index)).collect();
+    let links = names;
+    found.extend(places(connection, keys, &links)?);
     let kinds = |kind: u16| keys.iter().any(|key| dump_of(key) == Some(kind));
     let all = dump(connection, &links, &kinds, &mut |seen| {
         keys.contains(&seen.key) && !former.contains(&seen.protocol)
     })?;
     found.extend(all);
     Ok(found)
+}
+
+/// The IPv6 addresses of a link that it loses when it is set down, and that the kernel does not make again by itself.
+pub(crate) fn lost_when_down(
+    connection: &mut Connection,
+    links: &Links,
+    link: LinkName,
+) -> Result<BTreeMap<Key, Snapshot>, Error> {
+    dump(connection, links, &|kind| kind == RTM_GETADDR, &mut |seen| match seen.key {
+        Key::Address(key) => {
+            key.link == link && key.ip.is_ipv6() && !address::is_link_local(key.ip)
+        }
+        _ => false,
+    })
 }
 
 /// Reads what other owners have on the links of these keys.
@@ -333,6 +474,15 @@ fn dump_of(key: &Key) -> Option<u16> {
         Key::Nexthop(_) => Some(RTM_GETNEXTHOP),
         Key::Neighbour(_) => Some(RTM_GETNEIGH),
         Key::Link(_) | Key::LinkField(..) => None,
+    }
+}
+
+impl Copied {
+    /// Whether the kernel has made it by itself.
+    pub(crate) fn is_the_kernels(&self) -> bool {
+        let protocol = self.attrs.iter().find(|(kind, _)| *kind == IFA_PROTO);
+        let made = |value: &Vec<u8>| matches!(value.as_slice(), [1..=3]);
+        self.message == RTM_NEWADDR && protocol.is_some_and(|(_, value)| made(value))
     }
 }
 

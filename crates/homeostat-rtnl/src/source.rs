@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Source};
+use homeostat_core::{
+    ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Snapshot, Source,
+};
 use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
 use homeostat_netns::Netns;
 
@@ -17,6 +19,7 @@ use crate::number::Protocol;
 use crate::object::Object;
 use crate::observe::Reader;
 use crate::plan;
+use crate::snapshot::{FormerLink, FormerLinks};
 use crate::step::Step;
 use crate::subscription::{OwnWrites, Subscription};
 
@@ -34,6 +37,8 @@ pub struct Rtnl {
     pub(crate) others: Arc<BTreeMap<Key, String>>,
     /// Protocols that the owner has used before: what carries one of them has no other owner to return to.
     pub(crate) former: Arc<BTreeSet<Protocol>>,
+    /// The links that a rollback makes again, as they were.
+    pub(crate) former_links: Arc<FormerLinks>,
     /// Room for events, in bytes; as much as is usual, if nothing is said.
     event_buffer: Option<usize>,
     /// Whether nothing is written while a named link is absent.
@@ -47,7 +52,7 @@ impl Rtnl {
         let (protocol, address_marks) = (Protocol::HOMEOSTAT, AddressMarks::of_this_kernel());
         let (owner, namespaces) = (Arc::from("default"), NamedNamespaces::default());
         let (own_writes, others, event_buffer) = (Arc::default(), Arc::default(), None);
-        let former = Arc::default();
+        let (former, former_links) = (Arc::default(), Arc::default());
         let (netns, requires_links) = (None, false);
         Rtnl {
             netns,
@@ -58,6 +63,7 @@ impl Rtnl {
             namespaces,
             others,
             former,
+            former_links,
             event_buffer,
             requires_links,
         }
@@ -116,6 +122,20 @@ impl Rtnl {
     #[must_use]
     pub fn with_others(mut self, others: BTreeMap<Key, String>) -> Self {
         self.others = Arc::new(others);
+        self
+    }
+
+    /// Says what links were that are to be made again as they were, by what was recorded of them.
+    #[must_use]
+    pub fn with_former_links<'a>(
+        mut self,
+        recorded: impl IntoIterator<Item = (&'a str, &'a Snapshot)>,
+    ) -> Self {
+        let links = recorded.into_iter().filter_map(|(key, snapshot)| match key.parse().ok()? {
+            Key::Link(name) => Some((name, FormerLink::parse(snapshot)?)),
+            _ => None,
+        });
+        self.former_links = Arc::new(links.collect());
         self
     }
 
@@ -216,6 +236,7 @@ impl Source for Rtnl {
             && self.owner == other.owner
             && self.others == other.others
             && self.former == other.former
+            && self.former_links == other.former_links
             && self.event_buffer == other.event_buffer
             && self.requires_links == other.requires_links
             && self.namespaces.len() == other.namespaces.len()
@@ -228,7 +249,7 @@ impl Source for Rtnl {
         moment: &Moment,
         changes: ChangeList<Key, Object>,
     ) -> Draft<Self> {
-        let mut draft = plan::draft(desired, moment, changes);
+        let mut draft = plan::draft(desired, moment, &self.former_links, changes);
         if self.requires_links {
             plan::wait_for_all_links(&mut draft, desired, moment);
         }

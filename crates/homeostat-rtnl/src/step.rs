@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use homeostat_core::{Action, Desired as _, Line, Owner, Reversibility, Slot, Summary, Taken};
+use homeostat_core::{
+    Action, Desired as _, Line, Owner, Reversibility, Slot, Summary, Taken, Taking,
+};
 use serde_json::Value;
 
 use crate::address::AddressKey;
@@ -12,10 +14,15 @@ use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::{Link, Setting};
+use crate::link::parking::{Aside, Parking};
 use crate::net::Family;
 use crate::nexthop;
 use crate::object::{Object, explained};
 use crate::snapshot::{Copied, FormerMark};
+
+/// What no desired state says of a link.
+pub(crate) const LINK_DATA: &str =
+    "its number, what it has learned, and what programs have attached to it";
 
 /// When a step has its turn; the numbers are the phases of the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -276,6 +283,11 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
+        if let Step::Link(step) = self
+            && matches!(step.act, Act::Park(_) | Act::Succeed(_))
+        {
+            return Reversibility::Reversible;
+        }
         let is_foreign = |taken: &Taken| !matches!(taken.owner, Owner::Ours | Owner::Kernel);
         // Everything but links can be made again as it was recorded.
         let is_recorded = |taken: &Taken| taken.key.parse().is_ok_and(|key: Key| !key.is_link());
@@ -285,13 +297,32 @@ impl homeostat_core::Step<DesiredState> for Step {
             return Reversibility::Irreversible(why.into());
         }
         match self {
-            Step::Link(step) if matches!(step.act, Act::Delete | Act::Replace) => {
-                Reversibility::Irreversible(
-                    "its number, what it has learned, and what programs have attached to it are lost"
-                        .into(),
-                )
+            Step::Link(step)
+                if matches!(step.act, Act::Delete | Act::Replace) && step.records.is_empty() =>
+            {
+                Reversibility::Irreversible(format!("{LINK_DATA} are lost").into())
             }
             _ => Reversibility::Reversible,
+        }
+    }
+
+    fn parking(&self) -> Option<homeostat_core::Parking<Self>> {
+        use homeostat_core::Parking::{By, Instead, Nothing};
+        let Step::Link(step) = self else { return None };
+        let wrapped = |step: LinkStep| Step::Link(Box::new(step));
+        Some(match step.parking()? {
+            By(step) => By(wrapped(step)),
+            Instead(step) => Instead(wrapped(step)),
+            Nothing => Nothing,
+        })
+    }
+
+    fn records(&self, record: &mut dyn FnMut(Key, Taking)) {
+        let Step::Link(step) = self else { return };
+        let goes = matches!(step.act, Act::Delete | Act::Replace);
+        for key in step.records.iter().cloned() {
+            let is_itself = goes && matches!(key, Key::Link(_));
+            record(key, if is_itself { Taking::Itself } else { Taking::Along });
         }
     }
 
@@ -376,6 +407,12 @@ pub struct LinkStep {
     pub takes: Vec<Taken>,
     /// The links whose addresses and routes may be others afterwards.
     pub touches: Vec<LinkName>,
+    /// The bridge, bond or VRF that is there and that it is put into.
+    pub joins: Option<LinkName>,
+    /// How it can be put aside, if it goes.
+    pub aside: Aside,
+    /// What is recorded before, so that it can be made again.
+    pub records: Vec<Key>,
 }
 
 /// What is done to a link.
@@ -387,6 +424,17 @@ pub enum Act {
     Update(Cycle),
     /// It is taken away and made again.
     Replace,
+    /// It is put aside.
+    Park(Parking),
+    /// It is put aside, and another one is made under its name.
+    Succeed(Parking),
+    /// One that was put aside takes its place again.
+    Return {
+        /// The name that it has now.
+        parked: LinkName,
+        /// Whether another one has its name meanwhile, which goes.
+        over: bool,
+    },
     /// It gets what could not be set before others were there.
     Finish,
     /// It goes.
@@ -423,12 +471,14 @@ impl LinkStep {
     #[must_use]
     pub fn action(&self) -> Action {
         match self.act {
-            Act::Create => Action::Create,
+            Act::Create | Act::Return { over: false, .. } => Action::Create,
             // The field of a link that is made in the same pass.
             Act::Set(_) if self.before.is_none() => Action::Create,
             Act::Update(_) | Act::Finish | Act::Set(_) => Action::Update,
-            Act::Replace => Action::Replace,
-            Act::Delete | Act::GiveBack { .. } | Act::Release { .. } => Action::Delete,
+            Act::Replace | Act::Succeed(_) | Act::Return { over: true, .. } => Action::Replace,
+            Act::Park(_) | Act::Delete | Act::GiveBack { .. } | Act::Release { .. } => {
+                Action::Delete
+            }
         }
     }
 
@@ -436,7 +486,9 @@ impl LinkStep {
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.act {
-            Act::Delete | Act::GiveBack { .. } => Phase::DeleteLinks,
+            // What keeps another one from being made goes before that; what is not declared is before all that is.
+            Act::Delete if matches!(self.aside, Aside::Recorded(_)) => Phase::PutLinks,
+            Act::Park(_) | Act::Delete | Act::GiveBack { .. } => Phase::DeleteLinks,
             _ => Phase::PutLinks,
         }
     }
@@ -469,8 +521,45 @@ impl LinkStep {
                 "it is down for a moment".to_owned()
             }
             Act::Finish => "once its links are there".to_owned(),
+            Act::Park(_) => "put aside until the trial ends".to_owned(),
+            Act::Succeed(_) => "the former one is put aside until the trial ends".to_owned(),
+            Act::Return { .. } => "the former one returns".to_owned(),
+            Act::Delete | Act::Replace if !self.records.is_empty() => {
+                "recorded, to be made again if the trial is rolled back".to_owned()
+            }
             _ => return None,
         })
+    }
+
+    /// How it is put off, or done so that it can be undone.
+    fn parking(&self) -> Option<homeostat_core::Parking<Self>> {
+        use homeostat_core::Parking::{By, Instead, Nothing};
+        let with = |act: Act, records: Vec<Key>| LinkStep { act, records, ..self.clone() };
+        match (&self.act, &self.aside) {
+            (Act::Delete, Aside::Already) => Some(Nothing),
+            (Act::Delete, Aside::Parked(parking)) => {
+                Some(By(with(Act::Park(parking.clone()), parking.records().collect())))
+            }
+            (Act::Replace, Aside::Parked(parking)) => {
+                Some(Instead(with(Act::Succeed(parking.clone()), parking.records().collect())))
+            }
+            (act @ (Act::Delete | Act::Replace), Aside::Recorded(keys)) => {
+                let is_done = !self.records.is_empty();
+                (!is_done).then(|| Instead(with(act.clone(), keys.clone())))
+            }
+            // What the desired state before it does not say is put back by its record: of the link, and of a bridge
+            // that loses its hardware address with its last port.
+            (Act::Create | Act::Update(_) | Act::Return { .. } | Act::Set(_), _)
+                if self.adopts.is_none() && self.records.is_empty() =>
+            {
+                let is_changed = matches!((&self.act, &self.key), (Act::Update(_), Key::Link(_)));
+                let own = is_changed.then(|| self.key.clone());
+                let keys = own.into_iter().chain(self.joins.map(Key::Link));
+                let keys: Vec<Key> = keys.collect();
+                (!keys.is_empty()).then(|| Instead(with(self.act.clone(), keys)))
+            }
+            _ => None,
+        }
     }
 
     /// Names declared keys that may be others afterwards.

@@ -355,6 +355,9 @@ pub(crate) struct HoldArgs {
     /// Another process waits for the end of this one
     #[arg(long)]
     pub(crate) watched: bool,
+    /// Where to write why the trial cannot be held
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -443,7 +446,7 @@ pub(crate) struct Global {
     /// In a trial, also do what cannot be undone; `plan` lists it
     #[arg(long, global = true)]
     pub(crate) accept_loss: bool,
-    /// Restore the original value of a knob that is no longer declared
+    /// Restore what a knob, a file or a unit was before, once it is no longer declared
     #[arg(long, global = true)]
     pub(crate) revert_on_release: bool,
     /// Directory of the ledger [default: /var/lib/homeostat]

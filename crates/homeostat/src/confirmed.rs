@@ -21,7 +21,7 @@ use homeostat_document::{Document, Format, SourceText, copy_below};
 use serde::{Deserialize, Serialize};
 
 use crate::checks::Check;
-use crate::daemon::clock::Stamp;
+use crate::daemon::clock::{Stamp, boot_id};
 use crate::failure::helped;
 use crate::person::Person;
 use crate::provider::understand;
@@ -123,6 +123,21 @@ pub(crate) struct TrialRecord {
     /// Whether guards held deletes back before the trial: then they hold them back in the rollback, too.
     #[serde(default)]
     pub(crate) guarded: bool,
+}
+
+impl TrialRecord {
+    pub(crate) fn is_of_this_boot(&self) -> bool {
+        self.boot == boot_id()
+    }
+
+    /// Why nobody holds it any more.
+    pub(crate) fn why_left(&self) -> &'static str {
+        if self.is_of_this_boot() {
+            "the process that held it ended"
+        } else {
+            "the machine was booted"
+        }
+    }
 }
 
 /// A trial with the document that is tried.
@@ -343,6 +358,17 @@ impl ConfirmedDocuments {
             let _ = fs::remove_dir_all(self.rolled_back_place(*old));
         }
         Ok(())
+    }
+
+    /// Forgets what a trial of another boot took from other owners in the kernel: it went with the boot.
+    pub(crate) fn forget_undo_list(&self) -> Result<()> {
+        let path = self.undo_file();
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(error).with_context(|| format!("cannot delete {}", path.display()))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Forgets a trial of which nothing was written to the machine.

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
-use homeostat_engine::{GuardOptions, Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness};
+use homeostat_engine::{
+    GuardOptions, Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness, WaysOut,
+};
 use homeostat_netns::{Netns, Place, Sandbox};
 use homeostat_registry::{
     Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, record_mark, scope_name,
@@ -41,7 +43,6 @@ pub(crate) struct Context {
     pub(crate) caller: Caller,
     /// What the guards let through.
     pub(crate) leave: Leave,
-    pub(crate) state_dir: PathBuf,
     /// Where the owner's daemon listens.
     pub(crate) socket: PathBuf,
     pub(crate) top: Top,
@@ -58,6 +59,14 @@ const GUARD_FLAGS: GuardOptions = GuardOptions {
     losses: "--accept-loss",
 };
 
+/// What our users can do about findings.
+pub(crate) const WAYS_OUT: WaysOut = WaysOut {
+    foreign: "`adopt = true` would take it",
+    lost_mark: "`adopt = true` takes it back",
+    doubt: "`homeostat journal` has the step; it ends when the target shows what became of it, or shows nothing for \
+            long enough. Nothing is sent until then: what cannot wait, do by hand",
+};
+
 impl Context {
     /// Joins the options with the settings, and moves into the sandbox if that was asked for. Must
     /// come before any thread exists, and after every file was read that only root may read.
@@ -70,8 +79,10 @@ impl Context {
             socket: socket(global.state_dir.as_deref(), &owner),
             caller: Caller {
                 owner,
+                state_dir: global.state_dir.clone().unwrap_or_else(|| default_state.into()),
                 mark,
                 guards: global.leave().apply(Guards { options: GUARD_FLAGS, ..Guards::default() }),
+                ways_out: WAYS_OUT,
                 on_release: if global.revert_on_release {
                     OnRelease::Restore
                 } else {
@@ -81,11 +92,11 @@ impl Context {
                 progress: None,
                 trial: None,
                 undo: None,
+                recorded: std::sync::Arc::default(),
                 is_for_people: true,
                 journal: None,
                 memory: Memory::default(),
             },
-            state_dir: global.state_dir.unwrap_or_else(|| default_state.into()),
             top: top(global.sandbox, global.netns),
             color: global.color,
             gates: Gates::default(),
@@ -98,7 +109,7 @@ impl Context {
 
     /// The same for a process that writes: the owner's journal may be opened.
     pub(crate) fn writing(mut self) -> Self {
-        let directory = journal::directory(&self.state_dir, &self.caller.owner);
+        let directory = journal::directory(&self.caller.state_dir, &self.caller.owner);
         self.caller.journal = Some(OwnerJournal::new(directory, journal::clock()));
         self
     }

@@ -301,10 +301,10 @@ impl Daemon {
                 trial = trial.record.id,
                 "a trial was left open: it is rolled back first"
             );
-            self.roll_back_or_retry("the process that held it ended").await;
+            let why = trial.record.why_left();
+            self.roll_back_or_retry(why).await;
         } else {
             self.arrange(Recipients::Changed).await?;
-            self.close_trial_of_another_boot();
         }
         if self.fallback.is_none() {
             self.unconfirmed = self.origin().ok().filter(|_| self.trials.open.is_none());
@@ -380,8 +380,8 @@ impl Daemon {
     async fn confirm(&mut self) {
         let Some(origin) = self.unconfirmed.take() else { return };
         let (document, files) = (Arc::clone(&self.document), self.bound.clone());
-        let Context { state_dir, caller, .. } = &self.context;
-        let confirmed = ConfirmedDocuments::of(state_dir, &caller.owner);
+        let caller = &self.context.caller;
+        let confirmed = ConfirmedDocuments::of(&caller.state_dir, &caller.owner);
         let kept =
             tokio::task::spawn_blocking(move || confirmed.add(&document, &files, origin)).await;
         match kept.map_err(Into::into).flatten() {

@@ -110,12 +110,13 @@ pub(crate) fn help(error: &anyhow::Error) -> Option<String> {
     })
 }
 
-/// What the engine advises, with the flag of ours that does it.
+/// What the engine advises, in the words of our flags and settings.
 fn engine_help(error: &homeostat_engine::Error) -> Option<String> {
-    use homeostat_engine::Error::{NewerLedger, OpenLedger};
+    use homeostat_engine::Error::{Locked, NewerLedger, OpenLedger};
     let help = error.help()?;
     Some(match error {
         OpenLedger { .. } | NewerLedger { .. } => format!("{help}; --state-dir names another one"),
+        Locked { .. } => format!("{help} with a protocol of its own"),
         _ => help,
     })
 }

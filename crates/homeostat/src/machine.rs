@@ -44,6 +44,8 @@ pub(crate) struct Machine<'a> {
 struct Bound {
     source: &'static Registration,
     planner: Box<dyn Planner>,
+    /// The network scope under whose lock it writes.
+    within: String,
     mode: Mode,
     /// The lock of its scope, once it is unlocked. A source that only observes gets none, and so no way to write.
     lock: Option<Arc<ScopeLock>>,
@@ -136,12 +138,17 @@ impl<'a> Machine<'a> {
         let Machine { context, document, .. } = *self;
         let (caller, gate) = (&context.caller, &context.gates.of(&scope.identity));
         let is_top = section.is_some_and(|section| std::ptr::eq(section, &raw const document.host));
-        for source in SOURCES.iter().filter(|source| is_top || source.scopes.is_none()) {
+        let is_here = |source: &&Registration| {
+            is_top || source.scopes.is_none() && source.own_scopes.is_none()
+        };
+        for source in SOURCES.iter().filter(is_here) {
             let binding = Binding { source, caller, document, scope: &scope, section, pages, gate };
-            let Some(planner) = (source.bind)(&binding).map_err(of_source)? else { continue };
             let mode = document.settings.source(source.name()).mode;
             let mode = mode.map_or(Mode::Heal, |mode| mode.value);
-            self.bound.push(Bound { source, planner, mode, lock: None });
+            for planner in (source.bind)(&binding).map_err(of_source)? {
+                let within = scope.name.clone();
+                self.bound.push(Bound { source, planner, within, mode, lock: None });
+            }
         }
         self.scopes.push(scope);
         Ok(())
@@ -170,6 +177,13 @@ impl<'a> Machine<'a> {
             let remote = registry::find(&key.source).and_then(|source| source.remote.as_ref());
             if let Some(remote) = remote.filter(|remote| remote.identity == key.identity) {
                 self.add_missing_remote(key, remote);
+                continue;
+            }
+            if registry::find(&key.source).is_some_and(|source| source.own_scopes.is_some()) {
+                // What it did not take for its own is of another machine.
+                if self.bound.iter().all(|one| *one.planner.ledger_key() != key) {
+                    self.gone.push(key);
+                }
                 continue;
             }
             if self.waiting.iter().any(|waiting| waiting.ledger_key.scope == *name) {
@@ -221,7 +235,7 @@ impl<'a> Machine<'a> {
     pub(crate) fn into_parts(self) -> (Vec<Part>, Vec<Waiting>) {
         let mut bound = self.bound;
         let parts = self.scopes.into_iter().map(|scope| {
-            let here = bound.extract_if(.., |one| one.planner.ledger_key().scope == scope.name);
+            let here = bound.extract_if(.., |one| one.within == scope.name);
             let (first, rest): (Vec<_>, Vec<_>) = here.partition(|one| one.source.scopes.is_some());
             let planners = |all: Vec<Bound>| all.into_iter().map(|one| one.planner).collect();
             Part { scope, first: planners(first), rest: planners(rest) }
@@ -241,9 +255,7 @@ impl<'a> Machine<'a> {
         ledger: &Arc<dyn Ledger>,
     ) -> Result<Drivers<'a>> {
         for (index, scope) in std::mem::take(&mut self.scopes).iter().enumerate() {
-            let heals = |one: &Bound| {
-                one.mode == Mode::Heal && one.planner.ledger_key().scope == scope.name
-            };
+            let heals = |one: &Bound| one.mode == Mode::Heal && one.within == scope.name;
             if !self.bound.iter().any(heals) {
                 continue;
             }

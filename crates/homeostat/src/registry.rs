@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use anyhow::Result;
 use clap::Subcommand;
 use homeostat_document::{Checker, Document, DocumentReader};
-use homeostat_registry::{Lists, Registration};
+use homeostat_registry::{Lists, Registration, Start};
 
 use crate::cli::Global;
 use crate::failure::DocumentErrors;
@@ -20,6 +20,8 @@ pub(crate) static SOURCES: &[Registration] = &[
     homeostat_rtnl::REGISTRATION,
     homeostat_knobs::REGISTRATION,
     homeostat_guests::REGISTRATION,
+    homeostat_files::REGISTRATION,
+    homeostat_services::REGISTRATION,
 ];
 
 /// Commands of a source.
@@ -55,6 +57,11 @@ pub(crate) fn find(name: &str) -> Option<&'static Registration> {
 /// Whether the target of a source is on another machine.
 pub(crate) fn is_remote(name: &str) -> bool {
     find(name).is_some_and(|source| source.remote.is_some())
+}
+
+/// Whether the daemon is ready before a source has made its first pass.
+pub(crate) fn is_late(name: &str) -> bool {
+    find(name).is_some_and(|source| source.remote.is_some() || source.start == Start::Late)
 }
 
 /// Checks every source's part of a document.

@@ -7,10 +7,11 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use homeostat_engine::{Control, Failure, LedgerKey, Restored, Retry, Snapshot, UndoList};
+use homeostat_engine::{Control, Failure, LedgerKey, Restored, Retry, Snapshot, Taking, UndoList};
+use homeostat_registry::Recorded;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::NotRestored;
+use crate::wire::{MadeAgain, NotRestored};
 
 /// Where a trial records what it takes from others.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(crate) struct TakenObject {
     pub(crate) key: String,
     /// None, if it did not go after all.
     pub(crate) snapshot: Option<Snapshot>,
+    #[serde(default)]
+    pub(crate) taking: Taking,
 }
 
 impl UndoFile {
@@ -38,6 +41,7 @@ impl UndoFile {
         &self,
         of: &LedgerKey,
         objects: impl Iterator<Item = (&'a String, Option<&'a Snapshot>)>,
+        taking: Taking,
     ) -> Result<(), Failure> {
         let mut lines = String::new();
         for (key, snapshot) in objects {
@@ -46,6 +50,7 @@ impl UndoFile {
                 scope: of.scope.clone(),
                 key: key.clone(),
                 snapshot: snapshot.cloned(),
+                taking,
             };
             let line = serde_json::to_string(&line);
             lines += &line.map_err(|error| Failure::from_error(&error, Retry::Never))?;
@@ -70,18 +75,23 @@ impl UndoFile {
 }
 
 impl UndoList for UndoFile {
-    fn record(&self, of: &LedgerKey, taken: &[(String, Snapshot)]) -> Result<(), Failure> {
+    fn record(
+        &self,
+        of: &LedgerKey,
+        taken: &[(String, Snapshot)],
+        taking: Taking,
+    ) -> Result<(), Failure> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         let name = |key: &String| (of.source.clone(), of.scope.clone(), key.clone());
         let new = taken.iter().filter(|(key, _)| !known.contains(&name(key)));
-        self.write(of, new.map(|(key, snapshot)| (key, Some(snapshot))))?;
+        self.write(of, new.map(|(key, snapshot)| (key, Some(snapshot))), taking)?;
         known.extend(taken.iter().map(|(key, _)| name(key)));
         Ok(())
     }
 
     fn strike(&self, of: &LedgerKey, kept: &[String]) -> Result<(), Failure> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        self.write(of, kept.iter().map(|key| (key, None)))?;
+        self.write(of, kept.iter().map(|key| (key, None)), Taking::Along)?;
         // Another step may take it.
         known.retain(|(source, scope, key)| {
             (source, scope) != (&of.source, &of.scope) || !kept.contains(key)
@@ -105,9 +115,28 @@ pub(crate) fn read(path: &Path) -> Vec<TakenObject> {
     taken.into_values().collect()
 }
 
-/// Makes objects again that a trial took from others, and returns those that are not back.
-pub(crate) async fn restore(taken: &[TakenObject], loops: &[Arc<dyn Control>]) -> Vec<NotRestored> {
-    let mut lost = Vec::new();
+/// What sources may need to know to make objects again as they were.
+pub(crate) fn recorded(path: &Path) -> Arc<Vec<Recorded>> {
+    let recorded = read(path).into_iter().filter_map(
+        |TakenObject { source, scope, key, snapshot, .. }| {
+            Some(Recorded { source, scope, key, snapshot: snapshot? })
+        },
+    );
+    Arc::new(recorded.collect())
+}
+
+/// What became of the objects on an undo list.
+#[derive(Default)]
+pub(crate) struct Undone {
+    /// Those that are not back.
+    pub(crate) lost: Vec<NotRestored>,
+    /// Our own that were gone meanwhile.
+    pub(crate) again: Vec<MadeAgain>,
+}
+
+/// Makes objects again that a trial took away.
+pub(crate) async fn restore(taken: &[TakenObject], loops: &[Arc<dyn Control>]) -> Undone {
+    let mut undone = Undone::default();
     for control in loops {
         let of = control.ledger_key();
         let is_here = |one: &&TakenObject| one.source == of.source && one.scope == of.scope;
@@ -117,6 +146,8 @@ pub(crate) async fn restore(taken: &[TakenObject], loops: &[Arc<dyn Control>]) -
         if here.is_empty() {
             continue;
         }
+        let own = taken.iter().filter(is_here).filter(|one| one.taking == Taking::Itself);
+        let own: BTreeSet<String> = own.map(|one| one.key.clone()).collect();
         let restored = match control.restore(here).await {
             Ok(restored) => restored,
             Err(refused) => {
@@ -125,18 +156,21 @@ pub(crate) async fn restore(taken: &[TakenObject], loops: &[Arc<dyn Control>]) -
             }
         };
         for (key, restored) in restored {
-            if let Restored::Failed(failure) = restored {
-                lost.push(NotRestored {
-                    source: of.source.clone(),
-                    scope: of.scope.clone(),
+            let (source, scope) = (of.source.clone(), of.scope.clone());
+            match restored {
+                Restored::Failed(failure) => undone.lost.push(NotRestored {
+                    source,
+                    scope,
                     key,
                     kind: "lost".to_owned(),
                     reason: Some(failure.error),
-                });
+                }),
+                _ if own.contains(&key) => undone.again.push(MadeAgain { source, scope, key }),
+                Restored::Back | Restored::There => {}
             }
         }
     }
-    lost
+    undone
 }
 
 #[cfg(test)]
@@ -159,8 +193,8 @@ mod tests {
         let list = UndoFile::new(path.clone());
         let of = host();
         let taken = |text: &str| vec![("route 10.0.0.0/8".to_owned(), Snapshot(text.to_owned()))];
-        list.record(&of, &taken("before")).unwrap();
-        list.record(&of, &taken("later")).unwrap();
+        list.record(&of, &taken("before"), Taking::Along).unwrap();
+        list.record(&of, &taken("later"), Taking::Along).unwrap();
         let mut torn = fs::read_to_string(&path).unwrap();
         torn += "{\"source\":\"rt";
         fs::write(&path, torn).unwrap();
@@ -175,10 +209,10 @@ mod tests {
         let path = directory.path().join("undo");
         let (list, of) = (UndoFile::new(path.clone()), host());
         let taken = |text: &str| vec![("route 10.0.0.0/8".to_owned(), Snapshot(text.to_owned()))];
-        list.record(&of, &taken("before")).unwrap();
+        list.record(&of, &taken("before"), Taking::Along).unwrap();
         list.strike(&of, &["route 10.0.0.0/8".to_owned()]).unwrap();
         assert_eq!(read(&path), []);
-        list.record(&of, &taken("later")).unwrap();
+        list.record(&of, &taken("later"), Taking::Along).unwrap();
         assert_eq!(read(&path)[0].snapshot, Some(Snapshot("later".to_owned())));
     }
 }

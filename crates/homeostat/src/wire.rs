@@ -309,9 +309,20 @@ pub(crate) struct RolledBack {
     /// How many there are.
     #[serde(default)]
     pub(crate) not_count: usize,
+    /// What was gone meanwhile, and was made again by what was recorded of it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) made_again: Vec<MadeAgain>,
     /// How the checks of the trial ended after the rollback.
     #[serde(default)]
     pub(crate) checks: Vec<CheckResult>,
+}
+
+/// An object of ours that a rollback made again.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct MadeAgain {
+    pub(crate) source: String,
+    pub(crate) scope: String,
+    pub(crate) key: String,
 }
 
 /// A key that a rollback could not bring back yet.
@@ -352,6 +363,9 @@ impl fmt::Display for RolledBack {
         match self.not_count.saturating_sub(self.not.len()) {
             0 => {}
             more => write!(f, "\n  and {more} more")?,
+        }
+        for MadeAgain { source, scope, key } in &self.made_again {
+            write!(f, "\nMade again: {} ({source} in {}).", plain(key), plain(scope))?;
         }
         self.checks.iter().try_for_each(|result| write!(f, "\nAfter the rollback, {result}."))
     }

@@ -14,9 +14,8 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::{Agreement, Coverage, Failure};
-use homeostat_kit::simple::{Api, Listed, Marking, Refusal, TwoStep, Watch, Written, marked};
-use homeostat_kit::strategy::Strategy;
+use homeostat_kit::simple::{Api, Listed, Marking, Refusal, TwoStep, Watch, Written};
+use homeostat_kit::{Coverage, Failure, Strategy};
 use postgres_protocol::escape::{escape_identifier as name, escape_literal as text};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, mpsc};
@@ -44,30 +43,32 @@ type Kept = TwoStep<Object>;
 pub struct Server {
     config: Config,
     strategy: Strategy,
+    /// Our mark, quoted.
+    mark: String,
     client: Mutex<Option<Arc<Client>>>,
 }
 
 impl Server {
     #[must_use]
     pub fn new(config: Config, strategy: Strategy) -> Self {
-        Server { config, strategy, client: Mutex::new(None) }
+        let mark = text(&strategy.mark().unwrap_or_default());
+        Server { config, strategy, mark, client: Mutex::new(None) }
     }
 
     /// The connection, opened again if it is lost.
-    async fn client(&self) -> Result<Arc<Client>, Error> {
+    async fn client(&self) -> Result<Arc<Client>, Failure> {
         let mut open = self.client.lock().await;
         if let Some(client) = open.as_ref().filter(|client| !client.is_closed()) {
             return Ok(Arc::clone(client));
         }
-        let (client, connection) = self.config.connect(NoTls).await?;
+        let (client, connection) = self.config.connect(NoTls).await.map_err(Failure::soon)?;
         tokio::spawn(connection);
         Ok(Arc::clone(open.insert(Arc::new(client))))
     }
 
     /// Runs statements as one transaction, if there are several.
     async fn run(&self, statements: &str) -> Result<(), Refusal> {
-        let client = self.client().await.map_err(failed)?;
-        client.batch_execute(statements).await.map_err(refusal)
+        self.client().await?.batch_execute(statements).await.map_err(refusal)
     }
 
     /// Runs statements in one transaction that fails if the object is not the one that was seen: with our comment, or
@@ -77,7 +78,7 @@ impl Server {
             Key::Role(role) => ("pg_authid", "rolname", role),
             Key::Database(database) => ("pg_database", "datname", database),
         };
-        let mark = if before.is_marked() { text(&self.mark()) } else { "NULL".to_owned() };
+        let mark = if before.is_marked() { &self.mark } else { "NULL" };
         let check = format!(
             "DECLARE it oid; BEGIN SELECT oid INTO it FROM {table} WHERE {column} = {}; \
              IF it IS NULL THEN RAISE 'it is gone' USING ERRCODE = '42704'; END IF; \
@@ -88,19 +89,15 @@ impl Server {
         self.run(&format!("DO {}; {statements}", text(&check))).await
     }
 
-    fn mark(&self) -> String {
-        self.strategy.mark().unwrap_or_default()
-    }
-
     fn comment(&self, key: &Key) -> String {
-        format!("COMMENT ON {} IS {}", sql(key), text(&self.mark()))
+        format!("COMMENT ON {} IS {}", sql(key), self.mark)
     }
 }
 
 impl Api for Server {
     const NAME: &'static str = "postgres";
     const COVERAGE: Coverage = Coverage::Some;
-    const MARKING: Marking = Marking::AfterCreate;
+    const MARKING: Marking<Kept> = Marking::AfterCreate { is_marked: TwoStep::is_marked };
     type Key = Key;
     type Object = Kept;
 
@@ -109,13 +106,13 @@ impl Api for Server {
             FROM pg_roles WHERE rolname !~ '^pg_'";
         const DATABASES: &str = "SELECT datname::text, pg_get_userbyid(datdba)::text, \
             shobj_description(oid, 'pg_database') FROM pg_database WHERE NOT datistemplate";
-        let client = self.client().await.map_err(failed)?;
+        let client = self.client().await?;
         let mut all = Vec::new();
-        for row in client.query(ROLES, &[]).await.map_err(failed)? {
+        for row in client.query(ROLES, &[]).await.map_err(Failure::soon)? {
             let object = Object::Role { login: row.get(1), connections: row.get(2) };
             all.push(TwoStep::seen(&self.strategy, Key::Role(row.get(0)), object, row.get(3)));
         }
-        for row in client.query(DATABASES, &[]).await.map_err(failed)? {
+        for row in client.query(DATABASES, &[]).await.map_err(Failure::soon)? {
             let object = Object::Database { owner: row.get(1) };
             all.push(TwoStep::seen(&self.strategy, Key::Database(row.get(0)), object, row.get(2)));
         }
@@ -129,7 +126,7 @@ impl Api for Server {
             return self.run(&both).await.map(|()| Some(wanted.clone()));
         }
         self.run(&create).await?;
-        marked(wanted, self.run(&self.comment(key)).await)
+        wanted.marked(self.run(&self.comment(key)).await)
     }
 
     async fn update(&self, key: &Key, before: &Kept, wanted: &Kept) -> Written<Self> {
@@ -158,28 +155,19 @@ impl Api for Server {
         }
     }
 
-    fn compare(wanted: &Kept, seen: &Kept) -> Agreement {
-        wanted.compare(seen, |wanted, seen| Agreement::when(wanted == seen))
-    }
-
     async fn watch(&self) -> Result<Box<dyn Watch<Key>>, Failure> {
-        let (client, mut connection) = self.config.connect(NoTls).await.map_err(failed)?;
+        let (client, mut connection) = self.config.connect(NoTls).await.map_err(Failure::soon)?;
         let (notices, received) = mpsc::unbounded_channel();
-        let client = Arc::new(client);
-        let held = Arc::clone(&client);
         tokio::spawn(async move {
-            let _held = held;
-            while let Some(Ok(message)) = tokio::select! {
-                message = poll_fn(|context| connection.poll_message(context)) => message,
-                () = notices.closed() => None,
-            } {
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await
+            {
                 if let AsyncMessage::Notification(notice) = message {
                     _ = notices.send(notice.payload().parse().ok());
                 }
             }
         });
-        client.batch_execute("LISTEN homeostat").await.map_err(failed)?;
-        Ok(Box::new(received))
+        client.batch_execute("LISTEN homeostat").await.map_err(Failure::soon)?;
+        Ok(Box::new((received, client)))
     }
 }
 
@@ -200,25 +188,18 @@ fn options(object: &Object) -> String {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "called by `map_err`")]
-fn failed(error: Error) -> Failure {
-    Failure::soon(&error)
-}
-
 fn refusal(error: Error) -> Refusal {
     match error.code() {
         Some(&(SqlState::DUPLICATE_OBJECT | SqlState::DUPLICATE_DATABASE)) => {
-            Refusal::foreign("somebody else")
+            Refusal::foreign("another owner")
         }
         Some(&(SqlState::UNDEFINED_OBJECT | SqlState::INVALID_CATALOG_NAME)) => Refusal::Gone,
-        Some(&SqlState::OBJECT_IN_USE) => {
-            Refusal::NotNow { after: Duration::from_secs(1), on: failed(error).error }
-        }
+        Some(&SqlState::OBJECT_IN_USE) => Refusal::not_now(error, Duration::from_secs(1)),
         Some(&(SqlState::INSUFFICIENT_PRIVILEGE | SqlState::SYNTAX_ERROR)) => {
-            Failure::never(&error).into()
+            Failure::never(error).into()
         }
-        Some(_) => failed(error).into(),
-        None => Refusal::Unknown(failed(error).error),
+        Some(_) => Failure::soon(error).into(),
+        None => Refusal::unknown(error),
     }
 }
 

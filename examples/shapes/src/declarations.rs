@@ -6,11 +6,11 @@
 //! # use std::net::SocketAddr;
 //! # use homeostat_kit::Reconciler;
 //! # use homeostat_kit::lifecycle::Lifecycle;
-//! # use homeostat_kit::strategy::{Marker, Strategy};
+//! # use homeostat_kit::Strategy;
 //! # use homeostat_shapes::{client::Client, declarations::Declarations, source::Shapes};
 //! # async fn run(service: SocketAddr) -> Result<(), Box<dyn std::error::Error>> {
 //! let client = Client::new(service);
-//! let strategy = Strategy::Marker(Marker::new("me")?);
+//! let strategy = Strategy::marker("me")?;
 //! let declarations = Declarations { client: client.clone(), finalizer: "shapes".to_owned() };
 //! let shapes = Shapes { client, strategy: strategy.clone() };
 //! let shutdown = async { _ = tokio::signal::ctrl_c().await };

@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use homeostat_engine::{DuplicateKey, Exclusive, PrefixRefused, Prefixes};
 use homeostat_kit::simple::{DesiredObjects, Versioned};
-use homeostat_kit::strategy::{Marker, MarkerRefused, Strategy};
+use homeostat_kit::strategy::{MarkerRefused, Strategy};
 use serde::Deserialize;
 
 use crate::shape::{FIELDS, Shape};
@@ -101,7 +101,7 @@ impl Document {
     /// How the owner's shapes are told from others'.
     pub fn strategy(&self) -> Result<Strategy, Error> {
         Ok(match self.ownership {
-            Ownership::Mark => Strategy::Marker(Marker::new(&self.owner)?),
+            Ownership::Mark => Strategy::marker(&self.owner)?,
             Ownership::Prefix => {
                 let prefix = format!("{}-", self.owner);
                 Strategy::Prefix(Prefixes::default().claim(&prefix)?)

@@ -15,7 +15,9 @@
 //! pacing.
 //!
 //! ```
-//! use homeostat_kit::provider::{Answer, Provider as _, Static};
+//! use std::sync::Arc;
+//!
+//! use homeostat_kit::provider::{Answer, Provider as _};
 //! use homeostat_shapes::pipeline::Pipeline;
 //! use homeostat_shapes::template::Template;
 //! use serde_json::json;
@@ -27,8 +29,8 @@
 //!     false => Ok(text.trim().to_owned()),
 //! };
 //! let mut pipeline = Pipeline::new(template.unwrap(), check)
-//!     .with("doors", Static::new(json!(["front", "back"])))
-//!     .with("paint", Static::new(json!({ "colour": "green" })));
+//!     .with("doors", Arc::new(json!(["front", "back"])))
+//!     .with("paint", Arc::new(json!({ "colour": "green" })));
 //! let Answer::DesiredState(desired) = pipeline.answer().await else { panic!() };
 //! assert_eq!(*desired, "front=green back=green");
 //! # });

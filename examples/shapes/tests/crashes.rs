@@ -13,8 +13,8 @@ use homeostat_engine::{
     Alone, Config, Exclusive, Focus, LedgerPage, Observer, PassInput, Prefixes, Source as _,
     SqliteLedger, pass,
 };
+use homeostat_kit::Strategy;
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
-use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::{Client, Tap};
 use homeostat_shapes::service::{Effect, Service, Stored};
 use homeostat_shapes::shape::Shape;
@@ -36,7 +36,7 @@ const CHILD: &str = "SHAPES_TEST_LIFE";
 
 fn strategy(name: &str) -> Strategy {
     match name {
-        "marker" | "witnessed" => Strategy::Marker(Marker::new("me").unwrap()),
+        "marker" | "witnessed" => Strategy::marker("me").unwrap(),
         "prefix" => Strategy::Prefix(Prefixes::default().claim("my-").unwrap()),
         "checkpoint" => Strategy::Checkpoint,
         "exclusive" => Strategy::Exclusive(Exclusive::everything_in_this_scope_is_mine()),

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use homeostat_engine::Ownership;
+use homeostat_kit::Strategy;
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned};
-use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::Client;
 use homeostat_shapes::service::{Faults, Service, Stored};
 use homeostat_shapes::shape::Shape;
@@ -93,7 +93,7 @@ async fn check(strategy: Strategy) {
 
 #[tokio::test]
 async fn the_source_keeps_all_laws_with_marks() {
-    check(Strategy::Marker(Marker::new("demo").unwrap())).await;
+    check(Strategy::marker("demo").unwrap()).await;
 }
 
 #[tokio::test]

@@ -1,6 +1,7 @@
 //! Reads the output of a program line by line and kills it after a time without output.
 
 use std::io::{BufRead, BufReader, Read};
+use std::ops::ControlFlow;
 use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -19,12 +20,25 @@ pub(crate) enum Ended {
     },
     /// Killed after this time without output.
     Silent(Duration),
+    /// Killed because whoever saw its output had enough of it.
+    Cut,
+}
+
+/// Sees a line.
+pub(crate) type See<'a> = dyn FnMut(&str) -> ControlFlow<()> + 'a;
+
+/// Why no more lines are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Last {
+    End,
+    Silence,
+    Break,
 }
 
 impl Program {
-    /// Runs to the end, or until there is no output for `silence`. Calls `see` with each line of its standard output;
-    /// bytes that are not UTF-8 are replaced.
-    pub(crate) fn watch(&self, silence: Duration, see: &mut dyn FnMut(&str)) -> Result<Ended> {
+    /// Runs to the end, until there is no output for `silence`, or until `see` breaks off. Calls `see` with each line of
+    /// its standard output; bytes that are not UTF-8 are replaced.
+    pub(crate) fn watch(&self, silence: Duration, see: &mut See<'_>) -> Result<Ended> {
         let mut command = self.command();
         let child = command.stdout(Stdio::piped()).spawn();
         let mut child = child.with_context(|| format!("cannot start `{self}`"))?;
@@ -45,27 +59,32 @@ fn lines_of(output: impl Read + Send + 'static) -> Receiver<Vec<u8>> {
     receive
 }
 
-fn read_lines(
-    lines: &Receiver<Vec<u8>>,
-    silence: Duration,
-    see: &mut dyn FnMut(&str),
-) -> RecvTimeoutError {
+fn read_lines(lines: &Receiver<Vec<u8>>, silence: Duration, see: &mut See<'_>) -> Last {
     loop {
         match lines.recv_timeout(silence) {
-            Ok(line) => see(String::from_utf8_lossy(&line).trim_end_matches('\r')),
-            Err(last) => return last,
+            Ok(line) => {
+                if see(String::from_utf8_lossy(&line).trim_end_matches('\r')).is_break() {
+                    return Last::Break;
+                }
+            }
+            Err(RecvTimeoutError::Timeout) => return Last::Silence,
+            Err(RecvTimeoutError::Disconnected) => return Last::End,
         }
     }
 }
 
-fn finish(child: &mut Child, last: RecvTimeoutError, silence: Duration) -> std::io::Result<Ended> {
-    if last == RecvTimeoutError::Timeout {
-        child.kill()?;
-        child.wait()?;
-        return Ok(Ended::Silent(silence));
-    }
-    let status = child.wait()?;
-    Ok(Ended::Itself { status: status.to_string(), success: status.success() })
+fn finish(child: &mut Child, last: Last, silence: Duration) -> std::io::Result<Ended> {
+    let ended = match last {
+        Last::End => {
+            let status = child.wait()?;
+            return Ok(Ended::Itself { status: status.to_string(), success: status.success() });
+        }
+        Last::Silence => Ended::Silent(silence),
+        Last::Break => Ended::Cut,
+    };
+    child.kill()?;
+    child.wait()?;
+    Ok(ended)
 }
 
 #[cfg(test)]
@@ -75,8 +94,18 @@ mod tests {
     fn watch(script: &str, silence: Duration) -> (Vec<String>, Ended) {
         let mut seen = Vec::new();
         let program = Program::new("sh", &["-c", script]);
-        let ended = program.watch(silence, &mut |line| seen.push(line.to_owned())).unwrap();
+        let mut see = |line: &str| {
+            seen.push(line.to_owned());
+            if line == "enough" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let ended = program.watch(silence, &mut see).unwrap();
         (seen, ended)
+    }
+
+    #[test]
+    fn a_program_is_ended_once_enough_was_seen() {
+        let (seen, ended) = watch("echo one; echo enough; exec sleep 600", Duration::from_mins(1));
+        assert_eq!((seen, ended), (vec!["one".to_owned(), "enough".to_owned()], Ended::Cut));
     }
 
     #[test]
@@ -99,8 +128,10 @@ mod tests {
         let (send, receive) = channel();
         send.send(b"one\r".to_vec()).unwrap();
         let mut seen = Vec::new();
-        let last =
-            read_lines(&receive, Duration::from_millis(1), &mut |line| seen.push(line.to_owned()));
-        assert_eq!((seen, last), (vec!["one".to_owned()], RecvTimeoutError::Timeout));
+        let last = read_lines(&receive, Duration::from_millis(1), &mut |line| {
+            seen.push(line.to_owned());
+            ControlFlow::Continue(())
+        });
+        assert_eq!((seen, last), (vec!["one".to_owned()], Last::Silence));
     }
 }

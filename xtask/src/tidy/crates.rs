@@ -11,6 +11,8 @@ enum Layer {
     Base,
     Source,
     Document,
+    /// Files from templates, for sources and other programs.
+    Render,
     /// How sources describe themselves to the binary, with their sections.
     Registry,
     /// May use everything.
@@ -27,12 +29,14 @@ fn layer(name: &str) -> Layer {
     match name {
         "homeostat-core" => Layer::Core,
         "homeostat-document" => Layer::Document,
+        "homeostat-render" => Layer::Render,
         "homeostat-registry" => Layer::Registry,
         "homeostat-engine"
         | "homeostat-kit"
         | "homeostat-netlink"
         | "homeostat-netns"
         | "homeostat-pve-simulator"
+        | "homeostat-systemd"
         | "homeostat-testkit" => Layer::Base,
         "homeostat" | "homeostat-bench" | "xtask" => Layer::Binary,
         _ if name.starts_with("homeostat-") => Layer::Source,
@@ -69,13 +73,15 @@ fn takes_lints(manifest: &str) -> bool {
 fn is_refused(member: &str, dependency: &str) -> bool {
     match (layer(member), layer(dependency)) {
         (Layer::Core, Layer::Foreign) => NOT_IN_CORE.contains(&dependency),
-        // A source depends on both for its section, behind a feature.
-        (Layer::Source, Layer::Document | Layer::Registry)
-        | (Layer::Registry, Layer::Document)
+        // A source depends on document and registry for its section, behind a feature.
+        (Layer::Source, Layer::Document | Layer::Registry | Layer::Render)
+        | (Layer::Registry | Layer::Render, Layer::Document)
         | (Layer::Binary, _)
         | (_, Layer::Foreign) => false,
         (Layer::Core, _)
-        | (_, Layer::Source | Layer::Document | Layer::Registry | Layer::Binary) => true,
+        | (_, Layer::Source | Layer::Document | Layer::Registry | Layer::Render | Layer::Binary) => {
+            true
+        }
         (_, Layer::Core | Layer::Base) => false,
     }
 }
@@ -84,7 +90,9 @@ fn rule(member: &str) -> &'static str {
     match layer(member) {
         Layer::Core => "core has no I/O, clock, async runtime or logging, and stands alone",
         Layer::Source => "a source knows no other source and no binary",
-        _ => "only the binary knows the sources, and only sources and the binary know the document",
+        _ => {
+            "only the binary knows the sources, and only what reads or renders for it knows the document"
+        }
     }
 }
 
@@ -111,6 +119,8 @@ mod tests {
         check_member("homeostat-knobs", &["homeostat-document", "homeostat-registry"], &[]);
         check_member("homeostat-registry", &["homeostat-document", "homeostat-engine"], &[]);
         check_member("homeostat-document", &["homeostat-core", "toml"], &[]);
+        check_member("homeostat-render", &["homeostat-document", "homeostat-kit"], &[]);
+        check_member("homeostat-knobs", &["homeostat-render"], &[]);
         check_member("homeostat", &["homeostat-document", "homeostat-knobs", "tokio"], &[]);
         check_member("homeostat-bench", &["homeostat-core", "homeostat-knobs"], &[]);
     }
@@ -139,14 +149,16 @@ mod tests {
 
     #[test]
     fn only_the_binary_knows_sources_and_document() {
-        let rule =
-            "only the binary knows the sources, and only sources and the binary know the document";
+        let rule = "only the binary knows the sources, and only what reads or renders for it knows the document";
         for (name, dependency) in [
             ("homeostat-engine", "homeostat-knobs"),
             ("homeostat-testkit", "homeostat-document"),
             ("homeostat-document", "homeostat-knobs"),
             ("homeostat-engine", "homeostat-registry"),
             ("homeostat-registry", "homeostat-knobs"),
+            ("homeostat-render", "homeostat-knobs"),
+            ("homeostat-render", "homeostat-registry"),
+            ("homeostat-kit", "homeostat-render"),
         ] {
             let expected = format!(
                 "crates/{name}/Cargo.toml: `{name}` may not depend on `{dependency}`: {rule}"

@@ -1,12 +1,12 @@
 //! Starts the virtual machine and reads its output.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::run::{Ended, Program};
+use crate::run::{Ended, Program, See};
 
 /// A machine without output for this long hangs: no test takes that long, even on a busy machine.
 const SILENCE: Duration = Duration::from_mins(10);
@@ -20,10 +20,13 @@ pub(crate) struct Machine<'a> {
     pub(crate) image: &'a Path,
     /// The file for the console of the kernel.
     pub(crate) console: &'a Path,
+    /// Files that are its disks, in this order.
+    pub(crate) disks: &'a [PathBuf],
 }
 
-/// Runs the machine until it powers off, crashes or hangs; calls `see` with each line of its results.
-pub(crate) fn boot(machine: &Machine<'_>, see: &mut dyn FnMut(&str)) -> Result<Ended> {
+/// Runs the machine until it powers off, crashes or hangs, or until `see`, which is called with each line of its results,
+/// cuts its power.
+pub(crate) fn boot(machine: &Machine<'_>, see: &mut See<'_>) -> Result<Ended> {
     program(machine).watch(SILENCE, see)
 }
 
@@ -33,6 +36,9 @@ fn program(machine: &Machine<'_>) -> Program {
     let [kernel, image, console] =
         [machine.kernel, machine.image, machine.console].map(|path| path.display().to_string());
     let console = format!("file:{console}");
+    let drive = |disk: &PathBuf| format!("format=raw,if=virtio,file={}", disk.display());
+    let drives: Vec<String> = machine.disks.iter().map(drive).collect();
+    let drives: Vec<&str> = drives.iter().flat_map(|drive| ["-drive", drive]).collect();
     Program::new(
         "qemu-system-x86_64",
         &[
@@ -40,6 +46,7 @@ fn program(machine: &Machine<'_>) -> Program {
             &["-nodefaults", "-display", "none", "-no-reboot"],
             &["-kernel", &kernel, "-initrd", &image],
             &["-append", "console=ttyS0 quiet panic=-1"],
+            &drives,
             &["-serial", &console, "-serial", "stdio"],
         ]
         .concat(),
@@ -62,7 +69,9 @@ mod tests {
     #[test]
     fn results_and_the_kernels_messages_have_a_port_each() {
         let [kernel, image, console] = ["/k", "/i", "/c"].map(Path::new);
-        let typed = program(&Machine { kernel, image, console }).to_string();
+        let disks = ["/d".into()];
+        let typed = program(&Machine { kernel, image, console, disks: &disks }).to_string();
+        assert!(typed.contains("-drive format=raw,if=virtio,file=/d -serial"), "{typed}");
         assert!(typed.ends_with("-serial file:/c -serial stdio"), "{typed}");
         assert!(typed.contains("-append 'console=ttyS0 quiet panic=-1'"), "{typed}");
         assert!(!typed.contains("kvm"), "{typed}");

@@ -47,15 +47,15 @@ const DIRECTORIES: &[&str] =
 pub(crate) struct Contents<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) tests: &'a [TestProgram],
-    /// Arguments of each test program.
-    pub(crate) arguments: &'a [String],
+    /// What `init.sh` does between its start and its end.
+    pub(crate) script: &'a str,
 }
 
 /// Writes the archive to `path`.
 pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> Result<()> {
     let file = File::create(path).with_context(|| format!("cannot make {}", path.display()))?;
     let mut archive = Archive::new(BufWriter::new(file));
-    base(&mut archive, &list(contents))?;
+    base(&mut archive, contents.script)?;
     add_modules(&mut archive, contents.kernel)?;
     for (name, place) in PROGRAMS {
         let found = setup::find(name).with_context(|| format!("there is no `{name}`"))?;
@@ -71,7 +71,7 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> Result<()> {
     archive.finish().map(drop)
 }
 
-fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
+fn base(archive: &mut Archive<impl Write>, script: &str) -> Result<()> {
     for directory in DIRECTORIES {
         archive.directory(directory)?;
     }
@@ -81,16 +81,16 @@ fn base(archive: &mut Archive<impl Write>, list: &str) -> Result<()> {
         archive.file(file, Mode::FILE, text.as_bytes())?;
     }
     archive.file("/init", Mode::PROGRAM, INIT.as_bytes())?;
-    archive.file("/tests/list", Mode::FILE, list.as_bytes())
+    archive.file("/tests/script", Mode::FILE, script.as_bytes())
 }
 
-/// One line for each test program, which `init.sh` sources.
-fn list(contents: &Contents<'_>) -> String {
-    let arguments: Vec<String> = contents.arguments.iter().map(|word| quoted(word)).collect();
+/// A script that runs each test program with these arguments.
+pub(crate) fn run_all(tests: &[TestProgram], arguments: &[String]) -> String {
+    let arguments: Vec<String> = arguments.iter().map(|word| quoted(word)).collect();
     let arguments = arguments.join(" ");
     let line =
         |test: &TestProgram| format!("run {} --color=never {arguments}\n", quoted(&test.name));
-    contents.tests.iter().map(line).collect()
+    tests.iter().map(line).collect()
 }
 
 fn add_modules(archive: &mut Archive<impl Write>, kernel: &Kernel) -> Result<()> {
@@ -154,11 +154,9 @@ mod tests {
 
     #[test]
     fn every_program_runs_without_colours_and_with_its_own_arguments() {
-        let kernel = Kernel { image: "".into(), modules: "".into(), release: String::new() };
         let tests = [TestProgram { name: "homeostat-rtnl/kinds".to_owned(), path: "".into() }];
         let arguments = ["it's".to_owned()];
-        let contents = Contents { kernel: &kernel, tests: &tests, arguments: &arguments };
         let expected = r"run homeostat-rtnl/kinds --color=never 'it'\''s'";
-        assert_eq!(list(&contents).trim_end(), expected);
+        assert_eq!(run_all(&tests, &arguments).trim_end(), expected);
     }
 }

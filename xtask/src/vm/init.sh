@@ -43,7 +43,7 @@ run() {
 results() {
     cd /tmp
     say "kernel $(uname -r)"
-    . /tests/list
+    . /tests/script
     say "done"
 }
 results >/dev/ttyS1 2>&1 </dev/null

@@ -26,6 +26,9 @@ const WANTED: &[&str] = &[
     // Disks in memory, and a file system with attributes to put on one.
     "kernel/drivers/block/brd.ko",
     "kernel/drivers/block/loop.ko",
+    // Disks of the machine.
+    "kernel/drivers/block/virtio_blk.ko",
+    "kernel/drivers/virtio/virtio_pci.ko",
     "kernel/fs/ext4/",
 ];
 

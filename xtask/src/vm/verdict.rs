@@ -107,7 +107,9 @@ impl Verdict {
                 Some(format!("the virtual machine ended with {status}"))
             }
             Ended::Itself { .. } if self.is_done => None,
-            Ended::Itself { .. } => Some("the virtual machine died before it was done".to_owned()),
+            Ended::Itself { .. } | Ended::Cut => {
+                Some("the virtual machine died before it was done".to_owned())
+            }
         }
     }
 

@@ -14,7 +14,7 @@ pub(super) struct Daemon {
 impl Daemon {
     /// Starts one with the first `size` routes and `more` in its document, and waits until it has converged.
     pub(super) fn start(size: usize, more: &str) -> Result<Self> {
-        Self::keep(Document::of_routes(size, more)?)
+        Self::keep(Document::of_routes(0..size, more)?)
     }
 
     /// The same with any document.

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use educe::Educe;
 use homeostat_core::pacing::Time;
-use homeostat_core::{Finding, Focus, Key, Kind};
+use homeostat_core::{Finding, Focus, Key, Kind, WaysOut};
 use serde::{Serialize, Serializer};
 
 use super::status::{OpenCounts, moment};
@@ -66,11 +66,16 @@ struct OpenReason {
 /// The reasons of the open keys, each kept once.
 #[derive(Default)]
 pub(super) struct OpenReasons {
+    ways_out: WaysOut,
     known: HashSet<Arc<OpenReason>>,
     none: Arc<OpenReason>,
 }
 
 impl OpenReasons {
+    pub(super) fn new(ways_out: WaysOut) -> Self {
+        OpenReasons { ways_out, ..OpenReasons::default() }
+    }
+
     /// Nothing if the key is as declared.
     pub(super) fn open(&mut self, finding: &Finding, now: Time) -> Option<OpenKey> {
         if !finding.is_open() {
@@ -79,7 +84,7 @@ impl OpenReasons {
         let reason = OpenReason {
             text: finding.reason(),
             owner: finding.owner().map(ToString::to_string),
-            help: finding.help(),
+            help: finding.help(&self.ways_out),
         };
         let ends_by_itself = matches!(finding, Finding::Pending { on } if on.ends_by_itself());
         let (kind, since, reason) = (finding.kind(), now, self.share(reason));
@@ -191,10 +196,25 @@ impl<K: Key> OpenKeys<K> {
 
 #[cfg(test)]
 mod tests {
+    use homeostat_core::{Owner, Reason, WaitsOn};
+
     use super::*;
 
     fn unknown(reasons: &mut OpenReasons, why: &str) -> OpenKey {
         reasons.open(&Finding::Unknown { why: why.to_owned() }, Time::EPOCH).unwrap()
+    }
+
+    #[test]
+    fn what_to_do_is_said_in_the_words_of_the_program() {
+        let foreign = Finding::Conflict { owner: Owner::foreign("bird"), reason: Reason::Foreign };
+        let lost = Finding::Conflict { owner: Owner::foreign("bird"), reason: Reason::LostMark };
+        let doubt = Finding::Pending { on: WaitsOn::Doubt };
+        let ways_out = WaysOut { foreign: "`take`", lost_mark: "`retake`", doubt: "`log`" };
+        let mut reasons = OpenReasons::new(ways_out);
+        for (finding, help) in [(foreign, "`take`"), (lost, "`retake`"), (doubt, "`log`")] {
+            let open = reasons.open(&finding, Time::EPOCH).unwrap();
+            assert_eq!(open.reason.help.as_deref(), Some(help));
+        }
     }
 
     #[test]

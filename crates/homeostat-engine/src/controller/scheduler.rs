@@ -16,7 +16,7 @@ use homeostat_core::{Focus, Key, Retry, most_keys};
 use super::pace::Pace;
 
 /// Who undid a step, where the target does not say.
-pub(super) const UNNAMED: &str = "somebody";
+pub(super) const UNNAMED: &str = "an unknown program";
 
 /// Everything that starts a pass. It carries keys for the look and reasons for the log, never state.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_kit::simple::{Api, Listed, Refusal, Written};
-use homeostat_kit::strategy::Strategy;
-use homeostat_kit::{Failure, Owner};
+use homeostat_kit::{Failure, Owner, Strategy};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Mutex, MutexGuard};
 

@@ -1,9 +1,8 @@
-use homeostat_kit::strategy::Marker;
 use homeostat_kit::{EventKind, Objects, Reconciler, provider};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let strategy = Strategy::Marker(Marker::new("me")?);
+    let strategy = Strategy::marker("me")?;
     let api = Lamps { wall: Arc::default(), strategy: strategy.clone() };
     let home = Reconciler::new(api, strategy); // And `.state(directory)`, to remember over restarts.
 

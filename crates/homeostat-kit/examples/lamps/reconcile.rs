@@ -1,9 +1,8 @@
-use homeostat_kit::strategy::Marker;
 use homeostat_kit::{Applied, Finding, Objects, Verdict, reconcile};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let strategy = Strategy::Marker(Marker::new("me")?);
+    let strategy = Strategy::marker("me")?;
     let white = |percent| Lamp { percent, colour: "white".to_owned() };
     let wall = Arc::new(Wall::default());
     wall.lamps.lock().await.insert("moon".to_owned(), (white(1), "nature".to_owned()));

@@ -1,5 +1,6 @@
 //! What an API answers when a write is not simply done.
 
+use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::time::Duration;
@@ -63,6 +64,16 @@ impl Refusal {
         Refusal::Conflict(Owner::Foreign(owner.to_owned().into()))
     }
 
+    /// The target says by this error that it is busy; nothing was written.
+    pub fn not_now(error: impl Error, after: Duration) -> Self {
+        Refusal::NotNow { after, on: Failure::soon(error).error }
+    }
+
+    /// The connection broke with this error, and with it the answer was lost.
+    pub fn unknown(error: impl Error) -> Self {
+        Refusal::Unknown(Failure::soon(error).error)
+    }
+
     /// What the refusal means for a step that was to leave an object behind.
     pub(super) fn outcome<O>(self) -> Outcome<O> {
         match self {
@@ -71,7 +82,7 @@ impl Refusal {
                 Outcome::Failed(Failure::new("it vanished before the write", Retry::Soon))
             }
             Refusal::Moved => {
-                Outcome::Failed(Failure::new("somebody changed it before the write", Retry::Now))
+                Outcome::Failed(Failure::new("it was changed before the write", Retry::Now))
             }
             Refusal::Recheck { after } => Outcome::Waiting { task: format!("done in {after:?}") },
             Refusal::Task { id } => Outcome::Waiting { task: id },
@@ -88,7 +99,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Conflict(owner) => write!(f, "it belongs to {owner}"),
             Refusal::Gone => f.write_str("it is not there"),
-            Refusal::Moved => f.write_str("somebody changed it"),
+            Refusal::Moved => f.write_str("it was changed meanwhile"),
             Refusal::Recheck { after } => write!(f, "accepted, to be seen in {after:?}"),
             Refusal::Task { id } => write!(f, "accepted as task {id}"),
             Refusal::NotNow { on, .. } => write!(f, "not now: {on}"),

@@ -63,7 +63,7 @@ impl<A: Api> Adapted<A> {
         let witness = match A::MARKING {
             Marking::InCreate => Witness::None,
             // Between creating and marking only the intent in the ledger says whose it is.
-            Marking::AfterCreate => Witness::Ledger,
+            Marking::AfterCreate { .. } => Witness::Ledger,
         };
         let (limiter, on_delete) = (None, None);
         Adapted { api, follow_ups: Arc::default(), limiter, witness, on_delete }
@@ -372,7 +372,10 @@ impl<A: Api> Desired for DesiredObjects<A> {
     }
 
     fn compare(&self, slot: Slot, seen: &A::Object) -> Agreement {
-        A::compare(&self.table.object(slot), seen)
+        match A::MARKING {
+            Marking::AfterCreate { is_marked } if !is_marked(seen) => Agreement::Differs,
+            _ => A::compare(&self.table.object(slot), seen),
+        }
     }
 
     fn identity(&self, seen: &A::Object) -> Option<String> {

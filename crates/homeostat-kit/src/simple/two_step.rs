@@ -4,15 +4,15 @@
 //! Between the two calls the process may die, and the object would be nobody's. So an API whose
 //! [`Api::MARKING`](super::Api::MARKING) is [`Marking::AfterCreate`] has the ledger record the intent before the first
 //! call, and wraps its objects in [`TwoStep`]: an object without a mark that the ledger intended to make is ours, and
-//! differs from what is declared until an update has set the mark. In `create`, end with [`marked`]:
+//! differs from what is declared until an update has set the mark. In `create`, end with [`TwoStep::marked`]:
 //!
 //! ```
-//! # use homeostat_kit::simple::{Refusal, TwoStep, marked};
+//! # use homeostat_kit::simple::{Refusal, TwoStep};
 //! # async fn make() -> Result<(), Refusal> { Ok(()) }
 //! # async fn mark() -> Result<(), Refusal> { Ok(()) }
 //! # async fn create(wanted: &TwoStep<u32>) -> Result<Option<TwoStep<u32>>, Refusal> {
 //! make().await?; // Refuses if it is there.
-//! marked(wanted, mark().await)
+//! wanted.marked(mark().await)
 //! # }
 //! ```
 //!
@@ -21,23 +21,26 @@
 
 use std::ops::Deref;
 
-use homeostat_engine::{Agreement, Owner, Seen};
+use homeostat_engine::{Owner, Seen};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::Refusal;
 use crate::strategy::Strategy;
 
 /// When an object gets its mark.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Marking {
+#[derive(Clone, Copy, Debug)]
+pub enum Marking<O> {
     /// In the creating call.
-    #[default]
     InCreate,
     /// By a later call.
-    AfterCreate,
+    AfterCreate {
+        /// Whether an object was seen with its mark, which is [`TwoStep::is_marked`]. One without differs from what is
+        /// declared, whatever [`Api::compare`](super::Api::compare) says.
+        is_marked: fn(&O) -> bool,
+    },
 }
 
-/// An object beside whether it carries a mark. As with a version, that is no part of the object: two are equal if their
+/// An object, and whether it carries a mark. As with a version, that is no part of the object: two are equal if their
 /// objects are.
 #[derive(Clone, Debug)]
 pub struct TwoStep<O> {
@@ -46,11 +49,6 @@ pub struct TwoStep<O> {
 }
 
 impl<O> TwoStep<O> {
-    /// An object that is declared.
-    pub fn declared(object: O) -> Self {
-        TwoStep { object, is_marked: true }
-    }
-
     /// Judges an object by the mark that the target shows. One without a mark is ours only if the ledger says that we
     /// were about to make it.
     pub fn seen<K>(strategy: &Strategy, key: K, object: O, mark: Option<&str>) -> Seen<K, Self> {
@@ -65,23 +63,25 @@ impl<O> TwoStep<O> {
     pub fn is_marked(&self) -> bool {
         self.is_marked
     }
+}
 
-    /// For [`Api::compare`](super::Api::compare): an object without its mark differs, whatever else agrees.
-    #[must_use]
-    pub fn compare(&self, seen: &Self, objects: impl FnOnce(&O, &O) -> Agreement) -> Agreement {
-        if seen.is_marked { objects(&self.object, &seen.object) } else { Agreement::Differs }
+impl<O: Clone> TwoStep<O> {
+    /// What the create of this object came to: done if the mark is set too. If not, the intent in the ledger stands, and
+    /// the next look decides.
+    pub fn marked(&self, mark: Result<(), Refusal>) -> Result<Option<Self>, Refusal> {
+        match mark {
+            Ok(()) => Ok(Some(self.clone())),
+            Err(refusal) => {
+                Err(Refusal::Unknown(format!("it was created, and not marked: {refusal}")))
+            }
+        }
     }
 }
 
-/// What a create came to whose object is there: done if the mark is set too. If not, the intent in the ledger stands,
-/// and the next look decides.
-pub fn marked<O: Clone>(
-    wanted: &TwoStep<O>,
-    mark: Result<(), Refusal>,
-) -> Result<Option<TwoStep<O>>, Refusal> {
-    match mark {
-        Ok(()) => Ok(Some(wanted.clone())),
-        Err(refusal) => Err(Refusal::Unknown(format!("it was created, and not marked: {refusal}"))),
+/// An object that is declared.
+impl<O> From<O> for TwoStep<O> {
+    fn from(object: O) -> Self {
+        TwoStep { object, is_marked: true }
     }
 }
 
@@ -109,6 +109,6 @@ impl<O: Serialize> Serialize for TwoStep<O> {
 
 impl<'de, O: Deserialize<'de>> Deserialize<'de> for TwoStep<O> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        O::deserialize(deserializer).map(Self::declared)
+        O::deserialize(deserializer).map(Self::from)
     }
 }

@@ -34,6 +34,13 @@ impl<K: Ord + Send + 'static> Watch<K> for UnboundedReceiver<Option<K>> {
     }
 }
 
+/// A subscription with what has to live as long: the client of a connection that is closed when the client is dropped.
+impl<K: 'static, W: Watch<K>, T: Send> Watch<K> for (W, T) {
+    fn next(&mut self) -> Later<'_, Result<Hint<K>, Failure>> {
+        self.0.next()
+    }
+}
+
 /// One notice of a target that numbers them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

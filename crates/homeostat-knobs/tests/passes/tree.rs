@@ -133,7 +133,7 @@ fn a_group_that_systemd_manages_is_a_conflict_and_adoptable() {
     let key = format!("cgroup {group} memory.max");
     let bench = fake.bench();
     let plain = limits(group, &[("memory.max", "1G")]);
-    let conflict = format!("conflict {key} with systemd (web.service): belongs to somebody else");
+    let conflict = format!("conflict {key} with systemd (web.service): belongs to another owner");
     assert_eq!(report_lines(&bench.pass(&plain)), [conflict]);
     assert_eq!(fake.read("cgroup/machine.slice/web.service/memory.max"), "max");
 

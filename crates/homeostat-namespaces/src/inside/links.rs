@@ -68,7 +68,7 @@ fn link(message: &Message<'_>, mark: &Mark) -> Result<Option<(u32, Link)>, Malfo
     let owner = match () {
         () if is_kernels_own(&name, kind(attrs.clone())?) => Owner::Kernel,
         () if mark.is_on_link(group, text(IFLA_IFALIAS)?.as_deref()) => Owner::Ours,
-        () => Owner::foreign("somebody else"),
+        () => Owner::foreign("another owner"),
     };
     Ok(Some((index, Link { name, owner })))
 }

@@ -44,7 +44,7 @@ fn table(
     let table = OwnTable { name: format!("table {} {name}", family_name(*family)), handle };
     let is_marked = userdata.is_some_and(|comment| source.mark.is_on_table(comment));
     let is_ours = is_marked || source.owns(key, &table);
-    Ok(taken(table.name, if is_ours { Owner::Ours } else { Owner::foreign("somebody else") }))
+    Ok(taken(table.name, if is_ours { Owner::Ours } else { Owner::foreign("another owner") }))
 }
 
 /// The comment among a table's user data.

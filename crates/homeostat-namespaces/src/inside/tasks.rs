@@ -47,7 +47,7 @@ fn process(pid: u32) -> Taken {
     let name = fs::read_to_string(directory.join("comm")).unwrap_or_default();
     let owner = match fs::metadata(&directory) {
         Ok(metadata) => Owner::Foreign(Cow::Owned(format!("user {}", metadata.uid()))),
-        Err(_) => Owner::foreign("somebody else"),
+        Err(_) => Owner::foreign("another owner"),
     };
     Taken { key: format!("process {pid} ({})", name.trim_end()), owner }
 }

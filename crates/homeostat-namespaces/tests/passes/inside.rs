@@ -57,14 +57,14 @@ const MARKED: &str = "link set ours group 76 alias homeostat:default";
 
 #[test]
 fn a_foreign_link_keeps_it() {
-    is_kept(&["link add wan type bridge"], "`link wan` along, which belongs to somebody else");
+    is_kept(&["link add wan type bridge"], "`link wan` along, which belongs to another owner");
 }
 
 #[test]
 fn a_link_of_another_owner_keeps_it() {
     is_kept(
         &[BRIDGE, "link set ours group 77 alias homeostat:other"],
-        "`link ours` along, which belongs to somebody else",
+        "`link ours` along, which belongs to another owner",
     );
 }
 
@@ -72,7 +72,7 @@ fn a_link_of_another_owner_keeps_it() {
 fn a_link_that_was_only_put_into_our_group_keeps_it() {
     is_kept(
         &[BRIDGE, "link set ours group 76"],
-        "`link ours` along, which belongs to somebody else",
+        "`link ours` along, which belongs to another owner",
     );
 }
 
@@ -80,7 +80,7 @@ fn a_link_that_was_only_put_into_our_group_keeps_it() {
 fn a_foreign_address_on_a_link_of_ours_keeps_it() {
     is_kept(
         &[BRIDGE, MARKED, "address add 10.9.0.1/24 dev ours"],
-        "`address 10.9.0.1/24 dev ours` along, which belongs to somebody else",
+        "`address 10.9.0.1/24 dev ours` along, which belongs to another owner",
     );
 }
 
@@ -88,7 +88,7 @@ fn a_foreign_address_on_a_link_of_ours_keeps_it() {
 fn a_foreign_address_on_lo_keeps_it() {
     is_kept(
         &["address add 10.9.0.1/32 dev lo"],
-        "`address 10.9.0.1/32 dev lo` along, which belongs to somebody else",
+        "`address 10.9.0.1/32 dev lo` along, which belongs to another owner",
     );
 }
 
@@ -120,7 +120,7 @@ fn a_foreign_nexthop_keeps_it() {
 fn a_foreign_neighbour_keeps_it() {
     is_kept(
         &[BRIDGE, MARKED, "neigh add 10.0.0.9 lladdr 02:00:00:00:00:09 dev ours"],
-        "`neighbour 10.0.0.9 dev ours` along, which belongs to somebody else",
+        "`neighbour 10.0.0.9 dev ours` along, which belongs to another owner",
     );
 }
 
@@ -155,7 +155,7 @@ fn a_table_of_nftables_keeps_it() {
     world.pass("blue");
     make_table("homeostat:another");
     let held = report_lines(&world.pass(""), Kind::Held);
-    assert!(held[0].contains("`table inet filter` along, which belongs to some"), "{held:?}");
+    assert!(held[0].contains("`table inet filter` along, which belongs to another"), "{held:?}");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_table_of_nftables_with_our_mark_goes_with_it() {
 fn how_much_more_is_inside_is_said() {
     is_kept(
         &["link add wan type bridge", "address add 10.9.0.1/24 dev wan"],
-        "`link wan` along, which belongs to somebody else (and 1 more like it)",
+        "`link wan` along, which belongs to another owner (and 1 more like it)",
     );
 }
 

@@ -1,9 +1,12 @@
 //! Tables that cannot be carried as bytes are loaded whole by `nft`, and kept like all others.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use homeostat_engine::{Explain as _, Focus, Reader as _, Records, Source as _, View};
+use homeostat_engine::{
+    Explain as _, Failure, Focus, Kind, LedgerKey, Reader as _, Records, Snapshot, Source as _,
+    Taking, UndoList, View,
+};
 use homeostat_nft::{Compiler, DesiredState, Ruleset};
 
 use crate::world::{World, by_hand, expected, explained, listed, nft};
@@ -77,4 +80,61 @@ async fn what_is_loaded_for_us_does_not_wake_us() {
     assert!(early.is_err(), "{early:?}");
     by_hand("flush chain inet a x");
     tokio::time::timeout(Duration::from_secs(10), reader.hint()).await.unwrap().unwrap();
+}
+
+/// What was recorded.
+#[derive(Debug, Default)]
+struct Recorded(Mutex<Vec<(String, Snapshot)>>);
+
+impl UndoList for Recorded {
+    fn record(
+        &self,
+        _of: &LedgerKey,
+        taken: &[(String, Snapshot)],
+        taking: Taking,
+    ) -> Result<(), Failure> {
+        assert!(taken.is_empty() || taking == Taking::Itself);
+        self.0.lock().unwrap().extend(taken.iter().cloned());
+        Ok(())
+    }
+
+    fn strike(&self, _of: &LedgerKey, kept: &[String]) -> Result<(), Failure> {
+        panic!("{kept:?} was made again");
+    }
+}
+
+#[test]
+fn a_table_that_a_trial_makes_again_returns_with_what_packets_left() {
+    const BEFORE: &str = "table ip f {\n  set s { type ipv4_addr; flags dynamic,timeout; timeout 1h; }\n  \
+        counter c { packets 7 bytes 8; }\n  chain i { type filter hook input priority 0; counter; }\n}";
+    const TRIED: &str =
+        "table ip f {\n  chain i { type filter hook input priority 0; policy drop; }\n}";
+    let mut world = World::new();
+    world.converge(BEFORE);
+    by_hand("add element ip f s { 10.0.0.1 timeout 20m expires 10m }");
+    by_hand("replace rule ip f i handle 4 counter packets 3 bytes 9");
+    let listed = || nft(&["list", "ruleset"], "").unwrap();
+    let then = listed();
+    assert!(then.contains("10.0.0.1") && then.contains("packets 3"), "{then}");
+    let (before, tried) = (world.desired(BEFORE), whole(&world, TRIED));
+    let lost = |world: &mut World| world.plan(&tried).findings_of(Kind::Irreversible).count();
+    assert_eq!(lost(&mut world), 1, "outside of a trial it is lost");
+    let recorded = Arc::new(Recorded::default());
+    world.config.parks = true;
+    world.config.undo = Some(recorded.clone());
+    assert_eq!(lost(&mut world), 0);
+    let report = world.pass(&tried);
+    assert!(report.is_converged(), "{}", explained(&report));
+    (world.config.parks, world.config.undo) = (false, None);
+    assert!(world.pass(&before).is_converged());
+    assert!(!listed().contains("10.0.0.1"), "{}", listed());
+    for (key, snapshot) in recorded.0.lock().unwrap().iter() {
+        world.restore(key, snapshot);
+    }
+    let without_seconds = |text: &str| {
+        let lines = text.lines().map(|line| line.split(" expires ").next().unwrap().to_owned());
+        lines.collect::<Vec<_>>()
+    };
+    assert_eq!(without_seconds(&listed()), without_seconds(&then));
+    assert!(world.plan(&before).is_converged(), "{}", explained(&world.plan(&before)));
 }

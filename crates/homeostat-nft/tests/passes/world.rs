@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use homeostat_engine::{
     Alone, Config, Entry, Explain, Finding, Focus, Guards, Kind, LedgerKey, LedgerPage, MassDelete,
-    MemoryLedger, Observer, Ownership, PassInput, Plan, Report, Source as _, pass,
+    MemoryLedger, Observer, Ownership, PassInput, Plan, Report, Snapshot, Source as _, Writer as _,
+    pass,
 };
 use homeostat_nft::{
     CompileError, Compiler, DesiredState, Key, Mark, Nft, Ruleset, Wording, Writer,
@@ -99,6 +100,12 @@ impl World {
         assert!(report.is_converged(), "{}\n{text}", explained(&report));
         let plan = self.plan(&desired);
         assert!(plan.steps.is_empty(), "a second pass would write: {}\n{text}", explained(&plan));
+    }
+
+    /// Makes a table again as it was recorded.
+    pub(crate) fn restore(&self, key: &str, snapshot: &Snapshot) {
+        let outcome = done(self.writer.restore(&key.parse().unwrap(), snapshot));
+        assert!(outcome.is_good(), "{outcome:?}");
     }
 
     /// What the next plan for a text says.

@@ -4,6 +4,7 @@
 use homeostat_core::{Failure, Outcome, Owner, Retry, WaitsOn, Work};
 use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
 
+use crate::address;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::going_with;
@@ -12,6 +13,7 @@ use crate::link::kinds::{LinkKind, Refs, tap};
 use crate::link::message::{self, Parts};
 use crate::link::model::{Field, Link, Setting};
 use crate::link::observe::{SeenLink, ask, find, look_up};
+use crate::link::parking::{self, Parked, Parking, ToPark};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
 use crate::moment::Moment;
 use crate::object::Object;
@@ -78,6 +80,7 @@ impl<'a> LinkWriter<'a> {
                 self.set(*name, *field, original, Cycle::Stay)
             }
             (Key::Link(name), Act::Delete) => self.delete(*name),
+            (Key::Link(_), Act::Park(parking)) => self.park(parking),
             (Key::Link(name), Act::GiveBack { link, leaves, mark }) => {
                 let Some(seen) = self.moment.table.get(*name) else { return Ok(()) };
                 if *leaves {
@@ -91,6 +94,10 @@ impl<'a> LinkWriter<'a> {
                     Act::Create => self.create(*name, link),
                     Act::Update(cycle) => self.update(*name, link, *cycle),
                     Act::Replace => self.delete(*name).and_then(|()| self.create(*name, link)),
+                    Act::Succeed(parking) => {
+                        self.park(parking).and_then(|()| self.create(*name, link))
+                    }
+                    Act::Return { parked, over } => self.bring_back(*name, link, *parked, *over),
                     Act::Finish => self.set_primary(*name, link),
                     _ => Ok(()),
                 }
@@ -167,8 +174,78 @@ impl<'a> LinkWriter<'a> {
         Ok(())
     }
 
+    /// Puts links aside. What fails is tried again by the next pass, whatever was done until then.
+    fn park(&mut self, parking: &Parking) -> Written {
+        let table = &self.moment.table;
+        for port in parking.releases.iter().filter_map(|name| table.get(*name)) {
+            self.enslave(port.index, None, &port.link.kind)?;
+        }
+        for ToPark { name, is_end, leaves } in &parking.links {
+            let Some(seen) = table.get(*name) else { continue };
+            let (index, kind) = (seen.index, &seen.link.kind);
+            if *leaves {
+                self.enslave(index, None, kind)?;
+            }
+            self.switch(index, false, kind)?;
+            let cleared = address::delete(self.connection, index, &|_, _| true);
+            cleared.map_err(|error| failed(&error, kind))?;
+            let alias = Parked::from_link(seen, *is_end).alias(self.source.owner());
+            self.rename(index, parking::name_of(index), alias, kind)?;
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, index: IfIndex, to: LinkName, alias: String, kind: &LinkKind) -> Written {
+        let parts = Parts { name: Some(to), alias: Some(alias), ..Parts::default() };
+        self.change(index, &parts, &Refs::default(), kind)?;
+        self.links.insert(to, index);
+        Ok(())
+    }
+
+    /// Lets a parked link take its place again.
+    fn bring_back(&mut self, name: LinkName, link: &Link, parked: LinkName, over: bool) -> Written {
+        let table = &self.moment.table;
+        let seen = table.get(parked).and_then(|seen| Some((seen, Parked::of(seen)?)));
+        let Some((seen, was)) = seen else { return Err(pending(parked)) };
+        if over {
+            self.delete(name)?;
+        }
+        let words = link.alias.as_deref().unwrap_or(&was.words);
+        let mark = FormerMark {
+            alias: alias::join(words, self.source.owner()),
+            group: self.source.group(),
+        };
+        self.rename(seen.index, name, mark.alias.clone(), &link.kind)?;
+        let end = table.peer(seen).and_then(|end| Some((end, Parked::of(end)?)));
+        if let Some((end, was)) = &end {
+            self.rename(end.index, was.name, was.words.clone(), &link.kind)?;
+        }
+        // What it was seen to refer to may have another name by now.
+        let mut seen = seen.clone();
+        match (&mut seen.link.kind, seen.lower.filter(|lower| lower.nsid.is_none())) {
+            (LinkKind::Veth(veth), Some(end)) => veth.peer.name = self.links.name(end.index),
+            (_, Some(below)) => {
+                let name = self.links.name(below.index);
+                seen.link.parent.iter_mut().for_each(|parent| parent.name = name);
+            }
+            (_, None) => {}
+        }
+        // What is not declared is as it was.
+        let mut link = link.clone();
+        link.up = link.up.or(Some(was.up));
+        link.master = link.master.or(was.master.filter(|it| self.links.index(*it).is_some()));
+        self.write_over(&seen, &link, &mark, Cycle::Stay)?;
+        end.map_or(Ok(()), |(end, was)| {
+            if let Some(master) = was.master.filter(|it| self.links.index(*it).is_some()) {
+                self.enslave(end.index, Some(master), &end.link.kind)?;
+            }
+            if was.up { self.switch(end.index, true, &end.link.kind) } else { Ok(()) }
+        })
+    }
+
     /// Creates a link. If anything fails on the way, it is deleted again: half a link is none.
     fn create(&mut self, name: LinkName, link: &Link) -> Written {
+        let link = &self.as_it_was(name, link);
         self.make(name, link)?;
         let Some(seen) = find(self.connection, name) else {
             let why = "it was made, and is not there".to_owned();
@@ -187,6 +264,15 @@ impl<'a> LinkWriter<'a> {
         finished
     }
 
+    /// A link that is made again has the hardware address that it had, but for those that take it from their ports.
+    fn as_it_was(&self, name: LinkName, link: &Link) -> Link {
+        let follows_ports = matches!(link.kind, LinkKind::Bridge(_) | LinkKind::Bond(_));
+        let former = self.source.former_links.get(&name);
+        let mac =
+            former.filter(|_| link.kind.has_mac() && !follows_ports).and_then(|it| it.link.mac);
+        Link { mac: link.mac.or(mac), ..link.clone() }
+    }
+
     /// Sends the creating message; it carries the group that marks what is ours.
     fn make(&mut self, name: LinkName, link: &Link) -> Written {
         if link.kind.is_tun() {
@@ -196,7 +282,9 @@ impl<'a> LinkWriter<'a> {
             let here = self.source.netns().map_err(Outcome::Failed)?;
             return tap::create(&here, name, &link.kind).map_err(Outcome::Failed);
         }
-        let refs = self.refs(link)?;
+        let mut refs = self.refs(link)?;
+        let number = self.source.former_links.get(&name).map(|former| IfIndex(former.index));
+        refs.number = number.filter(|number| !self.links.knows(*number));
         let parent_space = link.parent.as_ref().and_then(|parent| parent.namespace.as_deref());
         let asked = match parent_space.and_then(|name| self.moment.namespaces.elsewhere(name)) {
             None => {
@@ -225,7 +313,7 @@ impl<'a> LinkWriter<'a> {
     fn taken(&mut self, name: LinkName) -> Option<Outcome<Object>> {
         let holder = look_up(self.connection, name)?.name;
         Some(if holder == name {
-            Outcome::Conflict { owner: Owner::foreign("somebody who was quicker") }
+            Outcome::Conflict { owner: Owner::foreign("another program, which was quicker") }
         } else {
             // An ordinary list does not show alternative names.
             let error = format!("`{name}` is an alternative name of link `{holder}`");
@@ -246,7 +334,7 @@ impl<'a> LinkWriter<'a> {
         let space = space.and_then(|name| self.moment.namespaces.get(name));
         let peer_netns = space.map(|space| namespaces::fd(&space.netns));
         let (parent, group) = (parent.transpose()?, self.source.group());
-        Ok(Refs { parent, primary: None, peer_netns, group })
+        Ok(Refs { parent, primary: None, peer_netns, group, number: None })
     }
 
     /// Gives a fresh link its mark, its master and its state.

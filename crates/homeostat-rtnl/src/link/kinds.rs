@@ -201,6 +201,8 @@ pub(crate) struct Refs {
     pub(crate) peer_netns: Option<u32>,
     /// The group that marks what is ours.
     pub(crate) group: u32,
+    /// The number that a new link gets, if it is to be a certain one.
+    pub(crate) number: Option<IfIndex>,
 }
 
 impl LinkKind {

@@ -6,9 +6,9 @@ mod tests;
 use homeostat_core::Owner;
 use homeostat_netlink::uapi::{
     IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
-    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER,
-    IFLA_MTU, IFLA_NET_NS_FD, NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, RTEXT_FILTER_SKIP_STATS,
-    RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK,
+    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND, IFLA_LINK,
+    IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, NLM_F_CREATE,
+    NLM_F_ECHO, NLM_F_EXCL, RTEXT_FILTER_SKIP_STATS, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Batch, Malformed, Message, MessageWriter, Result};
 
@@ -31,7 +31,7 @@ pub(crate) fn create(
     netns: Option<u32>,
 ) -> Result<()> {
     let mut message = batch.message(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL);
-    message.fixed(&head(IfIndex(0), None));
+    message.fixed(&head(refs.number.unwrap_or(IfIndex(0)), None));
     put_link_name(&mut message, IFLA_IFNAME, name);
     message.attr_u32(IFLA_GROUP, refs.group);
     first_mtu(link).map(|mtu| message.attr_u32(IFLA_MTU, mtu));
@@ -58,6 +58,7 @@ fn first_mtu(link: &Link) -> Option<u32> {
 /// What is changed in one message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Parts {
+    pub(crate) name: Option<LinkName>,
     pub(crate) mtu: Option<u32>,
     pub(crate) mac: Option<Mac>,
     pub(crate) alias: Option<String>,
@@ -68,10 +69,41 @@ pub(crate) struct Parts {
     pub(crate) up: Option<bool>,
 }
 
+/// The changes that make a link what it was, in their order.
+pub(crate) fn differences(
+    seen: &SeenLink,
+    former: &Link,
+    master: Option<IfIndex>,
+    alias: &str,
+) -> Vec<Parts> {
+    let (is_up, was_up) = (seen.is_up(), former.up == Some(true));
+    let words = Some(alias.to_owned()).filter(|alias| seen.alias.as_deref() != Some(alias));
+    let all = [
+        Parts { up: (is_up && !was_up).then_some(false), ..Parts::default() },
+        Parts {
+            mtu: former.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
+            mac: former.mac.filter(|mac| Some(*mac) != seen.link.mac),
+            alias: words.filter(|alias| !(alias.is_empty() && seen.alias.is_none())),
+            ..Parts::default()
+        },
+        Parts {
+            kind: former.kind.left_of(&seen.link.kind).filter(|kind| kind.peer().is_none()),
+            ..Parts::default()
+        },
+        Parts {
+            master: Some(master.unwrap_or(IfIndex(0))).filter(|_| master != seen.master),
+            ..Parts::default()
+        },
+        Parts { up: (!is_up && was_up).then_some(true), ..Parts::default() },
+    ];
+    all.into_iter().filter(|parts| *parts != Parts::default()).collect()
+}
+
 /// Changes a link.
 pub(crate) fn change(batch: &mut Batch, index: IfIndex, parts: &Parts, refs: &Refs) -> Result<()> {
     let mut message = batch.message(RTM_NEWLINK, 0);
     message.fixed(&head(index, parts.up));
+    parts.name.map(|name| put_link_name(&mut message, IFLA_IFNAME, name));
     parts.master.map(|IfIndex(master)| message.attr_u32(IFLA_MASTER, master));
     parts.mtu.map(|mtu| message.attr_u32(IFLA_MTU, mtu));
     parts.mac.map(|Mac(mac)| message.attr(IFLA_ADDRESS, &mac));
@@ -82,6 +114,26 @@ pub(crate) fn change(batch: &mut Batch, index: IfIndex, parts: &Parts, refs: &Re
     if let Some(kind) = &parts.kind {
         put_kind(&mut message, kind, refs);
     }
+    message.finish()
+}
+
+/// Sets options of a link that it has as a port.
+pub(crate) fn change_port(
+    batch: &mut Batch,
+    index: IfIndex,
+    kind: &str,
+    options: &[(u16, Vec<u8>)],
+) -> Result<()> {
+    let mut message = batch.message(RTM_NEWLINK, 0);
+    message.fixed(&head(index, None));
+    message.nest_unmarked(IFLA_LINKINFO, |info| {
+        info.attr(IFLA_INFO_SLAVE_KIND, kind.as_bytes());
+        info.nest_unmarked(IFLA_INFO_SLAVE_DATA, |data| {
+            for (option, value) in options {
+                data.attr(*option, value);
+            }
+        });
+    });
     message.finish()
 }
 

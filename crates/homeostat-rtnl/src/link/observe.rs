@@ -11,7 +11,8 @@ use crate::link::cascade::{IPV6_MIN_MTU, first_mtu, going_with};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Configured, Field, Link, LinkRef, Setting, changes_in_place};
 use crate::link::namespaces::OtherNamespaces;
-use crate::link::{IfIndex, LinkName, Links, alias, message};
+use crate::link::parking::Parked;
+use crate::link::{IfIndex, LinkName, Links, alias, message, parking};
 use crate::moment::Moment;
 use crate::object::{Object, agrees};
 use crate::shared_map::SharedMap;
@@ -69,7 +70,7 @@ fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Own
             Owner::Ours
         }
         None if has_group && record.is_none() => Owner::Unmarked,
-        None => Owner::foreign("somebody else"),
+        None => Owner::foreign("another owner"),
     }
 }
 
@@ -412,7 +413,14 @@ impl LinkTable {
         self.links.iter().map(|(_, seen)| seen)
     }
 
-    fn numbered(&self, index: IfIndex) -> Option<&SeenLink> {
+    /// The links that are parked, as far as their names say.
+    pub(crate) fn parked(&self) -> impl Iterator<Item = (&SeenLink, Parked)> {
+        let named = self.links.range(LinkName::padded(parking::PREFIX)..);
+        let named = named.take_while(|(name, _)| name.as_str().starts_with(parking::PREFIX));
+        named.filter_map(|(_, seen)| Some((seen, Parked::of(seen)?)))
+    }
+
+    pub(crate) fn numbered(&self, index: IfIndex) -> Option<&SeenLink> {
         self.get(*self.names.get(&index)?)
     }
 

@@ -6,16 +6,18 @@ use homeostat_core::{
     Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Taken, TakenOver, WaitsOn,
 };
 
+use crate::address::is_link_local;
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link::LinkName;
 use crate::link::cascade::{Cascades, Effects, NewMac, first_mtu, going_with, takes_foreign};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
+use crate::link::parking::{self, Aside, Parked, Parking, ToPark, is_parkable, occupies};
+use crate::link::{IfIndex, LinkName};
 use crate::moment::Moment;
 use crate::object::Object;
-use crate::snapshot::FormerMark;
+use crate::snapshot::{FormerLinks, FormerMark};
 use crate::step::{Act, Cycle, LinkStep};
 
 /// What becomes of links in this pass.
@@ -41,19 +43,27 @@ impl LinkPlan {
 pub(crate) fn draft(
     desired: &DesiredState,
     moment: &Moment,
+    former: &FormerLinks,
     changes: &ChangeList<Key, Object>,
 ) -> LinkPlan {
     let (links, fields) = (BTreeMap::new(), BTreeMap::new());
     let leaving = leaving(desired, moment, changes);
     let cascades = Cascades { desired, moment, leaving, is_beyond: false };
-    let plan = LinkPlan::default();
-    let mut planner = LinkPlanner { desired, moment, cascades, links, fields, plan };
+    let (plan, returns) = (LinkPlan::default(), Returns::new(desired, moment));
+    let departing = changes.others().iter().filter_map(|change| match change {
+        Change::Delete { key: Key::Link(name), .. } => Some(*name),
+        _ => None,
+    });
+    let departing = departing.collect();
+    let mut planner =
+        LinkPlanner { desired, moment, cascades, returns, departing, links, fields, plan };
     for slot in changes.creates().iter().filter(|slot| desired.is_link(**slot)) {
         planner.take(&Change::Create { slot: *slot });
     }
     for change in changes.others() {
         planner.take(change);
     }
+    planner.replace_newer(former);
     planner.renew();
     planner.put_links();
     planner.put_fields();
@@ -132,6 +142,52 @@ fn leaving(
     leaving
 }
 
+/// The parked links that take their places again.
+#[derive(Default)]
+struct Returns {
+    /// By their numbers, with the names that they get.
+    names: BTreeMap<IfIndex, LinkName>,
+}
+
+impl Returns {
+    /// One that was parked returns if it can become what is declared under its name, whatever has that name meanwhile: while
+    /// the desired state is that for which it was parked, it cannot.
+    fn new(desired: &DesiredState, moment: &Moment) -> Self {
+        let mut returns = Returns::default();
+        let parked = moment.table.parked().filter(|(seen, _)| seen.owner == Owner::Ours);
+        let (ends, links): (Vec<_>, Vec<_>) = parked.partition(|(_, parked)| parked.is_end);
+        let declared = links
+            .into_iter()
+            .filter_map(|(seen, parked)| Some((parked.name, desired.link(parked.name)?, seen)));
+        let mut declared: Vec<_> = declared.collect();
+        // The link below it comes first, and of several the oldest.
+        declared.sort_by_key(|(name, _, seen)| (desired.link_depth(*name), seen.index));
+        for (name, declared, seen) in declared {
+            let mut former = seen.link.clone();
+            let end = seen.peer().and_then(|end| ends.iter().find(|(seen, _)| seen.index == end));
+            match (&mut former.kind, end) {
+                (LinkKind::Veth(veth), Some((_, parked))) => veth.peer.name = parked.name,
+                (LinkKind::Veth(_), None) => {}
+                _ => {
+                    let below = seen.parent().and_then(|parent| returns.names.get(&parent));
+                    if let (Some(name), Some(parent)) = (below, &mut former.parent) {
+                        parent.name = *name;
+                    }
+                }
+            }
+            if returns.of(name).is_none() && changes_in_place(declared, &former) {
+                returns.names.insert(seen.index, name);
+                returns.names.extend(end.map(|(seen, parked)| (seen.index, parked.name)));
+            }
+        }
+        returns
+    }
+
+    fn of(&self, name: LinkName) -> Option<IfIndex> {
+        self.names.iter().find(|(_, returning)| **returning == name).map(|(index, _)| *index)
+    }
+}
+
 /// What a link needs.
 enum Need {
     Make,
@@ -143,6 +199,9 @@ struct LinkPlanner<'a> {
     desired: &'a DesiredState,
     moment: &'a Moment,
     cascades: Cascades<'a>,
+    returns: Returns,
+    /// The links that are not declared any more.
+    departing: BTreeSet<LinkName>,
     links: BTreeMap<LinkName, Need>,
     /// Fields that are written, with what is there.
     fields: BTreeMap<(LinkName, Field), Option<Setting>>,
@@ -200,8 +259,80 @@ impl LinkPlanner<'_> {
     }
 
     fn delete(&mut self, name: LinkName, before: &Object) {
+        let seen = self.moment.table.get(name);
+        if seen.is_some_and(|seen| self.returns.names.contains_key(&seen.index)) {
+            return;
+        }
+        let aside = match seen {
+            Some(seen) if Parked::of(seen).is_some() => Aside::Already,
+            Some(seen) => self.aside(seen, &BTreeSet::from([name])),
+            None => Aside::Not,
+        };
         let (takes, touches) = self.cascades.of(name, &GONE);
         self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, takes, touches);
+        if let Some(step) = self.plan.steps.last_mut() {
+            step.aside = aside;
+        }
+    }
+
+    /// How some links of ours can be put aside, of which one is the first to go.
+    fn aside(&self, first: &SeenLink, going: &BTreeSet<LinkName>) -> Aside {
+        let table = &self.moment.table;
+        if !parking::is_parkable(first) {
+            return Aside::Not;
+        }
+        let ours = || going.iter().filter_map(|name| table.get(*name)).filter(|it| is_parkable(it));
+        if ours().any(|seen| self.is_in_the_way(seen)) {
+            return Aside::Recorded(ours().map(|seen| Key::Link(seen.name)).collect());
+        }
+        let mut links: BTreeMap<LinkName, bool> = BTreeMap::new();
+        for seen in ours() {
+            links.insert(seen.name, false);
+            let end = table.peer(seen).filter(|end| matches!(end.owner, Owner::Unmarked));
+            if let Some(end) = end {
+                links.entry(end.name).or_insert(true);
+            }
+        }
+        let stays = |other: &&SeenLink| {
+            !links.contains_key(&other.name) && !self.departing.contains(&other.name)
+        };
+        let all = links.keys().filter_map(|name| table.get(*name));
+        let ports = all.flat_map(|seen| table.ports(seen)).filter(stays).map(|port| port.name);
+        let releases = ports.collect();
+        let to_park = links.iter().filter_map(|(name, is_end)| {
+            let leaves = table.master(table.get(*name)?).as_ref().is_some_and(stays);
+            Some(ToPark { name: *name, is_end: *is_end, leaves })
+        });
+        let addresses = links.keys().flat_map(|name| self.moment.addresses.on(*name));
+        let link_local = addresses.map(|(key, _)| *key).filter(|key| is_link_local(key.ip));
+        let link_local = link_local.collect();
+        Aside::Parked(Parking { links: to_park.collect(), releases, link_local })
+    }
+
+    /// Whether a declared link cannot be made while this one is there.
+    fn is_in_the_way(&self, old: &SeenLink) -> bool {
+        let takes_packets = matches!(old.link.kind, LinkKind::Macvlan(_) | LinkKind::Ipvlan(_));
+        if !parking::is_unique(&old.link.kind) && old.end_elsewhere().is_none() {
+            return false;
+        }
+        let is_there = |name: LinkName, declared: &Link| {
+            let seen = self.moment.table.get(name).filter(|seen| seen.owner == Owner::Ours);
+            seen.is_some_and(|seen| changes_in_place(declared, &seen.link))
+        };
+        let has_end = |declared: &Link| {
+            let Some((_, end)) = old.end_elsewhere() else { return false };
+            let peer = declared.kind.peer().filter(|peer| peer.namespace.is_some());
+            peer.is_some_and(|peer| self.moment.namespaces.index(peer) == Some(end))
+        };
+        let mut missing =
+            self.desired.links().filter(|(name, declared)| !is_there(*name, declared));
+        let parent = old.link.parent.as_ref().filter(|parent| parent.namespace.is_none());
+        let is_port = |parent: LinkName| {
+            let field = self.desired.field(parent, Field::Master).and_then(Setting::link_name);
+            self.desired.link(parent).and_then(|link| link.master).or(field).is_some()
+        };
+        missing.any(|(_, declared)| occupies(&old.link, declared) || has_end(declared))
+            || takes_packets && parent.is_some_and(|parent| is_port(parent.name))
     }
 
     /// A link that another owner made is never deleted. If it is not what we wrote any more, only our mark goes.
@@ -235,7 +366,18 @@ impl LinkPlanner<'_> {
         touches: Vec<LinkName>,
     ) {
         let slot = self.desired.slot(&key, None);
-        self.plan.steps.push(LinkStep { key, slot, before, act, adopts, takes, touches });
+        let (aside, records) = (Aside::Not, Vec::new());
+        let master = match key {
+            Key::Link(name) => self.desired.link(name).and_then(|link| link.master),
+            Key::LinkField(name, Field::Master) => {
+                self.desired.field(name, Field::Master).and_then(Setting::link_name)
+            }
+            _ => None,
+        };
+        let joins = master.filter(|master| self.moment.table.get(*master).is_some());
+        let step =
+            LinkStep { key, slot, before, act, adopts, takes, touches, joins, aside, records };
+        self.plan.steps.push(step);
     }
 
     fn put_links(&mut self) {
@@ -246,7 +388,7 @@ impl LinkPlanner<'_> {
             let Some(declared) = self.desired.link(name) else { continue };
             if let Some(on) = self.blocker(declared) {
                 self.plan.findings.push((Key::Link(name), Finding::Pending { on }));
-            } else if let Some(failure) = self.taken_name(declared, &need) {
+            } else if let Some(failure) = self.taken_name(name, declared, &need) {
                 self.plan.findings.push((Key::Link(name), Finding::refused(failure)));
             } else {
                 self.put_link(name, declared, need);
@@ -260,7 +402,14 @@ impl LinkPlanner<'_> {
             self.plan.made.insert(name);
             self.plan.made.extend(declared.peer_here());
         }
+        let returns = self.returns.of(name).map(parking::name_of);
         let (before, adopts, act) = match need {
+            Need::Make if let Some(parked) = returns => {
+                (None, None, Act::Return { parked, over: false })
+            }
+            Need::MakeAgain { before } if let Some(parked) = returns => {
+                (Some(before), None, Act::Return { parked, over: true })
+            }
             Need::Make => (None, None, Act::Create),
             Need::Change { before, adopts } => {
                 let cycle = self.cycle(declared, &before);
@@ -269,12 +418,17 @@ impl LinkPlanner<'_> {
             Need::MakeAgain { before } => (Some(before), None, Act::Replace),
         };
         let effects = match (&act, &before) {
-            (Act::Replace, _) => GONE,
+            (Act::Replace | Act::Return { over: true, .. }, _) => GONE,
             (Act::Update(cycle), Some(before)) => effects_of_change(declared, before, *cycle),
             _ => effects_of_new(declared, self.moment),
         };
         let (takes, touches) = self.cascades.of(name, &effects);
+        let replaced = self.moment.table.get(name).filter(|_| act == Act::Replace);
+        let aside = replaced.map(|seen| self.aside(seen, &going_with(&self.moment.table, name)));
         self.push(Key::Link(name), before.map(Object::Link), act, adopts, takes, touches);
+        if let (Some(aside), Some(step)) = (aside, self.plan.steps.last_mut()) {
+            step.aside = aside;
+        }
     }
 
     /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
@@ -360,6 +514,21 @@ impl LinkPlanner<'_> {
         effects
     }
 
+    /// Links of ours that are not those that return go, even if they are as declared.
+    fn replace_newer(&mut self, former: &FormerLinks) {
+        let again =
+            former.iter().filter(|(_, former)| !self.moment.links.knows(IfIndex(former.index)));
+        let names = self.returns.names.values().chain(again.map(|(name, _)| name));
+        for name in names {
+            let there = self.moment.table.get(*name).filter(|there| there.owner == Owner::Ours);
+            let Some(there) = there.filter(|_| self.desired.link(*name).is_some()) else {
+                continue;
+            };
+            let before = Box::new(there.link.clone());
+            self.links.insert(*name, Need::MakeAgain { before });
+        }
+    }
+
     /// What goes with links that are made again is made again too. Where another owner would lose
     /// something, a guard may hold the step: then nothing is made ready for what may not happen.
     fn renew(&mut self) {
@@ -435,8 +604,9 @@ impl LinkPlanner<'_> {
     }
 
     /// The kernel says only that something exists, not which end.
-    fn taken_name(&self, declared: &Link, need: &Need) -> Option<Failure> {
-        let peer = declared.kind.peer().filter(|_| matches!(need, Need::Make))?;
+    fn taken_name(&self, name: LinkName, declared: &Link, need: &Need) -> Option<Failure> {
+        let is_new = matches!(need, Need::Make) && self.returns.of(name).is_none();
+        let peer = declared.kind.peer().filter(|_| is_new)?;
         let name = peer.name;
         let space = peer.namespace.as_deref();
         let is_taken = match space.and_then(|space| self.moment.namespaces.elsewhere(space)) {
@@ -452,7 +622,10 @@ impl LinkPlanner<'_> {
         let desired = self.desired;
         self.plan.steps.sort_by_cached_key(|step| desired.key_depth(&step.key));
         let prefers = |step: &&LinkStep| {
-            let made = matches!(step.act, Act::Create | Act::Update(_) | Act::Replace);
+            let made = matches!(
+                step.act,
+                Act::Create | Act::Update(_) | Act::Replace | Act::Return { .. }
+            );
             let link = match step.key {
                 Key::Link(name) => desired.link(name),
                 _ => None,

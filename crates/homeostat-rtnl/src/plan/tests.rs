@@ -12,7 +12,7 @@ fn draft(
     moment: &Moment,
     changes: Vec<Change<Key, Object>>,
 ) -> Draft<Rtnl> {
-    super::draft(desired, moment, changes.into_iter().collect())
+    super::draft(desired, moment, &FormerLinks::new(), changes.into_iter().collect())
 }
 
 fn key(text: &str) -> Key {

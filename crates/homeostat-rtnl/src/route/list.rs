@@ -55,7 +55,7 @@ fn read_list(
     } else if is_empty && !file.allow_empty {
         let message = format!("the list `{name}` has no routes");
         let help = "a list that is being written, or that a full disk emptied, looks the same; to mean none, write \
-                    `allow-empty = true` beside `from-file`";
+                    `allow-empty = true` next to `from-file`";
         checker.report(Diagnostic::new(file.path.span, message).help(help));
     }
 }

@@ -102,7 +102,7 @@ impl Record for RouteEntry {
         if allow_empty {
             let message = "`allow-empty` is about a list, and this is one route";
             let misplaced = Diagnostic::new(fields.at("allow-empty"), message);
-            fields.report(misplaced.help("write it beside `from-file`"));
+            fields.report(misplaced.help("write it next to `from-file`"));
         }
         check_presence(fields, kind, nexthops.as_deref());
         let hops = nexthops.unwrap_or_default();

@@ -60,5 +60,5 @@ fn a_tap_of_somebody_else_is_not_taken_over() {
     let Some(mut bench) = bench() else { return };
     bench.ip(&format!("tuntap add {NAME} mode tap user 7")).unwrap();
     let report = bench.pass(&desired(&[(NAME, tap(Tap { owner: Some(8), ..Tap::default() }))]));
-    assert_eq!(crate::bench::explained(&report), [format!("conflict link {NAME}: somebody else")]);
+    assert_eq!(crate::bench::explained(&report), [format!("conflict link {NAME}: another owner")]);
 }

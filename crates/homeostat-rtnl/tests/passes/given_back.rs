@@ -22,8 +22,9 @@ fn dump(namespace: &Namespace) -> Vec<Value> {
         all.extend(listed(namespace, args));
     }
     all.iter_mut().for_each(forget_times);
-    // The kernel adds routes to link-local addresses some time after it has made those.
-    all.retain(|one| !one["dst"].as_str().is_some_and(|dst| dst.starts_with("fe80")));
+    // The kernel adds routes to link-local and multicast addresses some time after a link has come up.
+    let comes_late = |dst: &str| dst.starts_with("fe80") || dst == "ff00::/8";
+    all.retain(|one| !one["dst"].as_str().is_some_and(comes_late));
     all
 }
 

@@ -99,7 +99,13 @@ impl<T: Objects> Harness for Network<T> {
     /// Creates fail if anything is on the key (`NLM_F_EXCL`). Links are written by their number, which no other link gets.
     /// Rules are deleted by all that they say, and changed by a create beside the old one. A route is deleted with its
     /// protocol, but `NLM_F_REPLACE` replaces whatever is on its key; to delete it first would leave a gap in which
-    /// packets are lost. Nexthops, neighbours and addresses are changed and deleted by their keys alone.
+    /// packets are lost, and to append the new one first would make one multipath route of both with IPv6. Without
+    /// `NLM_F_CREATE` the request fails only if the key is free, which harms nobody.
+    ///
+    /// For the others the kernel (6.18) has no precondition: it replaces nexthops, neighbours and addresses by their keys,
+    /// ignores the protocol of a neighbour or an address that is to be deleted, and refuses that of a nexthop
+    /// (`owning::the_kernel_asks_for_the_protocol_only_where_routes_are_deleted`). It compares the label of an IPv4
+    /// address that is to be deleted; that of most addresses is the name of their link, whoever they belong to.
     fn has_precondition(&self, key: &Key, action: Action) -> bool {
         match (action, key) {
             (Action::Create, _) | (_, Key::Link(_) | Key::Rule(_)) => true,

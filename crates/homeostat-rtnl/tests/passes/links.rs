@@ -142,7 +142,7 @@ fn a_foreign_link_on_a_wanted_name_is_a_conflict_and_stays_as_it_is() {
     ip(&namespace, "link add br0 type bridge");
     let before = listed(&namespace, "-d link show");
     let report = Bench::new().pass(&desired(&[("link br0", "bridge mtu 1400")]));
-    assert_eq!(explained(&report), ["conflict link br0: somebody else"]);
+    assert_eq!(explained(&report), ["conflict link br0: another owner"]);
     assert_eq!(listed(&namespace, "-d link show"), before);
 }
 
@@ -153,7 +153,7 @@ fn a_foreign_link_that_is_as_declared_is_matched_and_never_deleted() {
     let mut bench = Bench::new();
     assert_eq!(
         bench.converge(&desired(&[("link br0", "bridge")])),
-        ["matched link br0: somebody else"]
+        ["matched link br0: another owner"]
     );
     bench.assert_quiet(&desired(&[]));
     assert!(exists(&namespace, "br0"));
@@ -188,7 +188,7 @@ fn a_foreign_link_that_would_have_to_be_made_again_is_not_taken_over() {
     bench.config.adopt.insert("link br0".parse().unwrap());
     let report = bench.pass(&desired(&[BRIDGE]));
     let lines = explained(&report);
-    assert!(lines[0].starts_with("failed link br0: it belongs to somebody else"), "{lines:?}");
+    assert!(lines[0].starts_with("failed link br0: it belongs to another owner"), "{lines:?}");
     assert_eq!(shown(&namespace, "br0")["linkinfo"]["info_kind"], "vxlan");
 }
 
@@ -206,7 +206,7 @@ fn a_mark_that_somebody_took_off_is_reported_and_the_link_is_left_alone() {
         let before = shown(&namespace, "br0");
         for declared in [desired(&[("link br0", "bridge mtu 1400")]), desired(&[])] {
             let report = bench.pass(&declared);
-            assert_eq!(explained(&report), ["conflict link br0: somebody else"]);
+            assert_eq!(explained(&report), ["conflict link br0: another owner"]);
             let reason = report
                 .plan()
                 .findings_of(homeostat_engine::Kind::Conflict)

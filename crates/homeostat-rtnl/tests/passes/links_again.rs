@@ -20,7 +20,7 @@ fn a_link_that_somebody_else_made_again_is_theirs_and_no_mark_was_taken_off() {
     ip(&namespace, "link add br0 mtu 1300 type bridge");
     let declared = desired(&[("link br0", "bridge mtu 1400")]);
     let report = bench.pass(&declared);
-    assert_eq!(explained(&report), ["conflict link br0: somebody else"]);
+    assert_eq!(explained(&report), ["conflict link br0: another owner"]);
     let reason =
         report.plan().findings_of(homeostat_engine::Kind::Conflict).next().unwrap().1.reason();
     assert_ne!(reason, "our mark was taken off");

@@ -8,6 +8,35 @@ use crate::bench::{Bench, addresses, cable, desired, explained, ip, listed};
 const ADDRESS: (&str, &str) = ("address 10.0.0.1/24 dev va", "");
 const ROUTE: (&str, &str) = ("route 10.5.0.0/16", "via 10.0.0.2");
 
+/// If this fails on a newer kernel, more writes can be made conditional: see `has_precondition` of the laws.
+#[test]
+fn the_kernel_asks_for_the_protocol_only_where_routes_are_deleted() {
+    let namespace = cable();
+    let run = |args: &str| {
+        let args: Vec<&str> = args.split_whitespace().collect();
+        namespace.ip(&args).map_err(|error| error.to_string())
+    };
+    let protocol = |args: &str| listed(&namespace, args)[0]["protocol"].clone();
+    ip(&namespace, "address add 10.0.0.1/24 dev va");
+
+    ip(&namespace, "route add 10.5.0.0/16 via 10.0.0.2 proto 77");
+    assert!(run("route del 10.5.0.0/16 proto 76").unwrap_err().contains("No such process"));
+    ip(&namespace, "route replace 10.5.0.0/16 via 10.0.0.3 proto 76");
+    assert_eq!(protocol("route show 10.5.0.0/16"), "76");
+
+    ip(&namespace, "nexthop add id 5 via 10.0.0.2 dev va proto 77");
+    assert!(run("nexthop del id 5 proto 76").unwrap_err().contains("Invalid values in header"));
+    ip(&namespace, "nexthop replace id 5 via 10.0.0.3 dev va proto 76");
+    assert_eq!(protocol("nexthop show"), "76");
+
+    let nine = "neigh add 10.0.0.9 dev va lladdr 02:00:00:00:00:09 proto 77";
+    ip(&namespace, nine);
+    ip(&namespace, "neigh del 10.0.0.9 dev va proto 76");
+    ip(&namespace, nine);
+    ip(&namespace, "neigh replace 10.0.0.9 dev va lladdr 02:00:00:00:00:08 proto 76");
+    assert_eq!(protocol("neigh show nud permanent"), "76");
+}
+
 #[test]
 fn a_foreign_route_survives_an_empty_desired_state() {
     let namespace = cable();

@@ -46,7 +46,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     }
     let context = context.writing();
     let files = ReferencedFiles::of(&document);
-    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
     let unlocked = loop {
         let left = left_trial::roll_back(&context, &ledger)?;
         let unlocked = Machine::bind(&context, &document, &*ledger)?.unlock(&ledger);
@@ -177,7 +177,7 @@ impl<'a> Asked<'a> {
             applied_by: Person::current(),
             confirmed_by: None,
         };
-        let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+        let confirmed = ConfirmedDocuments::of(&context.caller.state_dir, &context.caller.owner);
         confirmed.add(document, files, origin).map(drop)
     }
 

@@ -116,7 +116,7 @@ async fn tour(
     let (document, wall) = introduce(&context, documents, &*ledger, &mut to)?;
     build(&context, &document, &ledger, &mut to).await?;
     add_foreign(&context).await?;
-    step(&mut to, "homeostat run demo.toml     (and somebody sabotages it)")?;
+    step(&mut to, "homeostat run demo.toml     (while another program sabotages it)")?;
     let stop = Arc::new(AtomicBool::new(false));
     let (finished, finish) = tokio::sync::oneshot::channel();
     let stopped = Arc::clone(&stop);

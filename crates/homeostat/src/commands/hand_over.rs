@@ -59,7 +59,7 @@ pub(super) fn to_daemon(
     start()?;
     let following = Following {
         socket: &context.socket,
-        confirmed: ConfirmedDocuments::of(&context.state_dir, &caller.owner),
+        confirmed: ConfirmedDocuments::of(&context.caller.state_dir, &caller.owner),
         color: context.color,
         json: asked.args.form.json,
     };

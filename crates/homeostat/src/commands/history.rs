@@ -59,6 +59,7 @@ fn print_json(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
             "to": end.to,
             "not": end.not,
             "not_count": end.not_count,
+            "made_again": end.made_again,
             "checks": end.checks,
         })
     };

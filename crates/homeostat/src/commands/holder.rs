@@ -8,9 +8,10 @@
     reason = "the one module of this program that starts programs"
 )]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::path::Path;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
@@ -32,7 +33,7 @@ use crate::client::Client;
 use crate::confirmed::{ConfirmedDocuments, absolute, nothing_declared};
 use crate::context::{Context, Top};
 use crate::daemon::{Daemon, Options, Role, log};
-use crate::failure::{Relayed, helped};
+use crate::failure::{self, Relayed, helped};
 use crate::output::SourceReport;
 
 /// What a holder prints once a trial can be handed to it.
@@ -104,32 +105,47 @@ fn is_below_systemd() -> bool {
 
 fn start_unit(program: &Path, arguments: &[OsString], owner: &str) -> Result<()> {
     let unit = format!("homeostat-trial-{owner}");
-    let mut after_end = OsString::from("ExecStopPost=");
-    after_end.push(program);
-    after_end.push(" end-left-trial");
+    let mut after_end = format!("ExecStopPost={} end-left-trial", quoted(program.as_os_str()));
     for argument in arguments {
-        after_end.push(" ");
-        after_end.push(quoted(argument));
+        after_end.push(' ');
+        after_end.push_str(&quoted(argument));
     }
+    // A unit has none of the descriptors of who starts it, but root can open them.
+    let (mut said, says) = io::pipe()?;
+    let report = format!("/proc/{}/fd/{}", std::process::id(), says.as_raw_fd());
     let mut command = Command::new("systemd-run");
     command.args(["--quiet", "--collect", "--service-type=notify", "--unit", &unit]);
-    command.args(["--property=TimeoutStopSec=20", "--property=LimitNOFILE=65536", "--property"]);
-    command.arg(after_end).arg("--").arg(program).args(["hold-trial", "--watched"]);
-    let output = command.args(arguments).stdin(Stdio::null()).output();
+    // A rollback by `ExecStopPost` is a stop, too.
+    command.args(["--property=TimeoutStopSec=90", "--property=LimitNOFILE=65536", "--property"]);
+    command.arg(after_end).arg("--").arg(program);
+    command.args(["hold-trial", "--watched", "--report", &report]);
+    let output = command.args(arguments.iter().map(unexpanded)).stdin(Stdio::null()).output();
     let output = output.context("cannot run systemd-run")?;
     if output.status.success() {
         return Ok(());
     }
+    drop(says);
+    let mut reason = String::new();
+    said.read_to_string(&mut reason)?;
+    if !reason.is_empty() {
+        return Err(Relayed(reason).into());
+    }
+    let reason = String::from_utf8_lossy(&output.stderr).trim_end().to_owned();
     Err(helped(
-        format!("the trial has no holder: {}", String::from_utf8_lossy(&output.stderr).trim_end()),
+        format!("the trial has no holder: {reason}"),
         format!("`journalctl -u {unit}` may say why"),
     ))
 }
 
-/// An argument as a line of a unit has it.
-fn quoted(argument: &OsString) -> String {
-    let text = argument.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
-    format!("\"{}\"", text.replace('%', "%%").replace('$', "$$"))
+/// An argument as a property of a transient unit has it. Specifiers (`%`) are not expanded there.
+fn quoted(argument: &OsStr) -> String {
+    let text = unexpanded(argument).replace('\\', "\\\\").replace('"', "\\\"");
+    format!("\"{text}\"")
+}
+
+/// An argument of a command of a unit, in which variables would be replaced.
+fn unexpanded(argument: impl AsRef<OsStr>) -> String {
+    argument.as_ref().to_string_lossy().replace('$', "$$")
 }
 
 fn start_detached(program: &Path, arguments: &[OsString]) -> Result<()> {
@@ -137,6 +153,8 @@ fn start_detached(program: &Path, arguments: &[OsString]) -> Result<()> {
     let mut command = Command::new(program);
     command.arg("hold-trial").args(arguments).current_dir("/");
     command.stdin(Stdio::null()).stdout(says.try_clone()?).stderr(says);
+    // They are for the service that this process may be a part of.
+    command.env_remove("NOTIFY_SOCKET").env_remove("WATCHDOG_USEC");
     command.spawn().context("cannot start the holder of the trial")?;
     // Its ends of the pipe go when it is ready, or has failed.
     drop(command);
@@ -160,7 +178,17 @@ pub(super) fn wait_for_end(context: &Context) {
 
 /// The holder, or the process that watches it.
 pub(super) fn run(args: &HoldArgs, global: Global) -> Result<ExitCode> {
-    if args.watched { hold(global) } else { watch(global) }
+    if !args.watched {
+        return watch(global);
+    }
+    // Opened now: later on, the process of that path may be another one.
+    let report = args.report.as_ref().map(|path| File::options().write(true).open(path));
+    let held = hold(global);
+    if let (Err(error), Some(Ok(mut report))) = (&held, report) {
+        // Whoever began the trial may be gone.
+        let _ = failure::write(error, &mut report);
+    }
+    held
 }
 
 fn watch(global: Global) -> Result<ExitCode> {
@@ -182,7 +210,7 @@ pub(super) fn end_left_trial(global: Global) -> Result<ExitCode> {
     let mut tries = 0;
     loop {
         tries += 1;
-        let ledger = SqliteLedger::open(&context.state_dir);
+        let ledger = SqliteLedger::open(&context.caller.state_dir);
         let ended = ledger.map_err(Into::into).and_then(|ledger| {
             left_trial::roll_back(&context, &(Arc::new(ledger) as Arc<dyn Ledger>))
         });
@@ -199,8 +227,8 @@ pub(super) fn end_left_trial(global: Global) -> Result<ExitCode> {
 fn hold(global: Global) -> Result<ExitCode> {
     raise_open_files();
     let context = Context::enter(global, &Settings::default())?.writing();
-    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
-    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
+    let confirmed = ConfirmedDocuments::of(&context.caller.state_dir, &context.caller.owner);
     let before = confirmed.newest_in(&context.top_scope()?.name);
     let before_text =
         before.as_ref().map_or_else(nothing_declared, |entry| confirmed.load(entry))?;
@@ -214,16 +242,18 @@ fn hold(global: Global) -> Result<ExitCode> {
             "apply the document that is in force once more, without --confirm-within; then try the other one",
         ));
     }
-    if std::env::var_os("NOTIFY_SOCKET").is_some() {
+    if is_unit() {
         log::init(LogForm::Text, context.detail);
     }
     let options = Options {
         role: Role::HoldTrial { guarded: has(&reports, Kind::Held) },
         on_stop: Some(homeostat_document::OnStop::Leave),
         ready: Some(Box::new(|| {
-            // Whoever started it may be gone.
-            let _ = io::stdout().write_all(READY.as_bytes());
-            let _ = be_silent();
+            if !is_unit() {
+                // Whoever started it may be gone.
+                let _ = io::stdout().write_all(READY.as_bytes());
+                let _ = be_silent();
+            }
         })),
         ..Options::default()
     };
@@ -244,13 +274,16 @@ fn has(reports: &[SourceReport], kind: Kind) -> bool {
     found
 }
 
-/// Closes what this process inherited. Below systemd the log goes on.
+/// Whether systemd has started this process, and so keeps its log.
+fn is_unit() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
+}
+
+/// Closes what this process inherited.
 fn be_silent() -> Result<()> {
     let nowhere = File::options().write(true).open("/dev/null")?;
     rustix::stdio::dup2_stdout(&nowhere)?;
-    if std::env::var_os("NOTIFY_SOCKET").is_none() {
-        rustix::stdio::dup2_stderr(&nowhere)?;
-    }
+    rustix::stdio::dup2_stderr(&nowhere)?;
     Ok(())
 }
 

@@ -11,19 +11,29 @@ use homeostat_engine::{Control, Entry as ReportEntry, Error, Kind, Ledger, MassD
 use crate::commands::block_on;
 use crate::confirmed::{ConfirmedDocuments, RecordedTrial};
 use crate::context::Context;
-use crate::daemon::clock::boot_id;
 use crate::failure;
 use crate::machine::Machine;
 use crate::output::{SourceReport, stream};
-use crate::undo_file;
+use crate::undo_file::{self, Undone};
 use crate::wire::{NotRestored, RolledBack, TrialEnd};
 
-/// A trial in the top scope that was begun since the boot and is not ended, with the document that it returns to. Its
-/// holder may still run: who does not have the lock knows nothing about that.
+/// A trial in the top scope that is not ended, with the document that it returns to. Its holder may still run: who does
+/// not have the lock knows nothing about that.
+///
+/// A boot ends a trial in the kernel, but not what the trial wrote to the disk. So that is rolled back, too.
 pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Document)>> {
-    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    let confirmed = ConfirmedDocuments::of(&context.caller.state_dir, &context.caller.owner);
     let Some(left) = confirmed.open_trial() else { return Ok(None) };
-    if left.record.boot != boot_id() || left.origin.scope != context.top_scope()?.name {
+    let is_here = left.origin.scope == context.top_scope()?.name;
+    if !left.record.is_of_this_boot() {
+        confirmed.forget_undo_list()?;
+        if !is_here {
+            // A namespace is gone with the boot, and nothing on the disk belongs to one.
+            let (why, to) = (left.record.why_left().to_owned(), left.record.before);
+            confirmed.end_trial(&RolledBack { why, to, ..RolledBack::default() })?;
+        }
+    }
+    if !is_here {
         return Ok(None);
     }
     let before = confirmed.before(&left.record).with_context(|| {
@@ -58,7 +68,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         Err(error) => return Err(error),
     };
     // Another process may have done it just before.
-    let confirmed = ConfirmedDocuments::of(&context.state_dir, &context.caller.owner);
+    let confirmed = ConfirmedDocuments::of(&context.caller.state_dir, &context.caller.owner);
     if confirmed.open_trial().is_none_or(|open| open != left) {
         return Ok(Left::Nothing);
     }
@@ -67,20 +77,24 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         undoing.caller.guards.mass_delete = MassDelete::Allow;
     }
     undoing.caller.on_release = OnRelease::Restore;
+    undoing.caller.recorded = undo_file::recorded(&confirmed.undo_file());
     let machine = Machine::bind(&undoing, &before, &**ledger)?;
     let drivers = machine.unlock_under(Some(lock), ledger)?;
-    let (taken, lost) = (undo_file::read(&confirmed.undo_file()), RefCell::new(Vec::new()));
+    let (taken, lost) = (undo_file::read(&confirmed.undo_file()), RefCell::new(Undone::default()));
     let reports = block_on(drivers.converge_and(&async |loops: &[Arc<dyn Control>]| {
         let not = undo_file::restore(&taken, loops).await;
-        lost.borrow_mut().extend(not);
+        let mut undone = lost.borrow_mut();
+        undone.lost.extend(not.lost);
+        undone.again = not.again;
     }))??;
-    let mut not = lost.into_inner();
+    let Undone { lost: mut not, again } = lost.into_inner();
     not.extend(not_restored(&reports));
     let end = RolledBack {
-        why: "the process that held it ended".to_owned(),
+        why: left.record.why_left().to_owned(),
         to: left.record.before,
         not_count: not.len(),
         not,
+        made_again: again,
         checks: Vec::new(),
     };
     confirmed.end_trial(&end)?;

@@ -50,7 +50,7 @@ fn look(documents: &[PathBuf], global: Global) -> Result<(Context, Document, Vec
 
 /// Plans by looking only: nothing is opened for writing.
 pub(super) fn plan(context: &Context, document: &Document) -> Result<Vec<SourceReport>> {
-    let pages = SqlitePages::open(&context.state_dir)?;
+    let pages = SqlitePages::open(&context.caller.state_dir)?;
     let machine = Machine::bind(context, document, &pages)?;
     block_on(machine.plan(&pages))?
 }

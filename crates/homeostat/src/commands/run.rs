@@ -50,7 +50,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         log::log_error(&error, "a trial that was left open cannot be rolled back");
         None
     });
-    let (ledger, unwritable) = LateLedger::open(&context.state_dir)?;
+    let (ledger, unwritable) = LateLedger::open(&context.caller.state_dir)?;
     if let Some(error) = unwritable {
         log::log_error(&error.into(), "started without a ledger that can be written");
     }

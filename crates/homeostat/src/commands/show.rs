@@ -22,7 +22,7 @@ const NAMED: usize = 20;
 pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     let context = Context::enter(global, &Settings::default())?;
     let (caller, scope) = (&context.caller, &context.top_scope()?);
-    let pages = SqlitePages::open(&context.state_dir)?;
+    let pages = SqlitePages::open(&context.caller.state_dir)?;
     let (document, gate) = (&Document::default(), &context.gates.of(&scope.identity));
     let extent = Extent { every_knob: args.full, kept_by_others: args.all };
     let mut all = Shown::default();

@@ -154,7 +154,7 @@ fn recorded_end(confirmed: &ConfirmedDocuments, id: u64) -> Result<(u64, TrialEn
 
 fn unknown_end() -> anyhow::Error {
     helped(
-        "whoever held the trial cannot be asked how it ended",
+        "the process that held the trial cannot be asked how it ended",
         "`homeostat history` shows whether it was confirmed; the next `homeostat apply` or `run` ends one that is left",
     )
 }

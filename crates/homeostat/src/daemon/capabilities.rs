@@ -9,6 +9,7 @@
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, HOST};
 use homeostat_engine::Pages;
+use homeostat_registry::OwnScopes;
 use rustix::thread::{
     CapabilitySet, CapabilitySets, capabilities, clear_ambient_capability_set,
     remove_capability_from_bounding_set, set_capabilities,
@@ -37,8 +38,11 @@ pub(super) fn needed(
     let recorded = pages.places(&context.caller.owner)?;
     let is_elsewhere = !matches!(context.top, Top::Host)
         || !document.namespaces.is_empty()
-        || recorded.iter().any(|place| place.scope != HOST);
+        || recorded.iter().any(|place| place.scope != HOST && own_scopes(&place.source).is_none());
     let mut needed = ALWAYS;
+    for own in recorded.iter().filter_map(|place| own_scopes(&place.source)) {
+        needed |= own.capabilities;
+    }
     if is_elsewhere {
         needed |= SPACES;
     }
@@ -51,6 +55,10 @@ pub(super) fn needed(
         }
     }
     Ok(needed)
+}
+
+fn own_scopes(source: &str) -> Option<&'static OwnScopes> {
+    registry::find(source).and_then(|source| source.own_scopes.as_ref())
 }
 
 /// Drops all but the allowed ones, for this process and for all that it may start. In a sandbox there is nothing to

@@ -1,4 +1,4 @@
-//! The time of day, for people and logs. Nothing is decided by it.
+//! The time of day, for people and logs: nothing is decided by it. And the clock of deadlines.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -101,6 +101,24 @@ pub(crate) fn boot_id() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Nobody can set that clock: a clock of the day that is set back leaves every deadline where it is.
+    #[test]
+    fn deadlines_are_on_the_clock_that_counts_from_the_boot() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            Duration::from_secs_f64(text.split(' ').next().unwrap().parse().unwrap())
+        };
+        // The kernel prints hundredths.
+        let earlier = uptime();
+        let now = BootTime::after(Duration::ZERO);
+        let later = uptime() + Duration::from_millis(10);
+        assert!(
+            BootTime(earlier) <= now && now <= BootTime(later),
+            "{earlier:?} {now:?} {later:?}"
+        );
+        assert!(BootTime(Duration::ZERO).left().is_zero());
+    }
 
     #[test]
     fn a_moment_reads_as_a_person_writes_it() {

@@ -59,9 +59,11 @@ impl FromStr for Listen {
         let address: SocketAddr =
             text.parse().map_err(|_| "not an address and a port, such as 127.0.0.1:9876")?;
         if !address.ip().is_loopback() {
-            return Err("not a loopback address: whoever can reach it could read everything, so \
+            return Err(
+                "not a loopback address: anyone who can reach it could read everything, so \
                         put a proxy that checks who asks in front of 127.0.0.1"
-                .to_owned());
+                    .to_owned(),
+            );
         }
         Ok(Listen(address))
     }

@@ -13,7 +13,7 @@ use super::clock::Stamp;
 use super::provider_health::ProviderHealth;
 use super::trial::Trials;
 use crate::machine::Waiting;
-use crate::registry::is_remote;
+use crate::registry::{is_late, is_remote};
 use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, millis};
 
 /// How many open keys a page has.
@@ -59,16 +59,16 @@ impl LoopsSnapshot {
         }
     }
 
-    /// Whether every loop on this machine has made its first full pass. Nothing waits for a target elsewhere, which may
-    /// be reached only once this machine has started.
+    /// Whether every loop that is needed for it has made its first full pass. Nothing waits for a target that may be
+    /// reached only once this machine has started.
     pub(super) fn is_ready(&self) -> bool {
         self.is_arranged && self.starting().next().is_none()
     }
 
-    /// The loops on this machine that have not made their first full pass.
+    /// The loops that are needed to be ready, and have not made their first full pass.
     pub(super) fn starting(&self) -> impl Iterator<Item = &Arc<dyn Control>> {
-        let is_here = |one: &&Arc<dyn Control>| !is_remote(&one.ledger_key().source);
-        self.loops.iter().filter(is_here).filter(|one| !one.status().is_ready)
+        let is_needed = |one: &&Arc<dyn Control>| !is_late(&one.ledger_key().source);
+        self.loops.iter().filter(is_needed).filter(|one| !one.status().is_ready)
     }
 
     /// Whether no loop is stuck. Idle is healthy.

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use futures_util::FutureExt as _;
 use homeostat_document::{Document, Settings, SourceSettings};
 use homeostat_engine::{
-    Control, Events, Ledger, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
+    Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
 };
 use homeostat_netns::Netns;
 use homeostat_registry::{Gate, Reach, Scope, ScopePlace, Start, declared_name};
@@ -41,8 +41,16 @@ struct Running {
     reach: Reach,
     /// One writer per scope and mark; shared by its loops.
     lock: Arc<ScopeLock>,
-    loops: BTreeMap<String, Looping>,
+    loops: BTreeMap<LoopName, Looping>,
     firewall: Firewall,
+}
+
+/// The source of a loop, and its scope: a source may have several in one network scope.
+type LoopName = (String, String);
+
+fn loop_name(planner: &dyn Planner) -> LoopName {
+    let key = planner.ledger_key();
+    (key.source.clone(), key.scope.clone())
 }
 
 /// Which of the loops that go on are given their desired states.
@@ -142,7 +150,9 @@ impl Scopes {
         let named = declared.chain(referred).filter_map(|name| declared_name(document, &name).ok());
         // Without a ledger the document cannot be bound either, which is reported there.
         let recorded = ledger.places(&context.caller.owner).unwrap_or_default();
-        let recorded = recorded.into_iter().map(|ledger_key| ledger_key.scope);
+        let is_network =
+            |key: &LedgerKey| find(&key.source).is_none_or(|one| one.own_scopes.is_none());
+        let recorded = recorded.into_iter().filter(is_network).map(|ledger_key| ledger_key.scope);
         let top = context.top_namespace().ok().flatten();
         let scopes: BTreeSet<_> =
             named.chain(recorded).chain(self.running.keys().cloned()).chain(top).collect();
@@ -224,7 +234,7 @@ impl Scopes {
                 }),
             };
             let ended = running.loops.extract_if(.., |name, _| {
-                !first.iter().chain(&rest).any(|planner| planner.ledger_key().source == *name)
+                !first.iter().chain(&rest).any(|planner| loop_name(&**planner) == *name)
             });
             for (_, looping) in ended.collect::<Vec<_>>() {
                 looping.end().await;
@@ -284,6 +294,7 @@ impl Running {
                     let _ = pass.await;
                     first.push(control);
                 }
+                Start::Late => {}
                 Start::Usual if is_remote(&control.ledger_key().source) => {}
                 Start::Usual => others.push(pass),
             }
@@ -308,7 +319,7 @@ impl Running {
         threads: &mut LoopThreads,
         started: &mut Vec<StartedPass>,
     ) -> Result<(Arc<dyn Control>, Put)> {
-        let name = planner.ledger_key().source.clone();
+        let name = loop_name(&*planner);
         let pace = pace(&*planner, &by.document.settings);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
         if let Some(Looping { control, .. }) = self.loops.get(&name).filter(goes_on) {

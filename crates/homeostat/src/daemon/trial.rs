@@ -30,7 +30,7 @@ use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::is_remote;
-use crate::undo_file::{self, UndoFile};
+use crate::undo_file::{self, UndoFile, Undone};
 use crate::wire::{
     ConfirmBy, LastTrial, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
 };
@@ -39,6 +39,8 @@ use crate::wire::{
 const NAMED: usize = 20;
 /// How long the passes of a rollback are waited for before it is reported as it stands. The loops go on.
 const PASSES: Duration = Duration::from_secs(30);
+/// The same after a boot, which may bring a target only later.
+const PASSES_OF_A_BOOT: Duration = Duration::from_mins(10);
 /// The first and the longest wait before a rollback that could not begin is tried again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -144,7 +146,7 @@ impl Trial {
     /// One whose holder ended. What it returns to is in force again; the passes are yet to run.
     pub(super) fn left_by_another(left: RecordedTrial) -> Self {
         let RecordedTrial { record, origin } = left;
-        let why = "the process that held it ended".to_owned();
+        let why = record.why_left().to_owned();
         let phase = Phase::RollingBack { why, until: BootTime::after(PASSES) };
         Trial {
             record,
@@ -239,6 +241,28 @@ impl Trials {
     }
 }
 
+/// A rollback that could not begin, or could not be completed.
+#[derive(Debug, PartialEq, Eq)]
+struct FailedAgain {
+    /// So often for this reason.
+    failures: u32,
+    /// Until it is tried again.
+    wait: Duration,
+    is_logged: bool,
+}
+
+impl FailedAgain {
+    /// It is logged when it begins, when the reason changes, and ever more rarely.
+    fn after(phase: &Phase, error: &str) -> Self {
+        let failures = match phase {
+            Phase::Retrying { failures, last, .. } if last == error => failures + 1,
+            _ => 1,
+        };
+        let wait = FIRST_RETRY.saturating_mul(failures).min(LAST_RETRY);
+        FailedAgain { failures, wait, is_logged: failures.is_power_of_two() }
+    }
+}
+
 /// Refuses a time that makes no trial.
 pub(super) fn check_within(within: Duration) -> Result<()> {
     if TRIAL.contains(&within) {
@@ -304,7 +328,7 @@ pub(super) fn no_trial() -> anyhow::Error {
 
 impl Daemon {
     pub(super) fn confirmed(&self) -> ConfirmedDocuments {
-        ConfirmedDocuments::of(&self.context.state_dir, &self.context.caller.owner)
+        ConfirmedDocuments::of(&self.context.caller.state_dir, &self.context.caller.owner)
     }
 
     /// Everything that a trial needs, before anything is written to the machine.
@@ -358,6 +382,8 @@ impl Daemon {
         confirmed.begin_trial(document, &ReferencedFiles::of(document), origin, &record)?;
         self.context.caller.trial = Some(self.losses);
         self.context.caller.undo = Some(Arc::new(UndoFile::new(confirmed.undo_file())));
+        let within = request.within.as_secs_f64();
+        tracing::info!(trial = record.id, by = %request.by, within, "trial begun");
         let phase = Phase::Open { deadline: BootTime::after(request.within) };
         let open_before = self.snapshot.borrow().open(None, Some(usize::MAX)).open.into_iter();
         let open_before = open_before.map(|open| (open.source, open.scope, open.key)).collect();
@@ -505,13 +531,15 @@ impl Daemon {
         }
         self.context.caller.on_release = OnRelease::Restore;
         self.leave_trial();
+        self.context.caller.recorded = undo_file::recorded(&confirmed.undo_file());
         let taken = self.take(document, recipients).await;
         self.context.caller = caller;
         taken?;
         self.leave_trial();
         (self.own, self.unconfirmed) = (None, None);
         if let Some(trial) = &mut self.trials.open {
-            let (why, until) = (why.to_owned(), BootTime::after(PASSES));
+            let passes = if record.is_of_this_boot() { PASSES } else { PASSES_OF_A_BOOT };
+            let (why, until) = (why.to_owned(), BootTime::after(passes));
             trial.phase = Phase::RollingBack { why, until };
         }
         self.publish();
@@ -525,22 +553,18 @@ impl Daemon {
         }
     }
 
-    /// The trial cannot be rolled back now. It is logged when it begins, when the reason changes, and ever more rarely.
+    /// The trial cannot be rolled back now.
     fn retry_rollback(&mut self, why: &str, error: &anyhow::Error) {
         let Some(trial) = &mut self.trials.open else { return };
         let text = failure::text(error);
-        let failures = match &trial.phase {
-            Phase::Retrying { failures, last, .. } if *last == text => failures + 1,
-            _ => 1,
-        };
-        let wait = FIRST_RETRY.saturating_mul(failures).min(LAST_RETRY);
+        let FailedAgain { failures, wait, is_logged } = FailedAgain::after(&trial.phase, &text);
         trial.phase = Phase::Retrying {
             why: why.to_owned(),
             at: BootTime::after(wait),
             failures,
             last: text.clone(),
         };
-        if failures.is_power_of_two() {
+        if is_logged {
             tracing::error!(error = text, failures, "the trial cannot be rolled back yet");
             let fields = json!({ "error": text, "failures": failures });
             self.recent.record(Level::ERROR, "trial-not-rolled-back", fields);
@@ -556,13 +580,20 @@ impl Daemon {
             return;
         };
         let taken = undo_file::read(&self.confirmed().undo_file());
-        let lost = undo_file::restore(&taken, &self.loops()).await;
+        let Undone { lost, again } = undo_file::restore(&taken, &self.loops()).await;
         let (mut not, not_count) = self.not_restored();
         let not_count = not_count + lost.len();
         not.splice(..0, lost);
         not.truncate(NAMED);
         let checks = self.check_after(&terms.checks).await;
-        let end = RolledBack { why: why.clone(), to: record.before, not, not_count, checks };
+        let end = RolledBack {
+            why: why.clone(),
+            to: record.before,
+            not,
+            not_count,
+            made_again: again,
+            checks,
+        };
         if let Err(error) = self.confirmed().end_trial(&end) {
             return self.retry_rollback(&why, &error);
         }
@@ -622,24 +653,6 @@ impl Daemon {
         (all.into_iter().take(NAMED).collect(), count)
     }
 
-    /// Closes the record of a trial that a boot has ended: nothing of it is left in the kernel.
-    pub(super) fn close_trial_of_another_boot(&mut self) {
-        let confirmed = self.confirmed();
-        let Some(RecordedTrial { record, .. }) = confirmed.open_trial() else { return };
-        if record.boot == boot_id() {
-            return;
-        }
-        let why = "the machine was booted".to_owned();
-        let end = RolledBack { why, to: record.before, ..RolledBack::default() };
-        if let Err(error) = confirmed.end_trial(&end) {
-            log::log_error(&error, "a former trial cannot be closed");
-        }
-        let end = TrialEnd::RolledBack(end);
-        record_end(&self.recent, record.id, &end);
-        self.trials.ended(record.id, end);
-        self.publish();
-    }
-
     /// Waits for what the open trial needs next, or for the end of a daemon that only holds one.
     pub(super) fn trial_wakes(&self) -> impl Future<Output = Wake> + use<> {
         let trial = self.trials.open.clone();
@@ -680,6 +693,40 @@ impl Daemon {
 pub(super) fn record_end(recent: &Recent, id: u64, end: &TrialEnd) {
     let mut fields = serde_json::to_value(end).unwrap_or_default();
     fields["trial"] = json!(id);
-    let level = if matches!(end, TrialEnd::Confirmed { .. }) { Level::INFO } else { Level::WARN };
+    let level = match end {
+        TrialEnd::Confirmed { number, by } => {
+            tracing::info!(trial = id, number, by, "trial confirmed");
+            Level::INFO
+        }
+        TrialEnd::RolledBack(RolledBack { why, to, not_count, .. }) => {
+            tracing::warn!(trial = id, why, to, not_count, "trial rolled back");
+            Level::WARN
+        }
+    };
     recent.record(level, "trial-ended", fields);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rollback_that_fails_again_and_again_is_tried_and_logged_ever_more_rarely() {
+        let failed = |phase: &mut Phase, error: &str| {
+            let failed = FailedAgain::after(phase, error);
+            let (at, why) = (BootTime::after(failed.wait), String::new());
+            let last = error.to_owned();
+            *phase = Phase::Retrying { why, at, failures: failed.failures, last };
+            failed
+        };
+        let mut phase = Phase::Open { deadline: BootTime::after(Duration::ZERO) };
+        let all: Vec<_> = (0..40).map(|_| failed(&mut phase, "the disk is full")).collect();
+        let logged = all.iter().filter(|one| one.is_logged).map(|one| one.failures);
+        assert_eq!(logged.collect::<Vec<_>>(), [1, 2, 4, 8, 16, 32]);
+        let waits: Vec<_> = all.iter().map(|one| one.wait.as_secs()).collect();
+        assert_eq!((&waits[..3], waits[28], waits[39]), (&[1, 2, 3][..], 29, 30));
+        let other = FailedAgain { failures: 1, wait: FIRST_RETRY, is_logged: true };
+        assert_eq!(failed(&mut phase, "a file cannot be read"), other);
+        assert_eq!(failed(&mut phase, "the disk is full"), other);
+    }
 }

@@ -4,22 +4,25 @@ use anstyle::{AnsiColor, Style};
 use homeostat_engine::{Action, Entry, Failure, Finding, LedgerKey, Line, Reason};
 use serde_json::{Map, Value};
 
+use crate::context::WAYS_OUT;
+
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 pub(crate) const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
 const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
 
-/// A line in three parts, so that the last one stands in a column.
+/// A line in three parts, so that the last one stands in a column, and what is shown below it.
 pub(super) struct Row {
     sign: String,
     key: String,
     rest: String,
+    below: String,
 }
 
 impl Row {
     fn new(sign: impl Into<String>, key: &str, rest: impl Into<String>) -> Self {
-        Row { sign: sign.into(), key: plain(key), rest: rest.into() }
+        Row { sign: sign.into(), key: plain(key), rest: rest.into(), below: String::new() }
     }
 
     /// How wide the key is.
@@ -29,11 +32,11 @@ impl Row {
 
     /// The line, with the last part behind a column that is this wide.
     pub(super) fn draw(&self, width: usize) -> String {
-        let Row { sign, key, rest } = self;
+        let Row { sign, key, rest, below } = self;
         if rest.is_empty() {
-            format!("{sign} {key}")
+            format!("{sign} {key}{below}")
         } else {
-            format!("{sign} {key:width$}  {rest}")
+            format!("{sign} {key:width$}  {rest}{below}")
         }
     }
 }
@@ -49,13 +52,28 @@ pub(super) fn change(line: &Line) -> Row {
     let note = line.note.as_ref().map(|note| format!("{DIM}({note}){DIM:#}"));
     let values = values(line).filter(|values| !values.is_empty());
     let rest: Vec<_> = values.into_iter().chain(note).collect();
-    Row::new(sign, &line.key, rest.join("  "))
+    Row { below: below(line), ..Row::new(sign, &line.key, rest.join("  ")) }
+}
+
+/// How a text changes: the lines below the first one.
+fn below(line: &Line) -> String {
+    let lines = line.text.iter().flat_map(|text| text.split('\n').skip(1));
+    let lines = lines.map(|line| {
+        let style = match line.as_bytes().first() {
+            Some(b'+') => GREEN,
+            Some(b'-') => RED,
+            Some(b'@') => DIM,
+            _ => Style::new(),
+        };
+        format!("\n        {style}{}{style:#}", plain(&line.replace('\t', "    ")))
+    });
+    lines.collect()
 }
 
 /// What a change turns into what.
 pub(crate) fn values(line: &Line) -> Option<String> {
     if let Some(text) = &line.text {
-        return Some(plain(text));
+        return Some(plain(text.lines().next().unwrap_or_default()));
     }
     match (&line.before, &line.after) {
         (Some(Value::Object(before)), Some(Value::Object(after))) => Some(fields(before, after)),
@@ -106,13 +124,13 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
             if *key == ledger_key.source =>
         {
             let key = format!("{}: {}", plain(key), failed(failure));
-            Row { sign: bang, key, rest: String::new() }
+            Row { sign: bang, key, rest: String::new(), below: String::new() }
         }
         Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
             Row::new(bang, key, failed(failure))
         }
         Finding::Conflict { owner, reason } => {
-            let help = reason.help().map(|help| format!("; {help}")).unwrap_or_default();
+            let help = finding.help(&WAYS_OUT).map(|help| format!("; {help}")).unwrap_or_default();
             Row::new(
                 bang,
                 key,
@@ -131,7 +149,10 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
         Finding::Parked { action } => {
             Row::new(".", &format!("{} {key}", action.word()), String::new())
         }
-        Finding::Pending { on } => Row::new(".", key, helped(&format!("waits on {on}"), on.help())),
+        Finding::Pending { on } => {
+            let help = finding.help(&WAYS_OUT);
+            Row::new(".", key, helped(&format!("waits on {on}"), help.as_deref()))
+        }
         Finding::Settled { wanted, held } => {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
@@ -175,6 +196,20 @@ mod tests {
         assert_eq!(values(&line).as_deref(), Some("drop\\u{7}"));
         let line = Line { text: None, ..line };
         assert_eq!(values(&line).as_deref(), Some("rule drop place a:1"));
+    }
+
+    #[test]
+    fn how_a_text_changes_is_shown_below_its_line() {
+        let (action, key, note) = (Action::Update, "file /etc/a".to_owned(), None);
+        let text = Some("mode 0644 -> 0600\n one\n-two\u{1b}\n+2".to_owned());
+        let line = Line { action, key, before: None, after: None, note, text };
+        let drawn = anstream::adapter::strip_str(&change(&line).draw(15)).to_string();
+        let expected =
+            "~ file /etc/a      mode 0644 -> 0600\n         one\n        -two\\u{1b}\n        +2";
+        assert_eq!(drawn, expected);
+        let line = Line { text: Some("\n+2".to_owned()), ..line };
+        let drawn = anstream::adapter::strip_str(&change(&line).draw(15)).to_string();
+        assert_eq!(drawn, "~ file /etc/a\n        +2");
     }
 
     #[test]

@@ -98,7 +98,7 @@ fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<V
     }
     let document = load(&args.documents)?;
     let context = Context::enter(global, &document.settings)?.writing();
-    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.state_dir)?);
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
     left_trial::roll_back(&context, &ledger)?;
     let mut turn = args.idempotency_key.as_ref().map(|_| Turn::new(&context));
     loop {
@@ -116,7 +116,7 @@ fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<V
 fn directly(command: &Value, context: &Context, document: &Document) -> Result<Value> {
     let scope = &context.top_scope()?;
     let lock = Arc::new(context.lock(scope)?);
-    let pages = &SqlitePages::open(&context.state_dir)?;
+    let pages = &SqlitePages::open(&context.caller.state_dir)?;
     let (caller, gate) = (&context.caller, &context.gates.of(&scope.identity));
     let (source, section) = (&REGISTRATION, Some(&document.host));
     let binding = Binding { source, caller, document, scope, section, pages, gate };

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 use serde_json::Value;
 
@@ -33,23 +34,7 @@ const MOVING: [&str; 3] = ["nf_conntrack_count", "nf_conntrack_expect_count", "f
 impl World {
     /// All links, addresses, routes, rules, nexthops, tables and sysctls.
     pub(crate) fn dump(&self) -> Dump {
-        let mut dump = Dump::new();
-        for (name, args) in LISTS {
-            let mut ip = self.command("ip");
-            ip.args(args.split(' '));
-            let text = output(ip);
-            let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
-            list.iter_mut().for_each(stop_timers);
-            list.iter_mut().for_each(sort_addresses);
-            // The order is that of the kernel's tables, not of what they hold.
-            let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
-            lines.sort();
-            let lines = lines.into_iter().enumerate();
-            dump.extend(lines.map(|(index, line)| (format!("{name} {index}"), line)));
-        }
-        dump.insert("tables".to_owned(), self.nft("list ruleset"));
-        read_knobs(Path::new("/proc/sys/net"), &mut dump);
-        dump
+        dump(|program| self.command(program))
     }
 
     /// Everything comes to be as it was.
@@ -61,23 +46,65 @@ impl World {
     /// The same; the story is told if it is not so.
     #[track_caller]
     pub(crate) fn is_again_after(&self, before: &Dump, story: &str) {
-        if comes(|| self.dump() == *before) {
-            return;
-        }
-        let now = self.dump();
-        let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
-        let others = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
-        let others: Vec<_> = others
-            .map(|name| format!("{name}:\n  {:?}\n  {:?}", before.get(name), now.get(name)))
-            .collect();
-        panic!("{story}\nnot as before:\n{}", others.join("\n"));
+        comes_again(before, || self.dump(), story);
     }
+}
+
+/// What the programs list that `command` starts, and the sysctls of the namespace of this thread.
+pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
+    let mut dump = Dump::new();
+    for (name, args) in LISTS {
+        let mut ip = command("ip");
+        ip.args(args.split(' '));
+        let text = output(ip);
+        let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
+        list.iter_mut().for_each(stop_timers);
+        list.iter_mut().for_each(sort_addresses);
+        list.iter_mut().for_each(take_out_history);
+        list.retain(|entry| entry["dst"] != "ff00::/8");
+        // The order is that of the kernel's tables, not of what they hold.
+        let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
+        lines.sort();
+        let lines = lines.into_iter().enumerate();
+        dump.extend(lines.map(|(index, line)| (format!("{name} {index}"), line)));
+    }
+    let mut nft = command("nft");
+    nft.args(["list", "ruleset"]);
+    dump.insert("tables".to_owned(), output(nft));
+    read_knobs(Path::new("/proc/sys/net"), &mut dump);
+    dump
+}
+
+/// Everything comes to be as it was; the story is told if it does not.
+#[track_caller]
+pub(crate) fn comes_again(before: &Dump, dump: impl Fn() -> Dump, story: &str) {
+    if comes(|| dump() == *before) {
+        return;
+    }
+    let now = dump();
+    let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
+    let others = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
+    let others: Vec<_> = others
+        .map(|name| format!("{name}:\n  {:?}\n  {:?}", before.get(name), now.get(name)))
+        .collect();
+    panic!("{story}\nnot as before:\n{}", others.join("\n"));
 }
 
 /// The kernel lists the addresses of a link in the order in which they came: one that was away comes last.
 fn sort_addresses(value: &mut Value) {
     if let Some(Value::Array(addresses)) = value.get_mut("addr_info") {
         addresses.sort_by_key(Value::to_string);
+    }
+}
+
+/// Takes out what the kernel keeps of whether a link was ever up: its queue, and how often it had to take all packets for
+/// what stands on it. The route for its multicast is left out for the same reason.
+fn take_out_history(value: &mut Value) {
+    if value.get("qdisc").is_some_and(|queue| queue == "noop") {
+        value["qdisc"] = "noqueue".into();
+    }
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("promiscuity");
     }
 }
 

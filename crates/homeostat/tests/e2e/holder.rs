@@ -95,7 +95,7 @@ impl Site {
         client
     }
 
-    fn is_tried(&self) -> bool {
+    pub(crate) fn is_tried(&self) -> bool {
         self.world.ip("link show").contains("br1:")
             && self.holder().is_some()
             && self.world.run("status --json").stdout.contains("\"returns_to\"")

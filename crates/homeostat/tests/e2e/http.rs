@@ -162,7 +162,7 @@ fn junk_and_idlers_keep_nobody_from_the_answer() {
 fn an_address_that_others_can_reach_is_refused() {
     let world = World::with(DESIRED);
     world.run("run host.toml --listen 0.0.0.0:80").fails(str![[r#"
-error: invalid value '0.0.0.0:80' for '--listen <ADDR:PORT>': not a loopback address: whoever can reach it could read everything, so put a proxy that checks who asks in front of 127.0.0.1
+error: invalid value '0.0.0.0:80' for '--listen <ADDR:PORT>': not a loopback address: anyone who can reach it could read everything, so put a proxy that checks who asks in front of 127.0.0.1
 
 For more information, try '--help'.
 

@@ -24,12 +24,12 @@ to = "10.66.0.0/16"
 type = "blackhole"
 "#;
 
-/// A world with a pair of links that are up and need no duplicate address detection.
+/// A world with a pair of links that are up, where nothing needs duplicate address detection.
 pub(crate) fn cabled() -> World {
     let world = World::new();
+    world.meddle("net/ipv6/conf/default/accept_dad", "0");
     world.add_pair("va", "vb");
     for link in ["va", "vb"] {
-        world.meddle(&format!("net/ipv6/conf/{link}/accept_dad"), "0");
         world.ip(&format!("link set {link} up"));
     }
     world

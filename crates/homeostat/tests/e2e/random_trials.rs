@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 
+use crate::keeping::until;
 use crate::network::cabled;
 use crate::soak::dice::Dice;
 use crate::undone::begin;
@@ -38,8 +39,34 @@ const RULESETS: [&str; 4] = [
     "table inet g { chain o { type filter hook output priority 5; policy accept; udp dport 9 drop; }; }",
 ];
 
+/// What links of ours can be, by their names: each may be there or not, and be one of these.
+const LINKS: [(&str, &[&str]); 5] = [
+    (
+        "br7",
+        &[
+            "kind = \"bridge\"",
+            "kind = \"bridge\"\nmcast-snooping = false",
+            "kind = \"veth\"\npeer = \"br8\"",
+        ],
+    ),
+    (
+        "x0",
+        &["kind = \"veth\"\npeer = \"x1\"", "kind = \"veth\"\npeer = \"x2\"", "kind = \"bridge\""],
+    ),
+    ("m0", &["kind = \"macvlan\"\nparent = \"x0\"", "kind = \"macvlan\"\nparent = \"vb\""]),
+    (
+        "t5",
+        &[
+            "kind = \"vxlan\"\nid = 5",
+            "kind = \"vxlan\"\nid = 5\nport = 4790",
+            "kind = \"vxlan\"\nid = 6",
+        ],
+    ),
+    ("t6", &["kind = \"vxlan\"\nid = 6", "kind = \"vxlan\"\nid = 7", "kind = \"bridge\""]),
+];
+
 /// What others do; not all of it is possible beside every document.
-const FOREIGN: [&str; 9] = [
+const FOREIGN: [&str; 19] = [
     "route add 10.20.0.0/16 via 10.0.0.5 proto bird metric 7 initcwnd 9",
     "route add default via 10.0.0.6 proto dhcp metric 100",
     "route add 10.21.0.0/16 dev va proto static",
@@ -49,11 +76,66 @@ const FOREIGN: [&str; 9] = [
     "-6 address add 2001:db8::99/64 dev va nodad",
     "-6 route add 2001:db8:7::/48 via 2001:db8::9 proto bird",
     "neighbour add 10.0.0.66 lladdr 02:00:00:00:00:66 dev va nud permanent",
+    "address add 10.30.0.9/24 dev br7",
+    "-6 address add 2001:db8:30::9/64 dev br7 nodad",
+    "route add 10.40.0.0/16 via 10.30.0.7 dev br7 proto bird metric 9",
+    "link set t5 up",
+    "address add 10.31.0.9/24 dev t5",
+    "route add 10.41.0.0/16 via 10.31.0.7 dev t5 proto bird",
+    "link set x0 type bridge_slave cost 55",
+    "address add 10.32.0.9/24 dev m0",
+    "link set br7 type bridge ageing_time 777",
+    "link set x0 mtu 1400",
 ];
 
 impl Dice {
     fn some<'a>(&mut self, of: &[&'a str]) -> Vec<&'a str> {
         of.iter().copied().filter(|_| self.below(2) == 0).collect()
+    }
+
+    /// Links of ours, with what they need.
+    fn links(&mut self, text: &mut String) {
+        let mut kinds = std::collections::BTreeMap::new();
+        for (name, of) in LINKS {
+            if self.below(3) > 0 {
+                kinds.insert(name, of[self.below(of.len())]);
+            }
+        }
+        let has_tunnel_6 =
+            |name: &str| kinds.get(name).is_some_and(|kind| kind.ends_with("id = 6"));
+        if has_tunnel_6("t5") && has_tunnel_6("t6") {
+            kinds.remove("t6");
+        }
+        let is_veth = |kind: Option<&&str>| kind.is_some_and(|kind| kind.contains("veth"));
+        let x0_is_pair = is_veth(kinds.get("x0"));
+        // A bridge has the packets of its ports, and a macvlan those of its parent.
+        let is_parent = kinds.get("m0").is_some_and(|kind| kind.contains("x0"));
+        if is_parent && !x0_is_pair {
+            kinds.remove("m0");
+        }
+        let has_bridge = kinds.get("br7").is_some_and(|kind| kind.contains("bridge"));
+        for (number, (name, kind)) in kinds.iter().enumerate() {
+            writeln!(text, "[links.{name}]\n{kind}").unwrap();
+            if self.below(4) > 0 {
+                text.push_str("up = true\n");
+            }
+            let can_join = match *name {
+                "x0" => x0_is_pair && !is_parent,
+                "m0" | "t5" => true,
+                _ => false,
+            };
+            if has_bridge && can_join && self.below(2) == 0 {
+                text.push_str("master = \"br7\"\n");
+            } else if self.below(2) == 0 {
+                writeln!(
+                    text,
+                    "addresses = [\"10.5{number}.0.1/24\", \"2001:db8:5{number}::1/64\"]"
+                )
+                .unwrap();
+            } else {
+                text.push_str("addresses = []\n");
+            }
+        }
     }
 
     fn document(&mut self) -> String {
@@ -64,6 +146,7 @@ impl Dice {
         }
         let addresses = self.some(&ADDRESSES);
         writeln!(text, "addresses = {addresses:?}").unwrap();
+        self.links(&mut text);
         text += "[sysctl]\n";
         for (name, values) in KNOBS {
             if self.below(2) == 0 {
@@ -98,20 +181,52 @@ impl World {
     }
 }
 
+/// The part of a document about links.
+fn links_of(document: &str) -> &str {
+    document.split("[sysctl]").next().unwrap().split("[links.va]").nth(1).unwrap()
+}
+
+/// What others do in any case: a bridge that never had a port has a carrier, and after its first one has not.
+const PORT: [&str; 4] = [
+    "link add theirs type veth peer theirs1",
+    "link set theirs up",
+    "link set theirs1 up",
+    "link set theirs master br7",
+];
+
 fn run(seed: u64) {
     let mut dice = Dice::new(seed);
     let world = cabled();
-    let (before, tried) = (dice.document(), dice.document());
+    // The kernel makes link-local addresses when a carrier comes, and from the hardware address that a bridge has then.
+    world.meddle("net/ipv6/conf/default/addr_gen_mode", "1");
+    let (mut before, mut tried) = (dice.document(), dice.document());
+    // The kernel rewrites the sysctls of links that are put aside, too, and they are not put back.
+    if links_of(&before) != links_of(&tried) {
+        for text in [&mut before, &mut tried] {
+            *text = text
+                .lines()
+                .filter(|line| !line.contains("ip_forward"))
+                .collect::<Vec<_>>()
+                .join("\n");
+        }
+    }
     let story = format!("seed {seed}\n--- before\n{before}\n--- tried\n{tried}");
     let mut daemon = world.keep(&before);
     world.confirms(1);
+    for act in PORT {
+        world.try_ip(act);
+    }
     for act in dice.some(&FOREIGN) {
-        // Two rules of one key are a conflict, which no document settles.
-        if !(act.starts_with("rule") && before.contains("priority = 900")) {
+        // Two rules of one key are a conflict, which no document settles. An address of the trial that is the last one of a
+        // link stays if its end would take along what others have there.
+        let is_bare = act.contains("10.0.0.66") && !before.contains("\"10.0.");
+        let is_conflict = act.starts_with("rule") && before.contains("priority = 900");
+        if !is_conflict && !is_bare {
             world.try_ip(act);
         }
     }
     world.run("resync");
+    until("addresses can be used", || !world.ip("-6 address show").contains("tentative"));
     let then = world.dump();
     let mut client = begin(&world, &tried, "--allow-cascades --accept-loss");
     world.run("resync");

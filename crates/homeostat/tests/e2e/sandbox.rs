@@ -156,7 +156,7 @@ Applied: [..] created, [..] updated, 0 replaced, 0 deleted.
 # homeostat plan demo.toml     (a second pass writes nothing)
 No changes.
 
-# homeostat run demo.toml     (and somebody sabotages it)
+# homeostat run demo.toml     (while another program sabotages it)
   delete a route         default via 192.0.2.1 [..]
 ...
 # 53 of 53 healed

@@ -1,4 +1,32 @@
 //! Trials: a document that undoes itself unless somebody confirms it from another session in time.
+//!
+//! What may happen in a trial, and the tests of it. "As before" is a dump of everything that `ip`, `nft` and `/proc/sys/net`
+//! list (`dump.rs`).
+//!
+//! | scenario | tests |
+//! |---|---|
+//! | confirmed from a second session | `trial::a_trial_is_confirmed_from_another_session_only`, `holder::a_trial_is_confirmed_without_a_daemon`, `booted::a_trial_is_confirmed_in_another_login_only`, `undone::a_dormant_table_goes_when_the_trial_is_confirmed` |
+//! | nobody confirms | `trial::a_trial_that_nobody_confirms_is_rolled_back`, `trial::trials_are_counted_by_their_end`, `holder::a_trial_that_nobody_confirms_is_rolled_back_without_a_daemon` |
+//! | the terminal of the client is closed, its session ends | `trial_faults::a_terminal_that_is_closed_ends_the_client_and_not_the_trial_of_a_daemon`, `.._of_a_holder`, `holder::the_end_of_the_client_changes_nothing`, `booted::a_trial_outlives_the_login_session_that_began_it` |
+//! | the client is killed between two steps | `trial_faults::a_client_that_is_killed_between_two_steps_leaves_the_trial_to_its_holder` |
+//! | the daemon is killed after the third of nine steps, and started again | `trial_faults::a_daemon_that_is_killed_between_two_steps_undoes_them_at_its_next_start` |
+//! | the holder is killed, no daemon runs | `holder::a_holder_that_is_killed_is_made_good_by_the_one_who_watches_it`, `booted::a_holder_that_is_killed_is_made_good_by_systemd`; with its watcher: `holder::when_both_are_killed_the_next_apply_rolls_back_first` |
+//! | a reboot | `booted::a_reboot_in_a_trial_boots_the_confirmed_document`, `trial::a_boot_ends_a_trial` |
+//! | a power loss | `booted::a_power_loss_in_a_trial_boots_the_confirmed_document`, `booted::a_power_loss_in_a_trial_without_a_daemon_leaves_nothing_in_the_way`; at each durable write: `holder::a_kill_at_any_durable_write_ends_in_the_state_before`; with a disk of its own: `cargo xtask vm --trials` |
+//! | it adopts the default route of a DHCP client | `undone::what_the_trial_adopted_returns_to_its_owner` |
+//! | foreign objects go with an address, or with a bridge (which is made again, with another number) | `undone::foreign_objects_that_went_with_the_trial_return`, `undone::foreign_objects_on_a_link_that_the_trial_deleted_return_with_it` |
+//! | their owner makes them again by itself | `undone::an_object_that_its_owner_made_again_by_itself_stays_as_it_is` |
+//! | it drops a table with a dynamic set and counters | `undone::a_table_that_leaves_is_dormant_until_the_trial_is_confirmed` |
+//! | it changes a sysctl to which others are coupled | `undone::knobs_that_go_with_a_claimed_one_are_what_they_were` |
+//! | its firewall drops new connections, and the old session confirms | `holder::a_firewall_that_drops_new_connections_cannot_be_confirmed_over_the_old_one` |
+//! | a check fails before, or after; something cannot be brought back | `checks::a_check_that_fails_already_keeps_a_trial_from_beginning`, `checks::a_check_that_fails_in_the_trial_rolls_it_back_and_is_good_again`, `checks::what_a_rollback_cannot_bring_back_is_named` |
+//! | a second trial, or another document, while one is open | `trial::an_edit_during_a_trial_waits_for_its_end` |
+//! | `confirm` twice | `trial::a_trial_is_confirmed_from_another_session_only` |
+//! | the clock of the day is set back | `deadlines_are_on_the_clock_that_counts_from_the_boot`, beside the clock; a real one: `cargo xtask vm --trials` |
+//! | the disk is full when it begins, or when it ends | `trial_faults::a_full_disk_keeps_a_trial_from_beginning`, `trial_faults::a_second_signal_ends_a_daemon_whose_rollback_cannot_be_completed` |
+//! | a million routes are replaced by a million others | the benchmark `trial: 1M routes replaced by 1M others` |
+//! | the document has a namespace, or guests | `holder::a_namespace_that_a_trial_made_goes_with_it`, `trial_faults::guests_wait_for_the_confirm` |
+//! | anything, at random | `random_trials::whatever_is_tried_all_is_as_it_was_or_it_is_confirmed` |
 
 use std::process::Stdio;
 
@@ -73,6 +101,9 @@ fn a_trial_that_nobody_confirms_is_rolled_back() {
     assert!(world.trial().is_null() && world.status()["handed"] == false);
     let ended = world.event("trial-ended").unwrap();
     assert_eq!((&ended["end"], &ended["trial"]), (&"rolled-back".into(), &2.into()));
+    let log = world.log();
+    assert!(log.contains("trial begun trial=2"), "{log}");
+    assert!(log.contains("trial rolled back trial=2 why=\"nobody confirmed it in time\""), "{log}");
     assert_eq!(world.history().len(), 1);
     world.meddle(KEY, "9");
     until("it is kept", || world.knob(KEY) == "5");

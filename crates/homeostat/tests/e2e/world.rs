@@ -164,15 +164,11 @@ impl World {
 
     /// What a program left, with the directory's changing name taken out.
     pub(crate) fn ran(&self, output: &Output) -> Ran {
-        let text = |bytes: &[u8]| {
-            let text = String::from_utf8_lossy(bytes).into_owned();
-            text.replace(self.path().to_str().unwrap(), "@DIR")
-        };
-        Ran {
-            code: output.status.code(),
-            stdout: text(&output.stdout),
-            stderr: text(&output.stderr),
+        let mut ran = Ran::of(output);
+        for text in [&mut ran.stdout, &mut ran.stderr] {
+            *text = text.replace(self.path().to_str().unwrap(), "@DIR");
         }
+        ran
     }
 }
 
@@ -185,6 +181,12 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
+    pub(crate) fn of(output: &Output) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        Ran { code: output.status.code(), stdout, stderr }
+    }
+
     /// How it ended.
     pub(crate) fn code(&self) -> Option<i32> {
         self.code

@@ -3,8 +3,8 @@
 
 use anyhow::Context as _;
 use homeostat_kit::Reconciler;
+use homeostat_kit::Strategy;
 use homeostat_kit::lifecycle::Lifecycle;
-use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::Client;
 use homeostat_shapes::declarations::Declarations;
 use homeostat_shapes::source::Shapes;
@@ -13,7 +13,7 @@ use homeostat_shapes::source::Shapes;
 async fn main() -> anyhow::Result<()> {
     let service = std::env::args().nth(1).context("usage: shapes-declarations SERVICE")?;
     let client = Client::new(service.parse().context("SERVICE is an address and a port")?);
-    let strategy = Strategy::Marker(Marker::new("declarations")?);
+    let strategy = Strategy::marker("declarations")?;
     let declarations = Declarations { client: client.clone(), finalizer: "shapes".to_owned() };
     let shapes = Shapes { client, strategy: strategy.clone() };
     let shutdown = async { _ = tokio::signal::ctrl_c().await };

@@ -41,7 +41,7 @@ async fn main() -> anyhow::Result<()> {
 
 fn ledger(state: Option<&String>) -> anyhow::Result<Arc<dyn Ledger>> {
     Ok(match state {
-        Some(directory) => Arc::new(SqliteLedger::open(Path::new(directory))?),
+        Some(directory) => Arc::new(SqliteLedger::open(Path::new(directory))?.offloaded()),
         None => Arc::new(MemoryLedger::default()),
     })
 }
@@ -66,7 +66,7 @@ impl Binder {
 
 async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
     let lock = Alone::i_am_the_only_writer();
-    let mut session = Session::open(&bound, &lock, ledger, Hints::Ignore)?;
+    let mut session = Session::open(&bound, &lock, ledger, Hints::Ignore).await?;
     let report = session.pass(&bound).await?;
     let mut lines = Vec::new();
     report.explain(Kind::Applied, &mut |entry| {

@@ -32,7 +32,7 @@ async fn a_strangers_shape_on_a_declared_name_is_a_conflict_for_a_thousand_passe
         let mut life = stage.life();
         for _ in 0..1000 {
             let told = life.pass(TWO).await;
-            assert_eq!(told.open["my-door"], "conflict: belongs to somebody else");
+            assert_eq!(told.open["my-door"], "conflict: belongs to another owner");
         }
         assert_eq!(stage.service.state().shapes["my-door"], before);
         assert_eq!(stage.calls().len(), 1, "the window was made: the rest goes on");
@@ -181,7 +181,7 @@ async fn a_shape_that_a_stranger_made_anew_under_our_name_is_not_ours() {
         stage.service.paint(name, "red");
     }
     let told = life.pass(DOOR).await;
-    assert_eq!(told.open["my-door"], "conflict: belongs to somebody else");
+    assert_eq!(told.open["my-door"], "conflict: belongs to another owner");
     assert_eq!(stage.service.shown(), "red my-door, red my-window");
     assert!(life.recorded().is_empty());
 }

@@ -1,10 +1,11 @@
 //! A document that is rendered from facts and validated before it is a desired state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::pacing::{Reason, Reasons};
 use homeostat_engine::{Control as _, Event, EventKind, Events, Handle, Loop, LoopDeps, Pace};
-use homeostat_kit::provider::{Latest, Sender, Static, channel};
+use homeostat_kit::provider::{Latest, Sender, channel};
 use homeostat_kit::simple::{Adapted, place};
 use homeostat_shapes::document::Document;
 use homeostat_shapes::pipeline::Pipeline;
@@ -41,7 +42,7 @@ async fn piped(stage: &Stage) -> Piped {
     let pipeline = Pipeline::new(Template::new(TEMPLATE).unwrap(), str::parse::<Document>)
         .with("names", said_names)
         .with("paint", said_paint)
-        .with("facts", Static::new(host_facts()))
+        .with("facts", Arc::new(host_facts()))
         .with_events(events.clone(), "shapes", "loopback");
     names.put(json!(["my-door", "my-window"]));
     paint.put(json!({ "colour": "green" }));

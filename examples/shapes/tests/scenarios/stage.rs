@@ -9,8 +9,8 @@ use homeostat_engine::{
     Ledger, LedgerKey, LedgerPage, Loop, LoopDeps, MemoryLedger, Observer, Ownership, Pace, Page,
     Pages, PassInput, Prefixes, Report, Source as _, pass,
 };
+use homeostat_kit::Strategy;
 use homeostat_kit::simple::{Adapted, DesiredObjects, Versioned, place};
-use homeostat_kit::strategy::{Marker, Strategy};
 use homeostat_shapes::client::Client;
 use homeostat_shapes::service::Service;
 use homeostat_shapes::shape::Shape;
@@ -29,7 +29,7 @@ pub(crate) fn desired(squares: Squares<'_>) -> DesiredObjects<Shapes> {
 }
 
 pub(crate) fn marker() -> Strategy {
-    Strategy::Marker(Marker::new("me").unwrap())
+    Strategy::marker("me").unwrap()
 }
 
 pub(crate) fn prefix() -> Strategy {

@@ -35,7 +35,7 @@ pub(super) struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     pub(super) fn new(context: &'a Context) -> Self {
-        let journal = follow(&directory(&context.state_dir, &context.caller.owner));
+        let journal = follow(&directory(&context.caller.state_dir, &context.caller.owner));
         Turn { context, journal, flight: Flight::default(), named: None }
     }
 

@@ -253,11 +253,16 @@ impl Document {
         effective
     }
 
+    /// The links that it creates, with both ends of a pair.
+    fn made(&self) -> BTreeSet<String> {
+        let made = self.links.iter().filter(|(_, link)| link.kind.is_some());
+        let peers = made.clone().filter_map(|(_, link)| link.peer());
+        made.map(|(name, _)| name.clone()).chain(peers).collect()
+    }
+
     /// The links that there are when it is applied: those of the world have names that begin with `f`.
     pub(super) fn link_names(&self) -> BTreeSet<String> {
-        let made = self.links.iter().filter(|(_, link)| link.kind.is_some());
-        let mut names: BTreeSet<String> = made.clone().map(|(name, _)| name.clone()).collect();
-        names.extend(made.filter_map(|(_, link)| link.peer()));
+        let mut names = self.made();
         names.extend(super::generate::FOREIGN_LINKS.map(str::to_owned));
         names.extend(self.links.keys().filter(|name| name.starts_with('f')).cloned());
         names

@@ -45,6 +45,12 @@ impl Case {
             document.leave_out_ambiguous();
             document.prune();
             let mut document = document.clone();
+            // A link of the world is not ours to make where the world has none of that name.
+            if !foreign.iter().any(|(_, keys)| keys.iter().any(|key| key == "link fi"))
+                && let Some(link) = document.links.get_mut("fi")
+            {
+                link.kind = None;
+            }
             // Now and then there is something that waits or fails.
             if dice.below(8) == 0 {
                 add_impossible(&mut document, &mut dice);
@@ -245,8 +251,12 @@ fn move_address(document: &mut Document, dice: &mut Dice) {
         link.addresses.remove(&address);
     }
     if dice.below(5) > 0 {
-        let link = document.links.entry(dice.pick(&names).clone()).or_default();
+        let name = dice.pick(&names).clone();
+        let is_own = !name.starts_with('f');
+        let link = document.links.entry(name).or_default();
         link.addresses.insert(address, (network, is_ipv6));
+        // As in [`link`]: the far end of a pair would be as an earlier document has left it.
+        link.up = link.up.or(is_own.then_some(true));
     }
 }
 
@@ -497,8 +507,16 @@ fn rule(dice: &mut Dice) -> (String, Entry) {
     match dice.below(4) {
         0 => {
             let kind = *dice.pick(&["prohibit", "blackhole", "unreachable"]);
-            write!(toml, ", type = \"{kind}\"").unwrap();
-            write!(add, " type {kind}").unwrap();
+            // One that refuses all packets refuses all gateways, too, which then depend on what came first.
+            let is_for_all =
+                !["from", "iif", "fwmark", "dport"].iter().any(|one| key.contains(one));
+            let (field, word) = if is_for_all {
+                ("table = 100".to_owned(), "table 100".to_owned())
+            } else {
+                (format!("type = \"{kind}\""), format!("type {kind}"))
+            };
+            write!(toml, ", {field}").unwrap();
+            write!(add, " {word}").unwrap();
         }
         1 => {
             toml += ", table = \"main\", suppress-prefixlength = 0";

@@ -1,0 +1,51 @@
+//! The files source: sets of configuration files, kept by one engine.
+//!
+//! A set is written as one. Each file is staged beside its target with owner, mode and labels before its content, and
+//! then exchanged with what is there: what comes out is compared with what was observed, and if it is something else, it
+//! goes back. What was there before us is kept, and can be restored.
+//!
+//! Start at [`Files`] for the source, at [`DesiredState::new`] for what is declared.
+
+mod accounts;
+mod apply;
+mod check;
+mod conffiles;
+mod difference;
+mod digest;
+mod disk;
+mod hints;
+mod key;
+mod look;
+mod model;
+mod observe;
+mod place;
+mod plan;
+mod program;
+pub mod programs;
+#[cfg(feature = "document")]
+mod registration;
+mod running;
+#[cfg(feature = "document")]
+pub mod section;
+mod source;
+mod store;
+mod swap;
+mod sys;
+mod view;
+
+pub use apply::Writer;
+pub use check::{Check, Network, Refusal, Verdict};
+pub use digest::{Digest, DigestKey};
+pub use disk::Tap;
+pub use key::{FilePath, Key, PathError};
+pub use model::{
+    Account, Attributes, Content, DesiredState, DirectorySpec, FileObject, FileSpec, Mode, Object,
+    Other, Wanted,
+};
+pub use observe::{Moment, Reader};
+pub use plan::{Left, Step};
+#[cfg(feature = "document")]
+pub use registration::REGISTRATION;
+pub use running::{PLACEHOLDER, Profile, Program, Reload, Request, Running};
+pub use source::Files;
+pub use store::Store;

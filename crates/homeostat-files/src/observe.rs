@@ -1,0 +1,436 @@
+//! Looks at the declared and the recorded paths. It never writes.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::io;
+use std::sync::Arc;
+
+use homeostat_core::{
+    Desired as _, Failure, Focus, Hint, Original, Owner, Record, Retry, See, Seen, Stage, View,
+};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::accounts::Accounts;
+use crate::check::Verdict;
+use crate::conffiles::Conffiles;
+use crate::digest::Digest;
+use crate::hints::Hints;
+use crate::key::{FilePath, Key};
+use crate::look::{self, Entry, Signature};
+use crate::model::{Content, DesiredState, FileObject, Object, Other, Wanted};
+use crate::place::{Obstacle, Root};
+use crate::running::Answer;
+use crate::source::Files;
+
+/// What one observe learned beside the objects.
+#[derive(Debug, Default)]
+pub struct Moment {
+    /// Why declared paths cannot be reached.
+    pub(crate) obstacles: BTreeMap<Key, Obstacle>,
+    /// Declared paths that others have, and not as declared.
+    pub(crate) foreign: BTreeSet<Key>,
+    /// Paths that could not be looked at.
+    pub(crate) unknown: BTreeSet<Key>,
+    /// Declared accounts that do not exist, by the keys that want them.
+    pub(crate) no_account: BTreeMap<Key, String>,
+    /// What files hold that are not as declared or not declared any more, unless it is secret.
+    pub(crate) contents: BTreeMap<Key, Content>,
+    /// The originals of files that are not declared any more.
+    pub(crate) originals: BTreeMap<Key, Content>,
+    /// Paths that are not declared any more, and that others have changed since we wrote them.
+    pub(crate) drifted: BTreeSet<Key>,
+    /// Paths whose content must be kept before it is replaced: it was there before us.
+    pub(crate) kept: BTreeSet<Key>,
+    /// The contents that records speak of.
+    pub(crate) recorded: HashSet<Digest>,
+    /// What we made and is not declared any more.
+    pub(crate) removed: Vec<Key>,
+    /// Whether anything is not as declared.
+    differs: bool,
+    /// What the program of the set says of what is declared; nothing, if it was not asked.
+    pub(crate) verdict: Option<Verdict>,
+    /// Why the program has refused what is declared, when it was tried.
+    pub(crate) refused: Option<String>,
+    /// Why the program does not answer.
+    pub(crate) down: Option<String>,
+}
+
+impl Moment {
+    /// Whether some path keeps the whole set from being written.
+    fn is_blocked(&self) -> bool {
+        let Moment { foreign, unknown, no_account, .. } = self;
+        !foreign.is_empty() || !unknown.is_empty() || !no_account.is_empty()
+    }
+}
+
+/// Looks at files, and remembers the digests of those that have not changed.
+#[derive(Debug)]
+pub struct Reader {
+    files: Files,
+    known: HashMap<FilePath, Known>,
+    hints: Hints,
+    /// What the program said last, and of what.
+    judged: Option<(Arc<DesiredState>, Vec<Key>, Verdict)>,
+}
+
+/// A content that was read.
+#[derive(Clone, Debug)]
+struct Known {
+    signature: Signature,
+    digest: Digest,
+    content: Content,
+}
+
+/// What is on one path.
+enum Found {
+    Absent,
+    Object { object: Object, content: Option<Content> },
+    Unreachable(Obstacle),
+    Unknown(String),
+}
+
+/// One look, at everything.
+struct Look<'a> {
+    reader: &'a mut Reader,
+    root: Root,
+    accounts: Accounts,
+    conffiles: Option<Conffiles>,
+}
+
+impl Reader {
+    pub(crate) fn new(files: Files, hints: Hints) -> Self {
+        Reader { files, known: HashMap::new(), hints, judged: None }
+    }
+
+    /// Asks the program of the set, if there is something to write. What it has accepted it is asked again only before
+    /// the swap; what it has refused, at each look at everything: the reason may be outside of the set.
+    fn judge(&mut self, view: &View<'_, Files>, moment: &mut Moment) {
+        let Some(check) = &self.files.check else { return };
+        if !moment.differs || moment.is_blocked() || view.desired.is_empty() {
+            return;
+        }
+        let is_same = |desired: &Arc<DesiredState>, removed: &Vec<Key>| {
+            desired.is_same_desired(view.desired) && *removed == moment.removed
+        };
+        let known = self.judged.take().filter(|(desired, removed, verdict)| {
+            let is_valid = matches!(verdict, Verdict::Valid { .. });
+            is_same(desired, removed) && (is_valid || *view.focus != Focus::All)
+        });
+        let judged = known.unwrap_or_else(|| {
+            let verdict = check.ask(view.desired, moment.removed.clone());
+            (Arc::clone(view.desired), moment.removed.clone(), verdict)
+        });
+        moment.verdict = Some(judged.2.clone());
+        self.judged = Some(judged).filter(|(.., one)| !matches!(one, Verdict::Unchecked { .. }));
+    }
+
+    /// The content of a file: what was read last, if nothing has changed since.
+    fn content(
+        &mut self,
+        root: &mut Root,
+        path: &FilePath,
+        signature: Signature,
+    ) -> io::Result<Known> {
+        if let Some(known) = self.known.get(path).filter(|known| known.signature == signature) {
+            return Ok(known.clone());
+        }
+        let directory =
+            root.parent(path).map_err(|obstacle| io::Error::other(obstacle.to_string()))?;
+        let read = look::read(directory, path.split().1)?;
+        let digest = self.files.store.digests().digest(read.content.bytes());
+        let known = Known { signature: read.signature, digest, content: read.content };
+        if is_settled(read.signature) {
+            self.known.insert(path.clone(), known.clone());
+        } else {
+            self.known.remove(path);
+        }
+        Ok(known)
+    }
+}
+
+/// Whether another change would show in the times of a file. The clocks of file systems tick slowly: a file that has
+/// just changed may change again without a trace.
+fn is_settled(signature: Signature) -> bool {
+    const TICK: i64 = 100_000_000;
+    let now = clock_gettime(ClockId::Realtime);
+    let (seconds, nanoseconds) = signature.changed;
+    let since = (now.tv_sec - seconds).saturating_mul(1_000_000_000) + now.tv_nsec - nanoseconds;
+    since > TICK
+}
+
+impl homeostat_core::Reader<Files> for Reader {
+    async fn observe(
+        &mut self,
+        view: &View<'_, Files>,
+        see: &mut See<'_, Key, Object>,
+    ) -> Result<Moment, Failure> {
+        let root = Root::open(&self.files.root).map_err(|error| {
+            let path = self.files.root.display();
+            Failure::new(format!("{path} cannot be opened: {error}"), Retry::Soon)
+        })?;
+        let accounts = Accounts::read(&self.files.root);
+        let mut look = Look { reader: self, root, accounts, conffiles: None };
+        let recorded = view.records.values().filter_map(original_digest).cloned().collect();
+        let mut moment = Moment { recorded, ..Moment::default() };
+        // A set is written as one, so it is looked at as one.
+        let declared = view.desired.iter().map(|(key, _)| key);
+        let keys: BTreeSet<&Key> = declared.chain(view.records.keys()).collect();
+        // A subscription after the look would miss what happens in between (law 10).
+        look.reader.hints.watch(&mut look.root, keys.iter().copied());
+        for key in keys {
+            let seen = look.key(key, view, &mut moment);
+            if let Some(seen) = seen.filter(|_| view.focus.covers(key)) {
+                see(seen);
+            }
+        }
+        let is_known = |path: &FilePath| {
+            let key = Key::File(path.clone());
+            view.records.contains_key(&key) || view.desired.wanted(&key).is_some()
+        };
+        look.reader.known.retain(|path, _| is_known(path));
+        self.judge(view, &mut moment);
+        Ok(moment)
+    }
+
+    async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
+        self.hints.next().await
+    }
+}
+
+impl Look<'_> {
+    fn key(
+        &mut self,
+        key: &Key,
+        view: &View<'_, Files>,
+        moment: &mut Moment,
+    ) -> Option<Seen<Key, Object>> {
+        let (wanted, record) = (view.desired.wanted(key), view.records.get(key));
+        if let Some(wanted) = wanted {
+            self.find_accounts(key, wanted, moment);
+        }
+        let Some(path) = key.path() else {
+            let object = self.find_program(wanted, record, moment);
+            let is_named = wanted.is_some() || record.is_some();
+            let owner = Owner::Nobody;
+            return is_named.then(|| Seen::Present { key: key.clone(), object, owner });
+        };
+        let (object, content) = match self.find(key, path, wanted, record) {
+            Found::Object { object, content } => (object, content),
+            Found::Absent => {
+                moment.differs |= wanted.is_some();
+                return absent(key, wanted, record);
+            }
+            Found::Unreachable(obstacle) => {
+                return unreachable(key, obstacle, wanted, record, moment);
+            }
+            Found::Unknown(why) => {
+                moment.unknown.insert(key.clone());
+                return Some(Seen::Unknown { key: key.clone(), why });
+            }
+        };
+        let is_original = |record: &Record<Object>| match &record.original {
+            Original::Was(Object::File(was)) => {
+                matches!(&object, Object::File(now) if now.digest == was.digest)
+            }
+            _ => false,
+        };
+        if record.is_none_or(is_original) {
+            moment.kept.insert(key.clone());
+        }
+        let owner = match record {
+            Some(record) => owner_of_recorded(key, wanted, record, &object, moment),
+            None if self.is_as_shipped(key, content.as_ref()) => Owner::Nobody,
+            None => Owner::foreign("another program, or a person"),
+        };
+        let differs = wanted.is_none_or(|wanted| !wanted.object.agrees(&object));
+        moment.differs |= differs;
+        if wanted.is_none() && owner == Owner::Unmarked {
+            moment.removed.push(key.clone());
+        }
+        if differs && wanted.is_some() && matches!(owner, Owner::Foreign(_)) {
+            moment.foreign.insert(key.clone());
+        }
+        if let Some(content) = content.filter(|_| differs && !object.is_secret()) {
+            moment.contents.insert(key.clone(), content);
+        }
+        if wanted.is_none() {
+            self.find_original(key, record, moment);
+        }
+        let object = record.map_or(object.clone(), |record| as_written(wanted, record, object));
+        Some(Seen::Present { key: key.clone(), object, owner })
+    }
+
+    /// What the program runs. One that cannot be asked runs what it was told last.
+    fn find_program(
+        &self,
+        wanted: Option<&Wanted>,
+        record: Option<&Record<Object>>,
+        moment: &mut Moment,
+    ) -> Object {
+        let Files { program, store, set, .. } = &self.reader.files;
+        // What was only about to be told may never have been.
+        let recorded = || match record? {
+            Record { stage: Stage::Done, wrote, .. } => Some(wrote.clone()),
+            record => record.settled.clone(),
+        };
+        let nothing = Object::Program { generation: None };
+        let (Some(program), Some(Object::Program { generation: Some(wanted) })) =
+            (program, wanted.map(|wanted| &wanted.object))
+        else {
+            return recorded().unwrap_or(nothing);
+        };
+        moment.refused = store.refused(set).filter(|(one, _)| one == wanted).map(|(_, why)| why);
+        match program.ask(wanted) {
+            None => recorded().unwrap_or(nothing),
+            Some(Answer::Runs) => Object::Program { generation: Some(wanted.clone()) },
+            Some(Answer::RunsOther(words)) => Object::Program { generation: Some(words) },
+            Some(Answer::Down(why)) => {
+                moment.down = Some(why);
+                nothing
+            }
+        }
+    }
+
+    fn find(
+        &mut self,
+        key: &Key,
+        path: &FilePath,
+        wanted: Option<&Wanted>,
+        record: Option<&Record<Object>>,
+    ) -> Found {
+        let directory = match self.root.parent(path) {
+            Ok(directory) => directory,
+            Err(obstacle) => return Found::Unreachable(obstacle),
+        };
+        let declared = wanted.map(|wanted| &wanted.object).or(record.map(|record| &record.wrote));
+        let attributes = declared.and_then(Object::attributes);
+        let entry = match look::entry(directory, path.split().1, &self.accounts, attributes) {
+            Ok(entry) => entry,
+            Err(error) => return Found::Unknown(error.to_string()),
+        };
+        let other = |what| Found::Object { object: Object::Other { what }, content: None };
+        match (entry, key) {
+            (Entry::Absent, _) => Found::Absent,
+            (Entry::Other(what), _) => other(what),
+            (Entry::File { .. }, Key::Directory(_)) => other(Other::File),
+            (Entry::Directory(attributes), Key::Directory(_)) => {
+                Found::Object { object: Object::Directory(attributes), content: None }
+            }
+            (Entry::Directory(_), _) => other(Other::Directory),
+            (Entry::File { signature, attributes }, _) => {
+                let secret = declared.is_some_and(Object::is_secret);
+                match self.reader.content(&mut self.root, path, signature) {
+                    Ok(Known { digest, content, .. }) => {
+                        let size = content.bytes().len() as u64;
+                        let file = FileObject { digest, size, attributes, secret };
+                        Found::Object { object: Object::File(file), content: Some(content) }
+                    }
+                    Err(error) => Found::Unknown(error.to_string()),
+                }
+            }
+        }
+    }
+
+    fn find_accounts(&self, key: &Key, wanted: &Wanted, moment: &mut Moment) {
+        let Some(attributes) = wanted.object.attributes() else { return };
+        let missing = |kind: &str, name: &crate::model::Account| format!("the {kind} `{name}`");
+        let owner = attributes.owner.as_ref();
+        let owner = owner.filter(|owner| self.accounts.users.number(owner).is_none());
+        let group = attributes.group.as_ref();
+        let group = group.filter(|group| self.accounts.groups.number(group).is_none());
+        let owner = owner.map(|owner| missing("user", owner));
+        if let Some(missing) = owner.or(group.map(|group| missing("group", group))) {
+            moment.no_account.insert(key.clone(), missing);
+        }
+    }
+
+    /// The original of a file that leaves the desired state. One that cannot be read does not come back.
+    fn find_original(&self, key: &Key, record: Option<&Record<Object>>, moment: &mut Moment) {
+        let Some(digest) = record.and_then(original_digest) else { return };
+        let Files { store, set, .. } = &self.reader.files;
+        if let Ok(Some(content)) = store.blob(set, digest) {
+            moment.originals.insert(key.clone(), Content::new(content));
+        }
+    }
+
+    fn is_as_shipped(&mut self, key: &Key, content: Option<&Content>) -> bool {
+        let (Key::File(path), Some(content)) = (key, content) else { return false };
+        let root = &self.reader.files.root;
+        let conffiles = self.conffiles.get_or_insert_with(|| Conffiles::read(root));
+        conffiles.is_as_shipped(path.as_str(), content.bytes())
+    }
+}
+
+/// What was there before us goes back or stays; what we made goes, unless others have changed it since.
+fn owner_of_recorded(
+    key: &Key,
+    wanted: Option<&Wanted>,
+    record: &Record<Object>,
+    object: &Object,
+    moment: &mut Moment,
+) -> Owner {
+    let settled = record.settled.as_ref();
+    let is_ours = record.wrote.agrees(object) || settled.is_some_and(|one| one.agrees(object));
+    let is_left = wanted.is_none() && !is_ours;
+    if is_left {
+        moment.drifted.insert(key.clone());
+    }
+    match record.original {
+        Original::Absent if !is_left => Owner::Unmarked,
+        _ => Owner::Nobody,
+    }
+}
+
+fn original_digest(record: &Record<Object>) -> Option<&Digest> {
+    match &record.original {
+        Original::Was(Object::File(file)) => Some(&file.digest),
+        _ => None,
+    }
+}
+
+/// Nothing is there. Where an original was, its record must not go with the file.
+fn absent(
+    key: &Key,
+    wanted: Option<&Wanted>,
+    record: Option<&Record<Object>>,
+) -> Option<Seen<Key, Object>> {
+    let had_original = record.is_some_and(|record| matches!(record.original, Original::Was(_)));
+    (wanted.is_some() && had_original).then(|| Seen::Present {
+        key: key.clone(),
+        object: Object::Nothing,
+        owner: Owner::Nobody,
+    })
+}
+
+fn unreachable(
+    key: &Key,
+    obstacle: Obstacle,
+    wanted: Option<&Wanted>,
+    record: Option<&Record<Object>>,
+    moment: &mut Moment,
+) -> Option<Seen<Key, Object>> {
+    // Without its directory there is no file.
+    let is_gone = matches!(obstacle, Obstacle::Missing(_) | Obstacle::NotADirectory(_));
+    if record.is_some() && !is_gone {
+        let help = obstacle.help().map(|help| format!("; {help}")).unwrap_or_default();
+        moment.unknown.insert(key.clone());
+        return Some(Seen::Unknown { key: key.clone(), why: format!("{obstacle}{help}") });
+    }
+    moment.differs |= wanted.is_some();
+    if wanted.is_some() {
+        moment.obstacles.insert(key.clone(), obstacle);
+    }
+    absent(key, wanted, record)
+}
+
+/// What we wrote may be less than what is there: attributes that were not declared. If it still stands, it is shown as
+/// we wrote it, so that a release knows it again; so is what a process had begun to make when it died.
+fn as_written(wanted: Option<&Wanted>, record: &Record<Object>, seen: Object) -> Object {
+    let is_original = matches!(&record.original, Original::Was(original) if *original == seen);
+    let is_made = record.stage == Stage::Intent && record.original == Original::Absent;
+    if wanted.is_some() && !is_made || is_original {
+        return seen;
+    }
+    let settled = record.settled.iter();
+    let written = std::iter::once(&record.wrote).chain(settled).find(|one| one.agrees(&seen));
+    written.cloned().unwrap_or(seen)
+}

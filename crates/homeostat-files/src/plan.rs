@@ -1,0 +1,330 @@
+//! Turns changes into one swap of the whole set, or says why there is none. Pure.
+
+use std::collections::BTreeSet;
+
+use homeostat_core::{
+    Action, Change, ChangeList, Desired as _, Draft, Failure, Line, Owner, Retry, Reversibility,
+    Slot, WaitsOn,
+};
+
+use crate::check::Verdict;
+use crate::difference;
+use crate::key::{FilePath, Key};
+use crate::model::{Content, DesiredState, Object, Other};
+use crate::observe::Moment;
+use crate::place::Obstacle;
+use crate::source::Files;
+
+/// Turns changes into steps. A set is written whole or not at all: what was checked is the whole.
+pub(crate) fn draft(
+    desired: &DesiredState,
+    moment: &Moment,
+    changes: ChangeList<Key, Object>,
+) -> Draft<Files> {
+    let mut drafting = Drafting { desired, moment, draft: Draft::default(), blocked: None };
+    drafting.find_blocks(&changes);
+    for change in changes {
+        drafting.take(change);
+    }
+    drafting.take_verdict();
+    drafting.hold_all();
+    drafting.draft
+}
+
+struct Drafting<'a> {
+    desired: &'a DesiredState,
+    moment: &'a Moment,
+    draft: Draft<Files>,
+    /// A path that keeps the whole set from being written.
+    blocked: Option<Key>,
+}
+
+impl Drafting<'_> {
+    /// Conflicts and paths that cannot be read are found by the diff, which gives them no change.
+    fn find_blocks(&mut self, changes: &ChangeList<Key, Object>) {
+        let adopted: BTreeSet<Key> = changes
+            .others()
+            .iter()
+            .filter_map(|change| match change {
+                Change::Update { slot, adopts: Some(_), .. } => Some(self.desired.key(*slot)),
+                _ => None,
+            })
+            .collect();
+        let Moment { foreign, unknown, .. } = self.moment;
+        let foreign = foreign.iter().filter(|key| !adopted.contains(key));
+        self.blocked = foreign.chain(unknown).next().cloned();
+    }
+
+    fn take(&mut self, change: Change<Key, Object>) {
+        match change {
+            Change::Create { slot } => self.write(slot, Object::Nothing, None),
+            Change::Update { slot, before, adopts } => self.write(slot, before, adopts),
+            Change::Delete { key, before } => {
+                let content = self.moment.contents.get(&key).cloned();
+                self.draft.steps.push(Step::Remove { key, before, content });
+            }
+            Change::Release { key, before, restore, .. } => self.release(key, before, restore),
+            // Nothing is recorded by which a file could be given back in another way.
+            Change::GiveBack { key, before, .. } => self.release(key, before, None),
+        }
+    }
+
+    fn write(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
+        let key = self.desired.key(slot);
+        if let (Key::Program(_), Some(why)) = (&key, &self.moment.down) {
+            // Its files are written all the same: it will read them when it starts.
+            let on = format!("the program, which does not answer: {why}");
+            self.draft.wait(key, WaitsOn::Condition(on));
+            return;
+        }
+        if let Some(failure) = self.refusal(&key, &before, adopts.as_ref()) {
+            self.refuse(key, failure);
+            return;
+        }
+        if let Some(missing) = self.moment.no_account.get(&key) {
+            self.blocked.get_or_insert_with(|| key.clone());
+            self.draft.wait(key, WaitsOn::Condition(format!("{missing}, which does not exist")));
+            return;
+        }
+        let content = self.moment.contents.get(&key).cloned();
+        self.draft.steps.push(Step::Write { slot, before, adopts, content, says: None });
+    }
+
+    fn refuse(&mut self, key: Key, failure: Failure) {
+        self.blocked.get_or_insert_with(|| key.clone());
+        self.draft.refuse(key, failure);
+    }
+
+    fn refusal(&self, key: &Key, before: &Object, adopts: Option<&Owner>) -> Option<Failure> {
+        match self.moment.obstacles.get(key) {
+            Some(Obstacle::Missing(_)) if key.path().is_some_and(|path| self.is_made(path)) => {}
+            Some(obstacle) => return Some(obstacle.failure()),
+            None => {}
+        }
+        let Object::Other { what } = before else { return None };
+        // Only a link or a special file can be replaced, and only where a file of ours was.
+        let is_replaced = !key.is_directory() && *what != Other::Directory && adopts.is_none();
+        (!is_replaced).then(|| {
+            let failure = Failure::new(format!("{what} is there"), Retry::OnChange);
+            let path = key.path().map(ToString::to_string).unwrap_or_default();
+            failure.with_help(format!("remove {path}, if nothing needs it"))
+        })
+    }
+
+    /// Whether this set declares the directory that a path is in.
+    fn is_made(&self, path: &FilePath) -> bool {
+        let above: Result<FilePath, _> = path.split().0.parse();
+        above.is_ok_and(|above| self.desired.wanted(&Key::Directory(above)).is_some())
+    }
+
+    fn release(&mut self, key: Key, before: Object, restore: Option<Object>) {
+        let original = restore.filter(|original| *original != before);
+        let step = match original {
+            Some(original @ Object::Directory(_)) => {
+                let (content, now) = (None, None);
+                Step::Restore { key, before, original, content, now }
+            }
+            Some(original) => match self.moment.originals.get(&key).cloned() {
+                Some(content) => {
+                    let (content, now) = (Some(content), self.moment.contents.get(&key).cloned());
+                    Step::Restore { key, before, original, content, now }
+                }
+                None => Step::Leave { key, before, why: Left::NoOriginal },
+            },
+            None if self.moment.drifted.contains(&key) => {
+                Step::Leave { key, before, why: Left::Drifted }
+            }
+            None => Step::Leave { key, before, why: Left::Released },
+        };
+        self.draft.steps.push(step);
+    }
+
+    /// What its program refuses is not written, nor what could not be checked.
+    fn take_verdict(&mut self) {
+        let writes = |step: &&Step| !matches!(step, Step::Leave { .. });
+        let Some(first) = self.draft.steps.iter().find(writes) else { return };
+        if let (Some(why), Some((key, _))) = (&self.moment.refused, self.desired.generation()) {
+            let failure = Failure::new(why.clone(), Retry::Never);
+            let help = "the same files are not tried again; change the set";
+            self.refuse(key.clone(), failure.with_help(help));
+            return;
+        }
+        match &self.moment.verdict {
+            Some(Verdict::Valid { warnings }) if !warnings.is_empty() => {
+                let said = format!("its program says: {}", warnings.replace('\n', "; "));
+                let mut steps = self.draft.steps.iter_mut();
+                if let Some(Step::Write { says, .. }) =
+                    steps.find(|step| matches!(step, Step::Write { .. }))
+                {
+                    *says = Some(said);
+                }
+            }
+            Some(verdict) => {
+                if let Some((key, failure)) = verdict.failure() {
+                    let key = key.unwrap_or_else(|| first.key_in(self.desired)).clone();
+                    self.refuse(key, failure);
+                }
+            }
+            None => {}
+        }
+    }
+
+    /// If one path cannot be written, none is. What is merely given up needs no write.
+    fn hold_all(&mut self) {
+        let Some(blocked) = &self.blocked else { return };
+        let steps = std::mem::take(&mut self.draft.steps);
+        for step in steps {
+            match step {
+                Step::Leave { .. } => self.draft.steps.push(step),
+                step if step.key_in(self.desired) == blocked => {}
+                step => {
+                    let key = step.key_in(self.desired).clone();
+                    self.draft.wait(key, WaitsOn::Key(blocked.to_string()));
+                }
+            }
+        }
+    }
+}
+
+/// One path of a swap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Makes a path what is declared; `content` is what is there, if it may be shown.
+    Write {
+        slot: Slot,
+        before: Object,
+        adopts: Option<Owner>,
+        content: Option<Content>,
+        /// What the program of the set says, although it accepts it.
+        says: Option<String>,
+    },
+    /// Removes what we made.
+    Remove { key: Key, before: Object, content: Option<Content> },
+    /// Puts the original back: `content`, in place of `now`.
+    Restore {
+        key: Key,
+        before: Object,
+        original: Object,
+        content: Option<Content>,
+        now: Option<Content>,
+    },
+    /// Gives a path up, and writes nothing.
+    Leave { key: Key, before: Object, why: Left },
+}
+
+/// Why a path that is given up stays as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// It was there before us, and nothing else is asked for.
+    Released,
+    /// Others have changed it since.
+    Drifted,
+    /// Its original was not kept.
+    NoOriginal,
+}
+
+impl Step {
+    pub(crate) fn key_in<'a>(&'a self, desired: &'a DesiredState) -> &'a Key {
+        match self {
+            Step::Write { slot, .. } => desired.at(*slot).0,
+            Step::Remove { key, .. } | Step::Restore { key, .. } | Step::Leave { key, .. } => key,
+        }
+    }
+
+    fn before(&self) -> &Object {
+        match self {
+            Step::Write { before, .. }
+            | Step::Remove { before, .. }
+            | Step::Restore { before, .. }
+            | Step::Leave { before, .. } => before,
+        }
+    }
+
+    fn note(&self) -> Option<String> {
+        match self {
+            Step::Write { adopts, says, .. } => {
+                let taken = adopts.as_ref().map(|owner| format!("taken over from {owner}"));
+                let notes: Vec<String> = taken.into_iter().chain(says.clone()).collect();
+                (!notes.is_empty()).then(|| notes.join("; "))
+            }
+            Step::Remove { .. } => None,
+            Step::Restore { .. } => Some("released, original restored".to_owned()),
+            Step::Leave { why, .. } => Some(match why {
+                Left::Released => "released, it stays as it is".to_owned(),
+                Left::Drifted => "released, it stays: others have changed it".to_owned(),
+                Left::NoOriginal => "released, it stays: its original was not kept".to_owned(),
+            }),
+        }
+    }
+
+    /// How the content changes, in lines.
+    fn difference(&self, desired: &DesiredState) -> Option<String> {
+        let (before, after, is_secret) = match self {
+            Step::Write { slot, content, .. } => {
+                let wanted = desired.at(*slot).1;
+                (content.as_ref(), wanted.content.as_ref(), wanted.object.is_secret())
+            }
+            Step::Remove { content, before, .. } => (content.as_ref(), None, before.is_secret()),
+            Step::Restore { content, now, before, .. } => {
+                (now.as_ref(), content.as_ref(), before.is_secret())
+            }
+            Step::Leave { .. } => return None,
+        };
+        if is_secret {
+            return None;
+        }
+        let bytes = |content: Option<&Content>| content.map(|content| content.bytes().to_vec());
+        difference::text(&bytes(before).unwrap_or_default(), &bytes(after).unwrap_or_default())
+    }
+}
+
+impl homeostat_core::Step<DesiredState> for Step {
+    fn key(&self, desired: &DesiredState) -> Key {
+        self.key_in(desired).clone()
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        match self {
+            Step::Write { slot, .. } => Some(*slot),
+            _ => None,
+        }
+    }
+
+    fn action(&self) -> Action {
+        match self {
+            Step::Write { before: Object::Nothing, .. } => Action::Create,
+            Step::Write { .. } => Action::Update,
+            Step::Remove { .. } | Step::Restore { .. } | Step::Leave { .. } => Action::Delete,
+        }
+    }
+
+    fn reversibility(&self, _: &DesiredState) -> Reversibility {
+        Reversibility::Reversible
+    }
+
+    fn is_recorded(&self) -> bool {
+        true
+    }
+
+    fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {
+        let after = match self {
+            Step::Write { slot, .. } => Some(desired.at(*slot).1.object.shown()),
+            Step::Restore { original, .. } => Some(original.shown()),
+            Step::Remove { .. } | Step::Leave { .. } => None,
+        };
+        let before = Some(self.before().shown()).filter(|shown| !shown.is_null());
+        let attributes = difference::attributes(before.as_ref(), after.as_ref());
+        let is_secret = self.before().is_secret()
+            || matches!(self, Step::Write { slot, .. } if desired.at(*slot).1.object.is_secret());
+        let secret = is_secret.then(|| "its content is secret".to_owned());
+        let first: Vec<String> = [attributes, secret].into_iter().flatten().collect();
+        let mut text = first.join(", ");
+        if let Some(difference) = self.difference(desired) {
+            text.push('\n');
+            text.push_str(&difference);
+        }
+        let (action, key) = (homeostat_core::Step::action(self), self.key_in(desired).to_string());
+        let text = self.key_in(desired).path().map(|_| text);
+        emit(Line { action, key, before, after, note: self.note(), text });
+    }
+}

@@ -1,0 +1,3 @@
+//! What is known of single programs, one file each.
+
+pub mod haproxy;

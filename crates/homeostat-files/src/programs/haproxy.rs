@@ -1,0 +1,106 @@
+//! `HAProxy`. Its check does not try to listen, and a reload that cannot listen pauses the listeners that are there for two
+//! seconds and then reports success (2.6, 3.0): new addresses are tried before anything is written. What runs is asked of
+//! the worker: the file sets a variable, `setenv HOMEOSTAT {{ generation }}`, which `show env` prints.
+
+use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+
+use homeostat_core::{Failure, Retry};
+
+use crate::key::FilePath;
+use crate::running::{Reload, Request, Running};
+
+/// The program that judges its files.
+#[must_use]
+pub fn check(main: &FilePath) -> Vec<String> {
+    ["/usr/sbin/haproxy", "-c", "-f", main.as_str()].map(str::to_owned).to_vec()
+}
+
+/// How it is told of new files: by the socket of its master process.
+#[must_use]
+pub fn reload(master: PathBuf) -> Reload {
+    Reload::Send(Request::Socket { path: master, send: "reload".to_owned() })
+}
+
+/// How it is asked what it runs: by the socket of its worker.
+#[must_use]
+pub fn running(admin: PathBuf) -> Running {
+    let ask = Request::Socket { path: admin, send: "show env HOMEOSTAT".to_owned() };
+    Running { ask, is: "HOMEOSTAT={{ generation }}".to_owned() }
+}
+
+/// Tries to listen on the addresses that a new file has and the former one has not. To be called in the network of the
+/// program.
+pub(crate) fn try_to_listen(before: &str, after: &str) -> Result<(), Failure> {
+    let own: BTreeSet<u16> = addresses(before).iter().map(SocketAddr::port).collect();
+    // On a port that it has, its own process would be in the way.
+    for address in addresses(after).iter().filter(|address| !own.contains(&address.port())) {
+        if let Err(error) = TcpListener::bind(address) {
+            let error = format!("HAProxy could not listen on {address}: {error}");
+            let help = "see who does: `ss -ltnp`; nothing was written, so that no request was lost";
+            return Err(Failure::new(error, Retry::Soon).with_help(help));
+        }
+    }
+    Ok(())
+}
+
+/// The addresses of `bind` lines that can be tried: numbers, one port, in the network of the process.
+fn addresses(text: &str) -> BTreeSet<SocketAddr> {
+    const ELSEWHERE: [&str; 3] = ["interface", "namespace", "transparent"];
+    let mut all = BTreeSet::new();
+    for line in text.lines() {
+        let mut words = line.split_whitespace();
+        if words.next() != Some("bind") {
+            continue;
+        }
+        let Some(list) = words.next() else { continue };
+        if words.any(|word| ELSEWHERE.contains(&word)) {
+            continue;
+        }
+        all.extend(list.split(',').filter_map(address));
+    }
+    all
+}
+
+fn address(text: &str) -> Option<SocketAddr> {
+    let (text, default) = match text.split_once('@') {
+        Some(("ipv6", rest)) => (rest, IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
+        Some(("ipv4", rest)) => (rest, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        Some(_) => return None,
+        None => (text, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+    };
+    let (host, port) = text.rsplit_once(':')?;
+    let host = match host {
+        "" | "*" => default,
+        "::" | "[::]" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        host => host.trim_start_matches('[').trim_end_matches(']').parse().ok()?,
+    };
+    Some(SocketAddr::new(host, port.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_can_be_tried_are_read_from_bind_lines() {
+        let text = "frontend a\n  bind :80\n\tbind 192.0.2.1:81,[2001:db8::1]:82 ssl crt x\n  \
+            bind ipv6@:83\n  bind *:84 # all\n  bind /run/a.sock\n  bind :90-99\n  bind :${PORT}\n  \
+            bind 192.0.2.2:85 transparent\n  bind abns@x\n  mode http # bind :86\n";
+        let found: Vec<String> = addresses(text).iter().map(ToString::to_string).collect();
+        let expected = ["0.0.0.0:80", "0.0.0.0:84", "192.0.2.1:81", "[::]:83", "[2001:db8::1]:82"];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn a_taken_port_is_found_and_one_of_its_own_is_not_tried() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let bind = format!("  bind {}\n", taken.local_addr().unwrap());
+        let error = try_to_listen("", &bind).unwrap_err().error;
+        assert!(error.contains("could not listen on 127.0.0.1:"), "{error}");
+        assert_eq!(try_to_listen(&bind, &bind), Ok(()));
+        // A port that is free stays so only if the kernel chooses it.
+        assert_eq!(try_to_listen("", "  bind 127.0.0.1:0\n"), Ok(()));
+    }
+}

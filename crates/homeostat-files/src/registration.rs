@@ -1,0 +1,180 @@
+//! How a program binds sets of files: each `[files.NAME]` is a scope of its own.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use homeostat_core::{Failure, Ownership, Retry, StepKind, Undo};
+use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
+use homeostat_engine::{LedgerKey, Planner};
+use homeostat_registry::{
+    BindResult, Binding, CapabilitySet, DocumentPlace, Error, MissingSections, OwnScopes, Reach,
+    Registration, Scope, machine_identity,
+};
+
+use crate::check::{Check, Network};
+use crate::model::DesiredState;
+use crate::running::Program;
+use crate::section::{self, ProgramSection, Set, Sets, sets};
+use crate::source::Files;
+use crate::store::Store;
+
+/// What steps do, and how each kind is undone.
+const STEP_KINDS: &[StepKind] = &[
+    StepKind::new("a file or a directory is made, changed or deleted", Undo::Record),
+    StepKind::new("a program takes its files over", Undo::Repeat),
+];
+
+/// Sets of files, for a list of sources.
+pub const REGISTRATION: Registration = Registration {
+    steps: STEP_KINDS,
+    resolve: |section, _, checker| section::resolve(section, checker),
+    waiting: |_, section| {
+        sets(section).flat_map(section::keys).map(|key| key.to_string()).collect()
+    },
+    files: section::files,
+    capabilities,
+    namespaces: |section| {
+        let names = sets(section).filter_map(|set| set.namespace.as_ref());
+        names.map(|name| name.value.to_string()).collect()
+    },
+    own_scopes: Some(OwnScopes { capabilities: CAPABILITIES }),
+    ..Registration::new(section::SECTIONS, bind)
+};
+
+/// To give files to others, and to write where others may.
+const CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
+    .union(CapabilitySet::DAC_OVERRIDE)
+    .union(CapabilitySet::FOWNER)
+    .union(CapabilitySet::FSETID);
+
+/// To build the view in which programs judge a set, and to let them behave there as they do when they start.
+const OF_CHECKS: CapabilitySet = CapabilitySet::SYS_ADMIN
+    .union(CapabilitySet::SYS_CHROOT)
+    .union(CapabilitySet::SETPCAP)
+    .union(CapabilitySet::DAC_READ_SEARCH)
+    .union(CapabilitySet::NET_BIND_SERVICE)
+    .union(CapabilitySet::SETGID)
+    .union(CapabilitySet::SETUID);
+
+/// To signal programs of others, and to start them as they are.
+const OF_PROGRAMS: CapabilitySet = CapabilitySet::all();
+
+fn capabilities(section: &Section) -> CapabilitySet {
+    let of = |set: &Set| {
+        let check = set.check.as_ref().map(|_| OF_CHECKS);
+        let program = set.program.as_ref().map(|_| OF_PROGRAMS);
+        [check, program].into_iter().flatten().fold(CAPABILITIES, CapabilitySet::union)
+    };
+    sets(section).map(of).fold(CapabilitySet::empty(), CapabilitySet::union)
+}
+
+/// What a set is called among scopes.
+const SCOPE: &str = "files/";
+
+fn bind(binding: &Binding<'_>) -> BindResult {
+    let declared: Vec<&Set> = binding.section.into_iter().flat_map(sets).collect();
+    if binding.scope.reach != Reach::Host {
+        return refuse_elsewhere(binding, &declared).map(|()| Vec::new());
+    }
+    let identity = machine_identity();
+    // Those that the document names, and those that the ledger knows.
+    let mut all: BTreeMap<String, Option<&Set>> = BTreeMap::new();
+    for key in binding.pages.places(&binding.caller.owner)? {
+        let is_ours = key.source == binding.source.name() && key.identity == identity;
+        if let Some(name) = key.scope.strip_prefix(SCOPE).filter(|_| is_ours) {
+            all.insert(name.to_owned(), None);
+        }
+    }
+    all.extend(declared.iter().map(|set| (set.name.value.to_string(), Some(*set))));
+    if all.is_empty() {
+        return Ok(Vec::new());
+    }
+    let store = store(binding)?;
+    let bound = all.into_iter().map(|(name, set)| bind_set(binding, &store, &identity, &name, set));
+    bound.collect()
+}
+
+fn bind_set(
+    binding: &Binding<'_>,
+    store: &Store,
+    identity: &str,
+    name: &str,
+    set: Option<&Set>,
+) -> Result<Box<dyn Planner>, Error> {
+    let desired = set.map(|set| set.desired(store.digests())).transpose();
+    let desired = desired.map_err(|error| Error::failed(&error))?;
+    let missing = binding.missing(|place| missing(binding, set, &place));
+    let network = set.map_or(Ok(Network::Here), |set| network(binding, set))?;
+    let arguments = set.and_then(|set| set.check.clone());
+    let check = arguments.map(|arguments| Check { arguments, network: network.clone() });
+    let program = set.and_then(|set| set.program.clone()).map(|section| {
+        let ProgramSection { reload, profile, restart, running, within } = section;
+        Program { reload, restart, running, within, network, profile }
+    });
+    let source = Files::new(name, store.clone()).checked_by(check).read_by(program);
+    let desired: DesiredState = desired.unwrap_or_default();
+    let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
+    bound.ledger_key = LedgerKey {
+        scope: format!("{SCOPE}{name}"),
+        identity: identity.to_owned(),
+        ..binding.ledger_key()
+    };
+    Ok(bound)
+}
+
+fn network(binding: &Binding<'_>, set: &Set) -> Result<Network, Error> {
+    Ok(match &set.namespace {
+        None => Network::Here,
+        Some(name) => match Scope::referred(binding.document, &name.value)? {
+            Some(netns) => Network::In(netns),
+            None => Network::Missing(name.value.to_string()),
+        },
+    })
+}
+
+/// A set that is not written while others are was removed on purpose.
+fn missing<K: 'static>(
+    binding: &Binding<'_>,
+    set: Option<&Set>,
+    place: &DocumentPlace,
+) -> MissingSections<K> {
+    if set.is_some() || binding.states(Sets::NAME) {
+        return MissingSections::default();
+    }
+    MissingSections::all(place.missing_table(&[Sets::NAME]))
+}
+
+/// What is kept of all sets of an owner. Its key must stay the same until it is written.
+fn store(binding: &Binding<'_>) -> Result<Store, Error> {
+    let caller = binding.caller;
+    let directory = caller.state_dir.join("files").join(&caller.owner);
+    let stores: Stores = caller.memory.of();
+    let mut stores = stores.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(store) = stores.get(&directory) {
+        return Ok(store.clone());
+    }
+    let store = Store::open(&directory).map_err(|error| {
+        let text = format!("{} cannot be read: {error}", directory.display());
+        Failure::new(text, Retry::Soon).with_help("it can be read by root only")
+    })?;
+    stores.insert(directory, store.clone());
+    Ok(store)
+}
+
+#[derive(Clone, Default)]
+struct Stores(Arc<Mutex<HashMap<PathBuf, Store>>>);
+
+fn refuse_elsewhere(binding: &Binding<'_>, declared: &[&Set]) -> Result<(), Error> {
+    let here = match binding.scope.reach {
+        Reach::Host | Reach::Namespace => "a network namespace",
+        Reach::Sandbox => "the sandbox",
+    };
+    let mut checker = Checker::new(binding.document.files.clone());
+    for set in declared {
+        let message =
+            format!("the files of `{}` belong to the whole host, not to {here}", set.name.value);
+        checker.report(Diagnostic::new(set.name.span, message));
+    }
+    Ok(checker.into_result()?)
+}

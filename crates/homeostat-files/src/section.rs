@@ -1,0 +1,483 @@
+//! The section of the document: `[files.NAME]`, a set of files and directories.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+use std::{fmt, fs, io};
+
+use homeostat_document::{
+    Checker, Diagnostic, Document, Fields, Join, MachinePath, Map, NamedRecord, NamespaceName,
+    Period, Record, Scope, Scopes, Section, SectionType, SourceSections, Spanned, Text, Twins,
+    ValueError, record,
+};
+use homeostat_registry::NamedFiles;
+use rustix::process::Signal;
+
+use crate::digest::DigestKey;
+use crate::key::{FilePath, Key};
+use crate::model::{Account, Attributes, Content, DesiredState, DirectorySpec, FileSpec, Mode};
+use crate::programs::haproxy;
+use crate::running::{PLACEHOLDER, Profile, Reload, Request, Running};
+
+/// All that files add to documents.
+pub const SECTIONS: SourceSections =
+    SourceSections { source: "files", sections: &[SectionType::of::<Sets>()], extensions: &[] };
+
+/// `[files]`: all sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sets(pub Vec<Set>);
+
+/// `[files.NAME]`: files that are written as one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Set {
+    pub name: Spanned<SetName>,
+    /// The program that judges the set before it is written, with its arguments.
+    pub check: Option<Vec<String>>,
+    pub program: Option<ProgramSection>,
+    /// The network in which programs of the set run.
+    pub namespace: Option<Spanned<NamespaceName>>,
+    pub write: Vec<Write>,
+    pub directories: Vec<Directory>,
+}
+
+/// The program that reads a set.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgramSection {
+    pub reload: Reload,
+    pub profile: Option<Profile>,
+    pub restart: Option<Vec<String>>,
+    pub running: Option<Running>,
+    pub within: Duration,
+}
+
+/// The name of a set, and of a directory in the state directory.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct SetName(String);
+
+/// `write."/path"`: a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    pub path: Spanned<FilePath>,
+    /// Nothing, if that is a mistake.
+    pub source: Option<Source>,
+    pub attributes: Attributes,
+    pub secret: bool,
+    pub adopt: bool,
+}
+
+/// Where a content comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The document itself.
+    Text(Spanned<String>),
+    /// A file beside it.
+    Copy(Spanned<PathBuf>),
+}
+
+/// `directories."/path"`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Directory {
+    pub path: Spanned<FilePath>,
+    pub attributes: Attributes,
+    pub adopt: bool,
+}
+
+/// The sets of a scope.
+pub(crate) fn sets(scope: &Scope) -> impl Iterator<Item = &Set> {
+    scope.get::<Sets>().into_iter().flat_map(|sets| &sets.0)
+}
+
+/// Reports files that cannot be read.
+pub(crate) fn resolve(scope: &Scope, checker: &mut Checker) {
+    for write in sets(scope).flat_map(|set| &set.write) {
+        if let (Some(Source::Copy(path)), Err(error)) = (&write.source, write.content()) {
+            let message = format!("{} cannot be read: {error}", path.display());
+            checker.report(Diagnostic::new(path.span, message));
+        }
+    }
+}
+
+/// Adds the files that contents are copied from.
+pub(crate) fn files(_: &Document, scope: &Scope, named: &mut NamedFiles) {
+    let sources = sets(scope).flat_map(|set| &set.write).filter_map(|write| write.source.as_ref());
+    named.files.extend(sources.filter_map(|source| match source {
+        Source::Copy(path) => Some(path.value.clone()),
+        Source::Text(_) => None,
+    }));
+}
+
+impl Set {
+    /// What the set declares.
+    pub fn desired(&self, digests: &DigestKey) -> io::Result<DesiredState> {
+        let files = self.write.iter().map(|write| {
+            let content = write.content().map_err(|error| {
+                io::Error::new(
+                    error.kind(),
+                    format!("the content of {}: {error}", write.path.value),
+                )
+            })?;
+            let Write { attributes, secret, adopt, .. } = write;
+            let (attributes, secret, adopt) = (attributes.clone(), *secret, *adopt);
+            Ok((write.path.value.clone(), FileSpec { content, attributes, secret, adopt }))
+        });
+        let files = files.collect::<io::Result<BTreeMap<_, _>>>()?;
+        let directories = self.directories.iter().map(|directory| {
+            let Directory { path, attributes, adopt } = directory;
+            (path.value.clone(), DirectorySpec { attributes: attributes.clone(), adopt: *adopt })
+        });
+        let directories = directories.collect();
+        Ok(match &self.program {
+            Some(_) => {
+                DesiredState::read_by_program(digests, self.name.as_str(), files, directories)
+            }
+            None => DesiredState::new(digests, files, directories),
+        })
+    }
+}
+
+impl Write {
+    fn content(&self) -> io::Result<Content> {
+        Ok(Content::new(match &self.source {
+            Some(Source::Text(text)) => text.as_bytes().to_vec(),
+            Some(Source::Copy(path)) => fs::read(&path.value)?,
+            None => Vec::new(),
+        }))
+    }
+}
+
+impl Section for Sets {
+    const NAME: &'static str = "files";
+    const DOC: &'static str = "Sets of configuration files by name";
+    const SCOPES: Scopes = Scopes::Host("files belong to the host, not to a namespace");
+    const JOIN: Join = Join::Tables(&[]);
+
+    type Value = Map<Set>;
+    const NEW: fn(Self::Value) -> Self = |Map(sets)| Self(sets);
+
+    fn check(document: &Document, checker: &mut Checker) {
+        for (_, scope) in document.scopes() {
+            let mut twins = Twins::default();
+            for set in sets(scope) {
+                let files = set.write.iter().map(|write| &write.path);
+                let directories = set.directories.iter().map(|directory| &directory.path);
+                for path in files.chain(directories) {
+                    let what = || format!("the path {}", path.value);
+                    twins.see(path.value.clone(), path.span, checker, what);
+                }
+            }
+        }
+    }
+}
+
+impl NamedRecord for Set {
+    const KEY: &'static str = "a name of your choice";
+}
+
+impl Record for Set {
+    const NAME: &'static str = "file-set";
+    const DOC: &'static str = "Files that are written as one";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let check: Option<Vec<String>> = fields
+            .optional("check", "A program and its arguments that judge the set before it is there");
+        let namespace =
+            fields.optional("namespace", "The network namespace in which programs of the set run");
+        if let Some(check) = &check
+            && !check.first().is_some_and(|program| program.starts_with('/'))
+        {
+            let message = "`check` needs a program by its absolute path, and its arguments";
+            let help = "write it as `[\"/usr/sbin/haproxy\", \"-c\", \"-f\", \"/etc/haproxy/haproxy.cfg\"]`; no shell is used";
+            fields.report(Diagnostic::new(fields.value_at("check"), message).help(help));
+        }
+        let write: Option<Map<Write>> = fields.optional("write", "Files by path");
+        let directories: Option<Map<Directory>> =
+            fields.optional("directories", "Directories by path");
+        let written = write.as_ref().map(|Map(all)| all.as_slice()).unwrap_or_default();
+        let program = read_program(fields, written);
+        let profile = program.as_ref().and_then(|program| program.profile.as_ref());
+        let check = check.or_else(|| profile.map(|Profile::Haproxy(main)| haproxy::check(main)));
+        Some(Set {
+            name: fields.name()?,
+            check,
+            program,
+            namespace,
+            write: write.map(|Map(all)| all).unwrap_or_default(),
+            directories: directories.map(|Map(all)| all).unwrap_or_default(),
+        })
+    }
+}
+
+/// How long a program may take to take files over.
+const WITHIN: Duration = Duration::from_secs(10);
+
+fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSection> {
+    let known: Option<Spanned<Known>> = fields.optional("program", "A program that is known");
+    let sockets: Option<Sockets> = fields.optional("sockets", "The sockets of that program");
+    let reload: Option<Vec<String>> =
+        fields.optional("reload", "A program and its arguments that tell the program of new files");
+    let restart: Option<Vec<String>> =
+        fields.optional("restart", "A program and its arguments that start the program if it died");
+    let pid_file: Option<MachinePath> =
+        fields.optional("pid-file", "A file with the id of the process that gets the signal");
+    let signal: Option<SignalName> = fields.optional("signal", "That signal; HUP by default");
+    let running: Option<Running> =
+        fields.optional("running", "How the program is asked what it runs");
+    let within: Option<Period> =
+        fields.optional("within", "How long the program may take to run the new files");
+    fields.exclusive("reload", "pid-file");
+    for (name, arguments) in [
+        ("reload", reload.as_ref()),
+        ("restart", restart.as_ref()),
+        (
+            "running",
+            running.as_ref().and_then(|running| match &running.ask {
+                Request::Run(arguments) => Some(arguments),
+                Request::Socket { .. } => None,
+            }),
+        ),
+    ] {
+        if arguments.is_some_and(|all| !all.first().is_some_and(|one| one.starts_with('/'))) {
+            let message =
+                format!("`{name}` needs a program by its absolute path, and its arguments");
+            fields.report(Diagnostic::new(fields.value_at(name), message));
+        }
+    }
+    let signal = signal.map_or(Signal::HUP, |SignalName(signal)| signal);
+    let pid_file = pid_file.map(|MachinePath(pid_file)| Reload::Signal { pid_file, signal });
+    if let Some(Known::Haproxy) = known.as_ref().map(|known| known.value) {
+        let main = write.iter().find(|write| write.path.split().1 == "haproxy.cfg");
+        let (Some(main), Some(Sockets { master, admin })) = (main, sockets) else {
+            let message = "HAProxy needs a file that is called `haproxy.cfg`, and `sockets`";
+            let help = "sockets = { master = \"/run/haproxy-master.sock\", admin = \"/run/haproxy/admin.sock\" }";
+            fields.report(Diagnostic::new(fields.at("program"), message).help(help));
+            return None;
+        };
+        return Some(ProgramSection {
+            reload: reload.map_or_else(
+                || haproxy::reload(master),
+                |arguments| Reload::Send(Request::Run(arguments)),
+            ),
+            profile: Some(Profile::Haproxy(main.path.value.clone())),
+            restart,
+            running: Some(running.unwrap_or_else(|| haproxy::running(admin))),
+            within: within.map_or(WITHIN, Period::get),
+        });
+    }
+    let reload = reload.map(|arguments| Reload::Send(Request::Run(arguments)));
+    let Some(reload) = reload.or(pid_file) else {
+        for name in ["restart", "running", "signal", "within"] {
+            if fields.has(name) {
+                let message = format!("`{name}` needs `reload` or `pid-file`");
+                fields.report(Diagnostic::new(fields.at(name), message));
+            }
+        }
+        return None;
+    };
+    let within = within.map_or(WITHIN, Period::get);
+    Some(ProgramSection { reload, profile: None, restart, running, within })
+}
+
+record!(Running);
+
+impl Record for Running {
+    const NAME: &'static str = "running";
+    const DOC: &'static str = "How a program is asked what it runs";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let ask = fields.required("ask", "A program and its arguments that print it");
+        let is: Option<Spanned<String>> =
+            fields.required("is", "What they print, with `{{ generation }}` for the generation");
+        if let Some(is) = is.as_ref().filter(|is| !is.contains(PLACEHOLDER)) {
+            let message =
+                format!("`is` must hold `{PLACEHOLDER}`, by which generations are distinguished");
+            fields.report(Diagnostic::new(is.span, message));
+        }
+        Some(Running { ask: Request::Run(ask?), is: is?.value })
+    }
+}
+
+/// A program that is known.
+#[derive(Clone, Copy)]
+enum Known {
+    Haproxy,
+}
+
+impl Text for Known {
+    const WHAT: &'static str = "a program that is known";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        (text == "haproxy")
+            .then_some(Known::Haproxy)
+            .ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+    }
+
+    fn words() -> Vec<&'static str> {
+        vec!["haproxy"]
+    }
+}
+
+/// The sockets of `HAProxy`.
+struct Sockets {
+    master: PathBuf,
+    admin: PathBuf,
+}
+
+record!(Sockets);
+
+impl Record for Sockets {
+    const NAME: &'static str = "sockets";
+    const DOC: &'static str = "The sockets of HAProxy";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let master: Option<MachinePath> =
+            fields.required("master", "That of its master process (`-S`)");
+        let admin: Option<MachinePath> =
+            fields.required("admin", "That of its worker (`stats socket`), with `level admin`");
+        Some(Sockets { master: master?.0, admin: admin?.0 })
+    }
+}
+
+/// A signal that programs take for a reload.
+struct SignalName(Signal);
+
+const SIGNALS: [(&str, Signal); 5] = [
+    ("HUP", Signal::HUP),
+    ("USR1", Signal::USR1),
+    ("USR2", Signal::USR2),
+    ("WINCH", Signal::WINCH),
+    ("TERM", Signal::TERM),
+];
+
+impl Text for SignalName {
+    const WHAT: &'static str = "a signal";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let known = SIGNALS.iter().find(|(name, _)| *name == text);
+        known
+            .map(|(_, signal)| SignalName(*signal))
+            .ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+    }
+
+    fn words() -> Vec<&'static str> {
+        SIGNALS.iter().map(|(name, _)| *name).collect()
+    }
+}
+
+impl NamedRecord for Write {
+    const KEY: &'static str = "the absolute path of a file";
+}
+
+const ADOPT: &str = "Take this path over from anybody";
+
+impl Record for Write {
+    const NAME: &'static str = "written-file";
+    const DOC: &'static str = "A file with its content";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let text = fields.optional("text", "Its content");
+        let copy = fields.optional("copy", "A file that has its content");
+        let mut attributes = read_attributes(fields);
+        let secret = fields.flag("secret", "Show nothing of its content anywhere");
+        let adopt = fields.flag("adopt", ADOPT);
+        fields.exclusive("text", "copy");
+        if fields.lacks(&["text", "copy"]) {
+            let message = "a file needs its content: `text` or `copy`";
+            fields.report(Diagnostic::new(fields.span(), message));
+        }
+        if secret {
+            fields.conceal("text");
+            let mode = *attributes.mode.get_or_insert(Mode(0o600));
+            if mode.0 & 0o007 != 0 {
+                let message = format!("the mode {mode} lets everybody read a secret");
+                let help = "write a mode that ends in 0, such as `0640`";
+                fields.report(Diagnostic::new(fields.value_at("mode"), message).help(help));
+            }
+        }
+        let source = text.map(Source::Text).or(copy.map(Source::Copy));
+        Some(Write { path: fields.name()?, source, attributes, secret, adopt })
+    }
+}
+
+impl NamedRecord for Directory {
+    const KEY: &'static str = "the absolute path of a directory";
+}
+
+impl Record for Directory {
+    const NAME: &'static str = "made-directory";
+    const DOC: &'static str = "A directory";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let attributes = read_attributes(fields);
+        let adopt = fields.flag("adopt", ADOPT);
+        Some(Directory { path: fields.name()?, attributes, adopt })
+    }
+}
+
+fn read_attributes(fields: &mut Fields<'_>) -> Attributes {
+    Attributes {
+        owner: fields.optional("owner", "The user that it belongs to; by default as it is"),
+        group: fields.optional("group", "The group that it belongs to; by default as it is"),
+        mode: fields.optional("mode", "Its permissions; by default as they are"),
+    }
+}
+
+impl SetName {
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for SetName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Text for SetName {
+    const WHAT: &'static str = "a name of letters, digits, `-` and `_`";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        let is_name = (1..=64).contains(&text.len()) && text.chars().all(is_plain);
+        is_name
+            .then(|| SetName(text.to_owned()))
+            .ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+    }
+}
+
+impl Text for FilePath {
+    const WHAT: &'static str = "an absolute path";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse::<FilePath>().map_err(|error| {
+            let value = ValueError::new(error.to_string());
+            error.help().map_or(value.clone(), |help| value.help(help))
+        })
+    }
+}
+
+impl Text for Account {
+    const WHAT: &'static str = "a name or a number";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let is_name = !text.is_empty() && !text.contains([':', '/', ' ']);
+        is_name.then(|| Account::declared(text)).ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+    }
+}
+
+impl Text for Mode {
+    const WHAT: &'static str = "permissions in octal digits, such as \"0640\"";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        Mode::parse(text).ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+    }
+}
+
+/// The keys that a set declares, for whoever waits.
+pub(crate) fn keys(set: &Set) -> impl Iterator<Item = Key> {
+    let directories = set.directories.iter().map(|one| Key::Directory(one.path.value.clone()));
+    let files = set.write.iter().map(|write| Key::File(write.path.value.clone()));
+    let program = set.program.iter().map(|_| Key::Program(set.name.value.to_string()));
+    directories.chain(files).chain(program)
+}

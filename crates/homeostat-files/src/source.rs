@@ -1,0 +1,108 @@
+//! The source: one set of files below one root.
+
+use std::path::PathBuf;
+
+use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
+
+use crate::apply::Writer;
+use crate::check::Check;
+use crate::disk::{Disk, Tap};
+use crate::hints::Hints;
+use crate::key::Key;
+use crate::model::{DesiredState, Object};
+use crate::observe::{Moment, Reader};
+use crate::plan::{self, Step};
+use crate::running::Program;
+use crate::store::Store;
+
+/// A set of files.
+#[derive(Clone, Debug)]
+pub struct Files {
+    /// Its name, by which its originals are kept.
+    pub set: String,
+    /// The directory that paths begin in: `/`, but for tests.
+    pub root: PathBuf,
+    pub store: Store,
+    /// The program that judges the set before it is written.
+    pub check: Option<Check>,
+    /// The program that reads the set.
+    pub program: Option<Program>,
+    pub(crate) disk: Disk,
+}
+
+impl Files {
+    /// A set of this machine.
+    #[must_use]
+    pub fn new(set: &str, store: Store) -> Self {
+        let (root, disk) = (PathBuf::from("/"), Disk::default());
+        Files { set: set.to_owned(), root, store, check: None, program: None, disk }
+    }
+
+    /// The same, with everything below another directory.
+    #[must_use]
+    pub fn below(self, root: impl Into<PathBuf>) -> Self {
+        Files { root: root.into(), ..self }
+    }
+
+    /// The same, judged by a program before it is written. It sees the paths below `/` only.
+    #[must_use]
+    pub fn checked_by(self, check: Option<Check>) -> Self {
+        Files { check, ..self }
+    }
+
+    /// The same, read by a program.
+    #[must_use]
+    pub fn read_by(self, program: Option<Program>) -> Self {
+        Files { program, ..self }
+    }
+
+    /// The same, with a function that is called after each system call that changes something.
+    #[must_use]
+    pub fn tapped(self, tap: Tap) -> Self {
+        Files { disk: Disk { tap: Some(tap) }, ..self }
+    }
+}
+
+impl Source for Files {
+    const NAME: &'static str = "files";
+    const FAILS: Fails = Fails::Atomic;
+    // A file that is held open, or whose directory is missing, is not announced; nor is what a program runs.
+    const COVERAGE: Coverage = Coverage::Some;
+
+    type Key = Key;
+    type Object = Object;
+    type Desired = DesiredState;
+    type Step = Step;
+    type Moment = Moment;
+    type Reader = Reader;
+    type Writer = Writer;
+
+    fn reader(&self) -> Result<Reader, Failure> {
+        Ok(Reader::new(self.clone(), Hints::open()))
+    }
+
+    fn reader_without_hints(&self) -> Result<Reader, Failure> {
+        Ok(Reader::new(self.clone(), Hints::none()))
+    }
+
+    fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
+        Writer::open(self.clone())
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.set == other.set
+            && self.root == other.root
+            && self.store == other.store
+            && self.check == other.check
+            && self.program == other.program
+    }
+
+    fn plan(
+        &self,
+        desired: &DesiredState,
+        moment: &Moment,
+        changes: ChangeList<Key, Object>,
+    ) -> Draft<Files> {
+        plan::draft(desired, moment, changes)
+    }
+}

@@ -1,0 +1,173 @@
+//! What a source keeps in the state directory: the key of its digests, the originals of files, and what a swap is
+//! about to do.
+
+use std::fs::{self, DirBuilder};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::digest::{Digest, DigestKey, random_name};
+use crate::disk::Disk;
+
+const KEY: &str = "key";
+const SWAP: &str = "swap.json";
+const BLOBS: &str = "blobs";
+const REFUSED: &str = "refused.json";
+/// What is being written; only one process writes a set.
+const UNFINISHED: &str = ".unfinished";
+
+/// The part of a state directory that all sets of an owner share. Only root may read it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Store {
+    directory: PathBuf,
+    key: DigestKey,
+}
+
+impl Store {
+    /// Reads the key; where there is none yet, a new one is used, and written with the first set that is.
+    pub fn open(directory: &Path) -> io::Result<Self> {
+        let key = match fs::read(directory.join(KEY)) {
+            Ok(bytes) => DigestKey::from_bytes(&bytes)
+                .ok_or_else(|| io::Error::new(ErrorKind::InvalidData, "it is not a key"))?,
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                DigestKey::generate().ok_or_else(|| io::Error::other("no random numbers"))?
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Store { directory: directory.to_owned(), key })
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    #[must_use]
+    pub fn digests(&self) -> &DigestKey {
+        &self.key
+    }
+
+    /// The part of one set, for writing.
+    pub(crate) fn set(&self, name: &str, disk: &Disk) -> io::Result<SetStore> {
+        let path = self.directory.join("sets").join(name);
+        DirBuilder::new().recursive(true).mode(0o700).create(path.join(BLOBS))?;
+        self.write_key(disk)?;
+        Ok(SetStore { at: open(&path)?, blobs: open(&path.join(BLOBS))?, disk: disk.clone(), path })
+    }
+
+    fn write_key(&self, disk: &Disk) -> io::Result<()> {
+        if self.is_key_written()? {
+            return Ok(());
+        }
+        let at = open(&self.directory)?;
+        // Several sets may be opened at once, so each tries with a name of its own.
+        let random = random_name().ok_or_else(|| io::Error::other("no random numbers"))?;
+        let temporary = format!(".key-{random}");
+        disk.write(disk.create(&at, &temporary)?, self.key.bytes())?;
+        if let Err(error) = disk.rename(&at, &temporary, KEY) {
+            disk.unlink(&at, &temporary)?;
+            return if self.is_key_written()? { Ok(()) } else { Err(error) };
+        }
+        disk.sync(&at)
+    }
+
+    fn is_key_written(&self) -> io::Result<bool> {
+        match fs::read(self.directory.join(KEY)) {
+            Ok(bytes) if bytes == self.key.bytes() => Ok(true),
+            Ok(_) => Err(io::Error::other("another process has just made another key")),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The generation of a set that its program did not take over, and why.
+    pub(crate) fn refused(&self, set: &str) -> Option<(String, String)> {
+        let text = fs::read(self.directory.join("sets").join(set).join(REFUSED)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// An original that was kept; nothing, if it was not.
+    pub(crate) fn blob(&self, set: &str, digest: &Digest) -> io::Result<Option<Vec<u8>>> {
+        let path = self.directory.join("sets").join(set).join(BLOBS).join(digest.as_str());
+        match fs::read(path) {
+            Ok(content) if self.key.digest(&content) == *digest => Ok(Some(content)),
+            Ok(_) => Err(io::Error::new(ErrorKind::InvalidData, "the copy is damaged")),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// What is kept of one set.
+#[derive(Debug)]
+pub(crate) struct SetStore {
+    path: PathBuf,
+    at: OwnedFd,
+    blobs: OwnedFd,
+    disk: Disk,
+}
+
+impl SetStore {
+    /// Keeps a content; it is on the disk when this returns.
+    pub(crate) fn keep(&self, digest: &Digest, content: &[u8]) -> io::Result<()> {
+        if self.path.join(BLOBS).join(digest.as_str()).exists() {
+            return Ok(());
+        }
+        self.write(&self.blobs, digest.as_str(), content)
+    }
+
+    /// Drops all contents but these.
+    pub(crate) fn retain(&self, is_needed: impl Fn(&str) -> bool) -> io::Result<()> {
+        for entry in fs::read_dir(self.path.join(BLOBS))? {
+            let name = entry?.file_name();
+            if let Some(name) = name.to_str().filter(|name| !is_needed(name)) {
+                self.disk.unlink(&self.blobs, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Records what a swap is about to do; it is on the disk when this returns.
+    pub(crate) fn write_swap(&self, swap: &impl Serialize) -> io::Result<()> {
+        self.write(&self.at, SWAP, &serde_json::to_vec(swap)?)
+    }
+
+    /// Remembers which generation was refused, and why, until another one is.
+    pub(crate) fn write_refused(&self, generation: &str, why: &str) -> io::Result<()> {
+        self.write(&self.at, REFUSED, &serde_json::to_vec(&(generation, why))?)
+    }
+
+    /// What a swap was about to do when its process died.
+    pub(crate) fn read_swap<T: DeserializeOwned>(&self) -> io::Result<Option<T>> {
+        match fs::read(self.path.join(SWAP)) {
+            Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The swap is over.
+    pub(crate) fn clear_swap(&self) -> io::Result<()> {
+        self.disk.unlink(&self.at, SWAP)?;
+        self.disk.sync(&self.at)
+    }
+
+    fn write(&self, at: &OwnedFd, name: &str, content: &[u8]) -> io::Result<()> {
+        // A process that died may have left it.
+        self.disk.unlink(at, UNFINISHED)?;
+        self.disk.write(self.disk.create(at, UNFINISHED)?, content)?;
+        self.disk.replace(at, UNFINISHED, name)?;
+        self.disk.sync(at)
+    }
+}
+
+fn open(directory: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(directory, flags, Mode::empty())?)
+}

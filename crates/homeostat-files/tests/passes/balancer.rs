@@ -1,0 +1,157 @@
+//! A real `HAProxy` in a network of its own: what it cannot run costs no request.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::Read as _;
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use homeostat_engine::Explain as _;
+use homeostat_files::programs::haproxy;
+use homeostat_files::{
+    Attributes, Check, Content, DesiredState, FileSpec, Files, Network, Profile, Program,
+};
+use homeostat_testkit::namespace::Namespace;
+
+use crate::bench::{Bench, report_lines};
+
+struct Balancer {
+    bench: Bench,
+    process: Option<Child>,
+    _namespace: Namespace,
+}
+
+impl Balancer {
+    fn new() -> Self {
+        let namespace = Namespace::enter().unwrap();
+        namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+        let bench = Bench::new();
+        let main = bench.at("/etc/haproxy.cfg").to_str().unwrap().parse().unwrap();
+        let socket = |name: &str| bench.state().join(name);
+        let arguments = haproxy::check(&main);
+        let netns = std::sync::Arc::new(homeostat_netns::Netns::current().unwrap());
+        let network = Network::In(netns);
+        let program = Program {
+            reload: haproxy::reload(socket("master")),
+            restart: None,
+            running: Some(haproxy::running(socket("admin"))),
+            within: Duration::from_secs(20),
+            network: network.clone(),
+            profile: Some(Profile::Haproxy(main)),
+        };
+        let source = Files::new("haproxy", bench.source.store.clone());
+        let source = source.checked_by(Some(Check { arguments, network })).read_by(Some(program));
+        Balancer { bench: Bench { source, ..bench }, process: None, _namespace: namespace }
+    }
+
+    fn main(&self) -> PathBuf {
+        self.bench.at("/etc/haproxy.cfg")
+    }
+
+    /// A configuration that answers with a text on some ports.
+    fn desired(&self, ports: &[u16], text: &str) -> DesiredState {
+        let admin = self.bench.state().join("admin").display().to_string();
+        let binds: Vec<String> =
+            ports.iter().map(|port| format!("  bind 127.0.0.1:{port}\n")).collect();
+        let text = format!(
+            "global\n  setenv HOMEOSTAT {{{{ generation }}}}\n  stats socket {admin} mode 600 level admin\n\
+             defaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\n\
+             frontend web\n{}  http-request return status 200 content-type text/plain string {text}\n",
+            binds.concat()
+        );
+        let spec = FileSpec {
+            content: Content::new(text.into_bytes()),
+            attributes: Attributes::default(),
+            secret: false,
+            adopt: false,
+        };
+        let path = self.main().to_str().unwrap().parse().unwrap();
+        let digests = self.bench.source.store.digests();
+        let files = BTreeMap::from([(path, spec)]);
+        DesiredState::read_by_program(digests, "haproxy", files, BTreeMap::new())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "the program that is under care")]
+    fn start(&mut self) {
+        let mut command = Command::new("/usr/sbin/haproxy");
+        command.args(["-W", "-S"]).arg(self.bench.state().join("master"));
+        command.arg("-f").arg(self.main());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().expect("install haproxy"));
+    }
+
+    fn get(port: u16) -> String {
+        use std::io::Write as _;
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
+        stream.write_all(b"GET / HTTP/1.0\r\n\r\n").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Passes until the program, which was just started, answers.
+    fn converge(&self, desired: &DesiredState) {
+        let mut last = Vec::new();
+        for _ in 0..500 {
+            let report = self.bench.pass(desired);
+            if report.is_converged() {
+                return;
+            }
+            last = report_lines(&report);
+        }
+        panic!("{last:#?}");
+    }
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            let _ = rustix::process::kill_process(
+                rustix::process::Pid::from_child(&process),
+                rustix::process::Signal::TERM,
+            );
+            let _ = process.wait();
+        }
+    }
+}
+
+#[test]
+fn a_taken_port_is_found_before_anything_is_written_and_costs_no_request() {
+    let mut balancer = Balancer::new();
+    let first = balancer.desired(&[8001], "first");
+    balancer.bench.pass(&first);
+    balancer.start();
+    balancer.converge(&first);
+    assert!(Balancer::get(8001).ends_with("first"));
+    let second = balancer.desired(&[8001, 8002], "second");
+    balancer.converge(&second);
+    assert!(Balancer::get(8002).ends_with("second"));
+    // The check passes, and a reload would pause all listeners.
+    let taken = TcpListener::bind("127.0.0.1:8003").unwrap();
+    let third = balancer.desired(&[8001, 8003], "third");
+    let text = fs::read(balancer.main()).unwrap();
+    let report = balancer.bench.pass(&third);
+    let lines = report_lines(&report).join("\n");
+    assert!(lines.contains("could not listen on 127.0.0.1:8003"), "{lines}");
+    assert_eq!(fs::read(balancer.main()).unwrap(), text);
+    assert!((0..100).all(|_| Balancer::get(8001).ends_with("second")), "it was not disturbed");
+    balancer.bench.assert_quiet(&second);
+    drop(taken);
+    balancer.converge(&third);
+    assert!(Balancer::get(8003).ends_with("third"));
+}
+
+#[test]
+fn what_haproxy_refuses_is_shown_with_its_line() {
+    let balancer = Balancer::new();
+    let bad = balancer.desired(&[8001], "x\n  no-such-keyword here");
+    let lines = report_lines(&balancer.bench.pass(&bad)).join("\n");
+    assert!(
+        lines.contains("its program refuses it") && lines.contains("no-such-keyword"),
+        "{lines}"
+    );
+    assert!(lines.contains("haproxy.cfg:12"), "{lines}");
+    assert!(!balancer.main().exists());
+}

@@ -1,0 +1,17 @@
+//! Whole passes over sets of files below directories of their own.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
+mod balancer;
+mod bench;
+mod checking;
+mod crashes;
+mod laws;
+mod obstacles;
+mod owning;
+mod programs;
+mod swapping;

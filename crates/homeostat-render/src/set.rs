@@ -1,0 +1,427 @@
+//! A set of files that are rendered together: [`FileSet`] to [`Draft`] to [`RenderedSet`].
+//!
+//! Rendering reads no file but templates below the declared directory, no clock and no environment: the same data gives the
+//! same bytes.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::io;
+use std::ops::Range;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use homeostat_document::shown;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::{AutoEscape, Environment, Error as JinjaError, ErrorKind, UndefinedBehavior};
+
+use crate::context::{Data, Needs, Root};
+use crate::error::Error;
+use crate::filters::{self, Quoting};
+use crate::generation;
+use crate::reading::FileReader;
+use crate::render_error::RenderError;
+use crate::value::Secrecy;
+
+/// Instructions of the engine for one file: ten thousand servers cost about two hundred thousand.
+const FUEL: u64 = 5_000_000;
+/// The largest file that is rendered.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Where the content of a file comes from.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Content {
+    /// A template: a path below the directory of the set, or one that leads elsewhere, as the operator chose.
+    Template(PathBuf),
+    /// The text of a template. Messages call it `name`.
+    Text { name: String, text: String },
+    /// These bytes, as they are.
+    Bytes(Vec<u8>),
+}
+
+/// What a set is made of.
+#[derive(Clone, Debug)]
+pub struct FileSetBuilder {
+    directory: PathBuf,
+    reader: FileReader,
+    quoting: Quoting,
+    inputs: BTreeMap<String, Secrecy>,
+    files: BTreeMap<PathBuf, (Content, Secrecy)>,
+}
+
+/// Files whose templates are read and understood. When one of [`templates`](Self::templates) changes, build another set.
+pub struct FileSet {
+    environment: Environment<'static>,
+    inputs: Arc<BTreeMap<String, Secrecy>>,
+    files: BTreeMap<PathBuf, (Body, Secrecy)>,
+    loader: Arc<Loader>,
+}
+
+enum Body {
+    /// The name of a template.
+    Template(String),
+    Bytes(Vec<u8>),
+}
+
+/// The files of a set before their generation is known.
+#[derive(Debug)]
+pub struct Draft {
+    files: BTreeMap<PathBuf, RenderedFile>,
+    /// The files in which the generation stands.
+    carriers: BTreeSet<PathBuf>,
+}
+
+/// All files of a set, each by its path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RenderedSet {
+    pub files: BTreeMap<PathBuf, RenderedFile>,
+    /// 32 hexadecimal digits.
+    pub generation: String,
+}
+
+/// `Debug` shows no content.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RenderedFile {
+    pub bytes: Vec<u8>,
+    pub secrecy: Secrecy,
+    /// The inputs that it was made of.
+    pub reads: BTreeSet<String>,
+}
+
+impl FileSet {
+    /// A set whose templates, and what they include and import, are named relative to `directory`.
+    pub fn builder(directory: impl Into<PathBuf>) -> FileSetBuilder {
+        FileSetBuilder {
+            directory: directory.into(),
+            reader: FileReader::once(),
+            quoting: Quoting::default(),
+            inputs: BTreeMap::new(),
+            files: BTreeMap::new(),
+        }
+    }
+
+    /// The files that were read so far as templates, or looked for and not found: to be watched. Those that templates
+    /// include are known once they were rendered.
+    #[must_use]
+    pub fn templates(&self) -> BTreeSet<PathBuf> {
+        self.loader.loaded().values().filter_map(|loaded| loaded.path.clone()).collect()
+    }
+
+    /// A public file whose template names a secret input is found before anything is known of the input. What a template
+    /// includes, or calls by `inputs["name"]`, is found when it is rendered.
+    fn check_secrecy(&self) -> Result<(), Box<RenderError>> {
+        for (path, (body, secrecy)) in &self.files {
+            let (Body::Template(name), Secrecy::Public) = (body, secrecy) else { continue };
+            let Ok(template) = self.environment.get_template(name) else { continue };
+            let variables = template.undeclared_variables(true);
+            let inputs: BTreeSet<&str> = variables
+                .iter()
+                .filter_map(|variable| variable.strip_prefix("inputs.")?.split('.').next())
+                .collect();
+            let is_secret = |input: &&&str| self.inputs.get(**input) == Some(&Secrecy::Secret);
+            if let Some(input) = inputs.iter().find(is_secret) {
+                let needs = Needs::Secrecy((*input).to_owned());
+                let at = mention(template.source(), input);
+                return Err(RenderError::needs(path, name, &self.loader, &needs, at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Renders all files, or says why one cannot be rendered.
+    pub fn render(&self, data: &Data) -> Result<Draft, Box<RenderError>> {
+        let (mut files, mut carriers) = (BTreeMap::new(), BTreeSet::new());
+        for (path, (body, secrecy)) in &self.files {
+            let (bytes, reads) = match body {
+                Body::Bytes(bytes) => (bytes.clone(), BTreeSet::new()),
+                Body::Template(name) => {
+                    let root = Root::new(data, &self.inputs, *secrecy);
+                    let bytes = self.render_file(path, name, &root)?;
+                    let reads = std::mem::take(&mut *root.reads());
+                    if reads.generation {
+                        carriers.insert(path.clone());
+                    }
+                    (bytes, reads.inputs)
+                }
+            };
+            files.insert(path.clone(), RenderedFile { bytes, secrecy: *secrecy, reads });
+        }
+        Ok(Draft { files, carriers })
+    }
+
+    fn render_file(
+        &self,
+        path: &Path,
+        name: &str,
+        root: &Root,
+    ) -> Result<Vec<u8>, Box<RenderError>> {
+        let mut bytes = Bounded::default();
+        let template = self.environment.get_template(name);
+        let rendered =
+            template.and_then(|template| template.render_captured_to(root.value(), &mut bytes));
+        let rendered = rendered.map(drop);
+        let reads = root.reads();
+        match (rendered, &reads.needs) {
+            (Ok(()), None) => Ok(bytes.0),
+            (Ok(()), Some(needs)) => Err(RenderError::needs(path, name, &self.loader, needs, None)),
+            (Err(error), _) => {
+                Err(RenderError::new(path, name, &self.loader, &error, reads.secret))
+            }
+        }
+    }
+}
+
+impl fmt::Debug for FileSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let files: Vec<_> = self.files.keys().collect();
+        f.debug_struct("FileSet").field("files", &files).finish_non_exhaustive()
+    }
+}
+
+impl FileSetBuilder {
+    /// Which templates are read; by default all that no process has open for writing.
+    #[must_use]
+    pub fn reader(mut self, reader: FileReader) -> Self {
+        self.reader = reader;
+        self
+    }
+
+    /// How the filter `quote` quotes.
+    #[must_use]
+    pub fn quoting(mut self, quoting: Quoting) -> Self {
+        self.quoting = quoting;
+        self
+    }
+
+    /// Declares an input: a template that reads another one fails.
+    #[must_use]
+    pub fn input(mut self, name: impl Into<String>, secrecy: Secrecy) -> Self {
+        self.inputs.insert(name.into(), secrecy);
+        self
+    }
+
+    /// Adds a file to be written to `path`. Only a secret one may read secret inputs.
+    #[must_use]
+    pub fn file(mut self, path: impl Into<PathBuf>, content: Content, secrecy: Secrecy) -> Self {
+        self.files.insert(path.into(), (content, secrecy));
+        self
+    }
+
+    /// Reads the templates.
+    pub fn build(self) -> Result<FileSet, Box<RenderError>> {
+        let loader = Arc::new(Loader {
+            directory: self.directory,
+            reader: self.reader,
+            loaded: Mutex::default(),
+        });
+        let mut environment = environment(self.quoting, &loader);
+        let mut files = BTreeMap::new();
+        for (path, (content, secrecy)) in self.files {
+            let body = match content {
+                Content::Bytes(bytes) => Body::Bytes(bytes),
+                Content::Template(template) => {
+                    let name = template.to_string_lossy().into_owned();
+                    let source = loader.load(&name, is_below(&template));
+                    let source = source.and_then(|source| {
+                        source.ok_or_else(|| JinjaError::from(ErrorKind::TemplateNotFound))
+                    });
+                    let added =
+                        source.and_then(|text| environment.add_template_owned(name.clone(), text));
+                    added
+                        .map_err(|error| RenderError::new(&path, &name, &loader, &error, false))?;
+                    Body::Template(name)
+                }
+                Content::Text { name: shown, text } => {
+                    // No template can include it, whatever it is called.
+                    let name = format!("\0{}", path.display());
+                    let kept = Loaded { shown, path: None, text: Some(text.clone()) };
+                    loader.loaded().insert(name.clone(), kept);
+                    let added = environment.add_template_owned(name.clone(), text);
+                    added
+                        .map_err(|error| RenderError::new(&path, &name, &loader, &error, false))?;
+                    Body::Template(name)
+                }
+            };
+            files.insert(path, (body, secrecy));
+        }
+        let set = FileSet { environment, inputs: Arc::new(self.inputs), files, loader };
+        set.check_secrecy()?;
+        Ok(set)
+    }
+}
+
+impl Draft {
+    /// Makes the generation of the set, and writes it where templates have asked for it.
+    ///
+    /// `mask` takes out of a file what may change without a new generation, such as what the running program is told by
+    /// another way. `key` is secret and stays the same on one machine.
+    #[must_use]
+    pub fn finish<'a>(
+        &'a self,
+        key: &[u8],
+        mask: impl Fn(&Path, &'a [u8]) -> Cow<'a, [u8]>,
+    ) -> RenderedSet {
+        let files = self.files.iter().map(|(path, file)| (path.as_path(), file.bytes.as_slice()));
+        let generation = generation::digest(key, files, mask);
+        let mut files = self.files.clone();
+        for path in &self.carriers {
+            if let Some(file) = files.get_mut(path) {
+                file.bytes = generation::replace(&file.bytes, &generation);
+            }
+        }
+        RenderedSet { files, generation }
+    }
+
+    /// The same, with every byte counting.
+    #[must_use]
+    pub fn finish_unmasked(&self, key: &[u8]) -> RenderedSet {
+        self.finish(key, |_, bytes| Cow::Borrowed(bytes))
+    }
+}
+
+impl RenderedSet {
+    /// The inputs that any of the files was made of.
+    #[must_use]
+    pub fn reads(&self) -> BTreeSet<String> {
+        self.files.values().flat_map(|file| file.reads.iter().cloned()).collect()
+    }
+}
+
+impl fmt::Debug for RenderedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RenderedFile")
+            .field("bytes", &self.bytes.len())
+            .field("secrecy", &self.secrecy)
+            .field("reads", &self.reads)
+            .finish()
+    }
+}
+
+fn environment(quoting: Quoting, loader: &Arc<Loader>) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(FUEL));
+    // Errors have a column only then.
+    environment.set_debug(true);
+    set_syntax(&mut environment);
+    filters::add(&mut environment, quoting);
+    let loader = Arc::clone(loader);
+    environment.set_loader(move |name| loader.load(name, true));
+    environment
+}
+
+fn set_syntax(environment: &mut Environment<'_>) {
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true).keep_trailing_newline(true);
+    // The delimiters are the usual ones, which are valid.
+    if let Ok(syntax) = syntax.build() {
+        environment.set_syntax(syntax);
+    }
+}
+
+/// A mistake in a template that is included is found here, since the engine would tell where it is, but not where the
+/// template is included.
+fn check_syntax(name: &str, text: &str) -> Result<(), JinjaError> {
+    let mut environment = Environment::empty();
+    set_syntax(&mut environment);
+    environment
+        .add_template(name, text)
+        .map_err(|error| JinjaError::from(ErrorKind::BadInclude).with_source(error))
+}
+
+/// Where a template names an input first.
+fn mention(template: &str, input: &str) -> Option<Range<usize>> {
+    let named = format!("inputs.{input}");
+    let mut found = template.match_indices(&named).map(|(at, named)| at..at + named.len());
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    found.find(|place| !template.get(place.end..).is_some_and(|rest| rest.starts_with(is_word)))
+}
+
+/// Whether a path cannot lead out of the directory that it is relative to, as far as its text says.
+fn is_below(path: &Path) -> bool {
+    path.components().all(|part| matches!(part, Component::Normal(_) | Component::CurDir))
+}
+
+/// Reads templates, and keeps their texts for messages.
+pub(crate) struct Loader {
+    directory: PathBuf,
+    reader: FileReader,
+    loaded: Mutex<BTreeMap<String, Loaded>>,
+}
+
+struct Loaded {
+    /// What messages call it.
+    shown: String,
+    /// Nothing for a text that is in no file of its own.
+    path: Option<PathBuf>,
+    /// Nothing for a file that is not there or cannot be read.
+    text: Option<String>,
+}
+
+impl Loader {
+    fn loaded(&self) -> MutexGuard<'_, BTreeMap<String, Loaded>> {
+        self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The text of a template; nothing if there is none.
+    fn load(&self, name: &str, is_below: bool) -> Result<Option<String>, JinjaError> {
+        let path = self.directory.join(name);
+        let text = if is_below {
+            self.reader.read_below(&self.directory, name)
+        } else {
+            self.reader.read(&path).map(Some)
+        };
+        // An empty one is what a full disk leaves of a save.
+        let text = text.and_then(|text| match text {
+            Some(text) if text.is_empty() => Err(Error::Empty { name: shown(&path) }),
+            text => Ok(text),
+        });
+        let loaded = Loaded {
+            shown: shown(&path),
+            path: Some(path),
+            text: text.as_ref().ok().cloned().flatten(),
+        };
+        self.loaded().insert(name.to_owned(), loaded);
+        let text = text.map_err(|error| {
+            JinjaError::new(ErrorKind::InvalidOperation, "cannot be read").with_source(error)
+        })?;
+        text.as_deref().map_or(Ok(()), |text| check_syntax(name, text))?;
+        Ok(text)
+    }
+
+    /// What messages call a template, and its text.
+    pub(crate) fn describe(&self, name: &str) -> (String, String) {
+        let loaded = self.loaded();
+        let loaded = loaded.get(name);
+        let shown = loaded.map_or(name, |loaded| &loaded.shown);
+        let text = loaded.and_then(|loaded| loaded.text.as_deref());
+        (shown.to_owned(), text.unwrap_or_default().to_owned())
+    }
+}
+
+/// Takes so many bytes and no more.
+#[derive(Default)]
+struct Bounded(Vec<u8>);
+
+impl io::Write for Bounded {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if self.0.len() + bytes.len() > MOST_BYTES {
+            return Err(io::Error::other(TooMuch));
+        }
+        self.0.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// The output of a template is larger than a file may be.
+#[derive(Debug, thiserror::Error)]
+#[error("the file would be larger than 64 MiB")]
+pub(crate) struct TooMuch;

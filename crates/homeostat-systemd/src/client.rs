@@ -1,0 +1,299 @@
+//! Calls to systemd, and jobs followed to their end.
+
+use std::io;
+use std::num::NonZeroUsize;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use tokio::time::{Instant, timeout_at};
+use zbus::message::Type;
+
+use zbus::wire::{DynamicDeserialize, DynamicType};
+use zbus::{
+    Connection, MatchRule, Message, MessageStream, OwnedObjectPath, OwnedVariant, connection,
+};
+
+use crate::error::Error;
+use crate::name::UnitName;
+
+pub(crate) const DESTINATION: &str = "org.freedesktop.systemd1";
+pub(crate) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
+pub(crate) const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+
+/// How long an answer to a call may take. Jobs take longer, but queueing one does not.
+const ANSWER: Duration = Duration::from_secs(10);
+
+/// How many ends of jobs may come while we wait for the number of ours. They are small.
+const MOST_JOBS: NonZeroUsize = NonZeroUsize::new(4096).unwrap();
+
+/// A connection to systemd.
+#[derive(Clone, Debug)]
+pub struct Systemd {
+    bus: Connection,
+}
+
+/// A unit, in systemd's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unit {
+    pub name: UnitName,
+    /// `loaded`, `not-found`, `masked`, `bad-setting`, `error`.
+    pub load: String,
+    /// `active`, `inactive`, `failed`, `activating`, `deactivating`, `reloading`.
+    pub active: String,
+    /// The state that only this type of unit has, such as `auto-restart`.
+    pub sub: String,
+    path: OwnedObjectPath,
+}
+
+/// What a job does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JobKind {
+    Start,
+    Stop,
+    Restart,
+    Reload,
+}
+
+impl JobKind {
+    fn method(self) -> &'static str {
+        match self {
+            JobKind::Start => "StartUnit",
+            JobKind::Stop => "StopUnit",
+            JobKind::Restart => "RestartUnit",
+            JobKind::Reload => "ReloadUnit",
+        }
+    }
+}
+
+/// How far a job came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Job {
+    /// It is over: `done`, `failed`, `canceled`, `timeout`, `dependency`, `skipped`. It says what systemd did; whether
+    /// the program took its new configuration is another question.
+    Ended(String),
+    /// It goes on after the wait, under this number.
+    Running(u32),
+}
+
+/// A row of `ListUnitsByNames`.
+type Row =
+    (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
+
+/// What `EnableUnitFiles` and its like answer with: which links were made and removed.
+type LinkChanges = Vec<(String, String, String)>;
+
+impl Systemd {
+    /// Connects to the systemd of a root directory, which is `/` for that of this machine.
+    pub async fn connect(root: &Path) -> Result<Self, Error> {
+        Ok(Systemd { bus: open(root).await? })
+    }
+
+    /// The state of units. Each is loaded, if it was not; one that does not exist has `load` `not-found`.
+    pub async fn units(&self, names: &[&UnitName]) -> Result<Vec<Unit>, Error> {
+        let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
+        let rows: Vec<Row> = self.ask("ListUnitsByNames", &(names,)).await?;
+        let units = rows.into_iter().filter_map(|(name, _, load, active, sub, _, path, ..)| {
+            Some(Unit { name: name.parse().ok()?, load, active, sub, path })
+        });
+        Ok(units.collect())
+    }
+
+    /// The state of one unit.
+    pub async fn unit(&self, name: &UnitName) -> Result<Unit, Error> {
+        let units = self.units(&[name]).await?;
+        let missing = || Error::Refused {
+            method: "ListUnitsByNames",
+            name: String::new(),
+            message: format!("systemd says nothing of {name}"),
+        };
+        units.into_iter().next().ok_or_else(missing)
+    }
+
+    /// The state of a unit's file: `enabled`, `disabled`, `static`, `masked` and others; nothing, if it has no file.
+    pub async fn file_state(&self, name: &UnitName) -> Result<Option<String>, Error> {
+        match self.ask("GetUnitFileState", &(name.as_str(),)).await {
+            Ok(state) => Ok(Some(state)),
+            Err(error) if error.is_no_such_file() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Whether a service ends by itself when its work is done, and is inactive then.
+    pub async fn ends_by_itself(&self, unit: &Unit) -> Result<bool, Error> {
+        if !unit.name.is_service() || unit.load != "loaded" {
+            return Ok(false);
+        }
+        let kind: String = self.property(unit, "Type").await?;
+        if kind != "oneshot" {
+            return Ok(false);
+        }
+        let remains: bool = self.property(unit, "RemainAfterExit").await?;
+        Ok(!remains)
+    }
+
+    /// Whether the boot goes on: units may then wait for those that wait for the caller.
+    pub async fn is_booting(&self) -> Result<bool, Error> {
+        let state: String = self.get(MANAGER_PATH, MANAGER, "SystemState").await?;
+        Ok(matches!(state.as_str(), "initializing" | "starting"))
+    }
+
+    async fn property<T: TryFrom<OwnedVariant>>(
+        &self,
+        unit: &Unit,
+        name: &'static str,
+    ) -> Result<T, Error> {
+        self.get(unit.path.as_str(), "org.freedesktop.systemd1.Service", name).await
+    }
+
+    async fn get<T: TryFrom<OwnedVariant>>(
+        &self,
+        path: &str,
+        interface: &str,
+        name: &'static str,
+    ) -> Result<T, Error> {
+        const PROPERTIES: &str = "org.freedesktop.DBus.Properties";
+        let body = (interface, name);
+        let call = self.bus.call_method(Some(DESTINATION), path, Some(PROPERTIES), "Get", &body);
+        let answer = call.await.map_err(|error| Error::of_call("Get", ANSWER, &error))?;
+        let value: OwnedVariant = read("Get", &answer)?;
+        T::try_from(value).map_err(|_| malformed("Get"))
+    }
+
+    /// Runs a job for a unit and waits for its end, but not longer than until `deadline`.
+    pub async fn job(
+        &self,
+        kind: JobKind,
+        name: &UnitName,
+        deadline: Instant,
+    ) -> Result<Job, Error> {
+        // Subscribed before the job exists, so that its end cannot be missed.
+        self.subscribe().await?;
+        let rule = MatchRule::builder()
+            .msg_type(Type::Signal)
+            .sender(DESTINATION)
+            .interface(MANAGER)
+            .member("JobRemoved")
+            .build()
+            .map_err(|error| connection_error(&error))?;
+        let mut ends = MessageStream::for_match_rule(rule, &self.bus, Some(MOST_JOBS))
+            .await
+            .map_err(|error| connection_error(&error))?;
+        let job: OwnedObjectPath = self.ask(kind.method(), &(name.as_str(), "replace")).await?;
+        let number = job.as_str().rsplit('/').next().and_then(|number| number.parse().ok());
+        let number: u32 = number.ok_or_else(|| malformed(kind.method()))?;
+        loop {
+            let signal = match timeout_at(deadline, ends.next()).await {
+                Err(_) => return Ok(Job::Running(number)),
+                Ok(None) => return Err(Error::Connection { why: "it was closed".to_owned() }),
+                Ok(Some(signal)) => signal.map_err(|error| connection_error(&error))?,
+            };
+            let (ended, _, _, result): (u32, OwnedObjectPath, String, String) =
+                read("JobRemoved", &signal)?;
+            if ended == number {
+                return Ok(Job::Ended(result));
+            }
+        }
+    }
+
+    /// Has a unit start with those that want it, from the next boot on.
+    pub async fn enable(&self, name: &UnitName) -> Result<(), Error> {
+        let body = (vec![name.as_str()], false, false);
+        let _: (bool, LinkChanges) = self.ask("EnableUnitFiles", &body).await?;
+        Ok(())
+    }
+
+    /// The opposite; with `until_boot`, of what was enabled until the next boot only.
+    pub async fn disable(&self, name: &UnitName, until_boot: bool) -> Result<(), Error> {
+        let _: LinkChanges =
+            self.ask("DisableUnitFiles", &(vec![name.as_str()], until_boot)).await?;
+        Ok(())
+    }
+
+    /// Has nobody start a unit, by whatever way.
+    pub async fn mask(&self, name: &UnitName) -> Result<(), Error> {
+        let _: LinkChanges =
+            self.ask("MaskUnitFiles", &(vec![name.as_str()], false, false)).await?;
+        Ok(())
+    }
+
+    /// The opposite; with `until_boot`, of what was masked until the next boot only.
+    pub async fn unmask(&self, name: &UnitName, until_boot: bool) -> Result<(), Error> {
+        let _: LinkChanges =
+            self.ask("UnmaskUnitFiles", &(vec![name.as_str()], until_boot)).await?;
+        Ok(())
+    }
+
+    /// Has systemd read all unit files again.
+    pub async fn reload(&self) -> Result<(), Error> {
+        self.call("Reload", &()).await.map(|_| ())
+    }
+
+    /// Asks systemd for signals; it sends none before somebody did.
+    pub(crate) async fn subscribe(&self) -> Result<(), Error> {
+        match self.call("Subscribe", &()).await {
+            Err(Error::Refused { name, .. }) if name.ends_with(".AlreadySubscribed") => Ok(()),
+            answered => answered.map(|_| ()),
+        }
+    }
+
+    pub(crate) fn bus(&self) -> &Connection {
+        &self.bus
+    }
+
+    async fn ask<B, T>(&self, method: &'static str, body: &B) -> Result<T, Error>
+    where
+        B: serde::Serialize + DynamicType,
+        T: for<'d> DynamicDeserialize<'d>,
+    {
+        read(method, &self.call(method, body).await?)
+    }
+
+    async fn call<B: serde::Serialize + DynamicType>(
+        &self,
+        method: &'static str,
+        body: &B,
+    ) -> Result<Message, Error> {
+        let call =
+            self.bus.call_method(Some(DESTINATION), MANAGER_PATH, Some(MANAGER), method, body);
+        call.await.map_err(|error| Error::of_call(method, ANSWER, &error))
+    }
+}
+
+/// The socket of the system bus below the root directory. Systemd has one of its own, which is there from the first
+/// moment of a boot on; but on it systemd calls itself by a name that no sender may have, and zbus refuses its answers.
+const BUS: &str = "run/dbus/system_bus_socket";
+
+/// What systemd makes to say that it is running.
+const RUNNING: &str = "run/systemd/system";
+
+/// A new connection.
+async fn open(root: &Path) -> Result<Connection, Error> {
+    // Connecting to a local socket does not wait, unless its backlog is full.
+    let stream = UnixStream::connect(root.join(BUS)).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound if !root.join(RUNNING).is_dir() => Error::NotRunning,
+        io::ErrorKind::NotFound => Error::Connection { why: format!("there is no /{BUS}") },
+        _ => Error::Connection { why: error.to_string() },
+    })?;
+    let building = connection::Builder::unix_stream(stream).method_timeout(ANSWER).build();
+    match tokio::time::timeout(ANSWER, building).await {
+        Ok(built) => built.map_err(|error| connection_error(&error)),
+        Err(_) => Err(Error::Silent { method: "Hello", after: ANSWER }),
+    }
+}
+
+pub(crate) fn connection_error(error: &zbus::Error) -> Error {
+    Error::Connection { why: error.to_string() }
+}
+
+pub(crate) fn read<T>(method: &'static str, message: &Message) -> Result<T, Error>
+where
+    T: for<'d> DynamicDeserialize<'d>,
+{
+    message.body().deserialize().map_err(|_| malformed(method))
+}
+
+fn malformed(method: &'static str) -> Error {
+    Error::Connection { why: format!("the answer to {method} is not what systemd documents") }
+}
