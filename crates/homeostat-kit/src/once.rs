@@ -25,7 +25,7 @@ pub enum Until {
 
 /// What would be done. It has no writer, so it cannot write.
 pub async fn plan<S: Source>(bound: &Bound<S>, pages: &dyn Pages) -> Result<Plan<S::Key>, Error> {
-    Ok(Plan::of(&*bound.plan(pages).await?))
+    Ok(Plan::of(&*bound.plan(pages).await?, bound.config.ways_out))
 }
 
 /// Makes the target as declared. The future starts nothing behind its caller's back, and may be dropped: nothing is
@@ -37,6 +37,7 @@ pub async fn reconcile<S: Source>(bound: Bound<S>, deps: LoopDeps, until: Until)
         // The subscription also says when the target is ready for what it put off.
         Until::Converged(within) => Pace { deadline: within, ..usual },
     };
+    let ways_out = bound.config.ways_out;
     let (looped, handle) = Loop::new(bound, deps, pace);
     let mut recording = handle.record();
     let working = async {
@@ -60,7 +61,7 @@ pub async fn reconcile<S: Source>(bound: Bound<S>, deps: LoopDeps, until: Until)
     let mut passes = PassSeries::default();
     recording.take().into_iter().for_each(|pass| passes.push(pass));
     let unfinished = passes.is_empty().then(|| Failure::new("no pass ended in time", Retry::Soon));
-    Report::of(&passes, S::NAME, trouble.or(unfinished))
+    Report::of(&passes, S::NAME, trouble.or(unfinished), ways_out)
 }
 
 /// The usual pace of a source. Pauses differ from process to process, so that many machines do not move in step.

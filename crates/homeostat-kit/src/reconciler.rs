@@ -10,7 +10,7 @@ use homeostat_engine::outcome::Later;
 use homeostat_engine::pacing::Resync;
 use homeostat_engine::{
     Alone, Bound, Budget, Config, Control as _, Event, EventKind, Events, Ledger, LedgerKey, Loop,
-    LoopDeps, MassDelete, MemoryLedger, OnStop, Pace, PassId, Retry, Source, Strictness,
+    LoopDeps, MassDelete, MemoryLedger, OnStop, Pace, PassId, Retry, Source, Strictness, WaysOut,
 };
 #[cfg(feature = "sqlite")]
 use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
@@ -19,7 +19,7 @@ use crate::Error;
 use crate::applied::Applied;
 use crate::once::{self, Until};
 use crate::provider::{CurrentDesired, Latest, Provider, Verdict};
-use crate::report::{Plan, Report, WAYS_OUT};
+use crate::report::{Plan, Report};
 use crate::simple::{Adapted, Api, DeletePolicy, DesiredObjects, place};
 use crate::strategy::Strategy;
 
@@ -81,7 +81,11 @@ impl<A: Api> Reconciler<A> {
         let ledger_key = place::<A>(strategy.owner().unwrap_or("default"), "default");
         let mut config = Config::default();
         config.guards.options.mass_delete = "`Reconciler::allow_mass_delete`";
-        config.ways_out = WAYS_OUT;
+        config.ways_out = WaysOut {
+            foreign: "it is left alone, unless its key may be adopted (`Reconciler::adopting`)",
+            lost_mark: "it is taken back if its key may be adopted (`Reconciler::adopting`)",
+            ..WaysOut::default()
+        };
         Reconciler {
             source,
             strategy,

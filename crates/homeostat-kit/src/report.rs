@@ -34,6 +34,7 @@ pub struct Plan<K> {
     pub changes: Vec<Change<K>>,
     /// Why other keys are not simply as declared.
     pub findings: Vec<(K, Finding)>,
+    ways_out: WaysOut,
 }
 
 /// What was done, and what was not, and why.
@@ -48,6 +49,7 @@ pub struct Report<K> {
     pub findings: Vec<(K, Finding)>,
     /// Why the last pass could not be made as a whole, or could not be recorded.
     pub trouble: Option<Failure>,
+    ways_out: WaysOut,
 }
 
 /// A report in one word.
@@ -62,9 +64,10 @@ pub enum Verdict<'a, K> {
 }
 
 impl<K: Key> Plan<K> {
-    pub(crate) fn of(plan: &dyn Explain) -> Self {
+    /// `ways_out` has the words of the caller.
+    pub(crate) fn of(plan: &dyn Explain, ways_out: WaysOut) -> Self {
         let (changes, findings) = collect(plan, |_| true);
-        Plan { changes, findings }
+        Plan { changes, findings, ways_out }
     }
 
     /// Whether nothing has to be changed, and nothing is in the way.
@@ -89,7 +92,12 @@ impl<K: Key> Plan<K> {
 impl<K: Key> Report<K> {
     /// `trouble` is why the last pass of `source` could not be made or recorded: it is one failure of the whole, which
     /// the passes report under the name of the source, the ledger or the journal.
-    pub(crate) fn of(passes: &dyn Explain, source: &str, trouble: Option<Failure>) -> Self {
+    pub(crate) fn of(
+        passes: &dyn Explain,
+        source: &str,
+        trouble: Option<Failure>,
+        ways_out: WaysOut,
+    ) -> Self {
         let is_trouble = |entry: &Entry| match (entry, &trouble) {
             (
                 Entry::Finding { key, finding: Finding::Failed { action: None, failure } },
@@ -100,7 +108,7 @@ impl<K: Key> Report<K> {
             _ => false,
         };
         let (applied, findings) = collect(passes, |entry| !is_trouble(entry));
-        Report { applied, findings, trouble }
+        Report { applied, findings, trouble, ways_out }
     }
 
     /// Whether everything is as declared.
@@ -177,7 +185,7 @@ impl<K: Key> Change<K> {
 /// One line a change and a finding, and a last line that sums up.
 impl<K: Key> fmt::Display for Plan<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_lines(f, &self.changes, &self.findings)?;
+        write_lines(f, &self.changes, &self.findings, &self.ways_out)?;
         if self.is_converged() {
             return f.write_str("no changes");
         }
@@ -192,7 +200,7 @@ impl<K: Key> fmt::Display for Plan<K> {
 /// One line a change and a finding, and a last line that sums up.
 impl<K: Key> fmt::Display for Report<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_lines(f, &self.applied, &self.findings)?;
+        write_lines(f, &self.applied, &self.findings, &self.ways_out)?;
         if let Some(Failure { error, help, .. }) = &self.trouble {
             writeln!(f, "! {error}")?;
             help.iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
@@ -212,23 +220,17 @@ fn write_lines<K: Key>(
     f: &mut fmt::Formatter<'_>,
     changes: &[Change<K>],
     findings: &[(K, Finding)],
+    ways_out: &WaysOut,
 ) -> fmt::Result {
     for Change { key, action, .. } in changes {
         writeln!(f, "{} {key}", action.sign())?;
     }
     for (key, finding) in findings.iter().filter(|(_, finding)| finding.is_open()) {
         writeln!(f, "! {key}: {}", finding.reason())?;
-        finding.help(&WAYS_OUT).iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
+        finding.help(ways_out).iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
     }
     Ok(())
 }
-
-/// What a caller of this crate can do about findings.
-pub(crate) const WAYS_OUT: WaysOut = WaysOut {
-    foreign: "it is left alone, unless its key may be adopted (`Reconciler::adopting`)",
-    lost_mark: "it is taken back if its key may be adopted (`Reconciler::adopting`)",
-    doubt: "nothing is sent until the target shows what became of it; what cannot wait, do by hand",
-};
 
 /// A list for each kind, as in the plans of the program.
 impl<K: Key> Serialize for Plan<K> {

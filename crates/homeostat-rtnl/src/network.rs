@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_core::{Finding, Ownership, Retry, Source as _, WaitsOn};
-use homeostat_engine::{Bound, Config, LedgerKey, LoopDeps, MassDelete, MemoryLedger, NetnsLock};
+use homeostat_core::{Finding, Ownership, Retry, Source as _, WaitsOn, WaysOut};
+use homeostat_engine::{
+    Bound, Cascades, Config, GuardOptions, LedgerKey, LoopDeps, MassDelete, MemoryLedger, NetnsLock,
+};
 use homeostat_kit::once::{self, Until};
 use homeostat_kit::{Applied, Plan, Report};
 use homeostat_netns::{Identity, Netns};
@@ -85,7 +87,17 @@ impl Network {
     pub fn of(netns: impl Into<Arc<Netns>>) -> Self {
         let netns = netns.into();
         let source = Rtnl::of(Arc::clone(&netns));
-        let (config, requires_links) = (Config::default(), false);
+        let (mut config, requires_links) = (Config::default(), false);
+        config.guards.options = GuardOptions {
+            mass_delete: "`Network::allow_mass_delete`",
+            cascades: "`Network::allow_cascades`",
+            ..GuardOptions::default()
+        };
+        config.ways_out = WaysOut {
+            foreign: "it is left alone, unless it is declared by `Builder::adopt`",
+            lost_mark: "it is taken back if it is declared by `Builder::adopt`",
+            ..WaysOut::default()
+        };
         Network { source, netns, place: place("network"), config, requires_links }
     }
 
@@ -117,6 +129,14 @@ impl Network {
     #[must_use]
     pub fn allow_mass_delete(mut self) -> Self {
         self.config.guards.mass_delete = MassDelete::Allow;
+        self
+    }
+
+    /// Allows a call to remove what takes objects of other owners along, which is otherwise held back: a link with what
+    /// sits on it, a nexthop with the routes that use it.
+    #[must_use]
+    pub fn allow_cascades(mut self) -> Self {
+        self.config.guards.cascades = Cascades::Allow;
         self
     }
 

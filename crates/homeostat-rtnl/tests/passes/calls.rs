@@ -231,6 +231,43 @@ fn a_blocking_call_may_be_made_inside_of_an_async_program() {
 }
 
 #[test]
+fn a_report_names_the_calls_that_its_reader_has() {
+    let namespace = cable();
+    ip(&namespace, "route add 10.9.0.0/16 dev va");
+    let network = Network::of(by_descriptor(&namespace));
+    let foreign = desired(&[("route 10.9.0.0/16", "dev vb")]);
+    let plan = blocking::plan(&network, foreign.clone(), &Applied::default()).unwrap();
+    let (report, _) = blocking::reconcile(&network, foreign, &Applied::default()).unwrap();
+    for text in [plan.to_string(), report.to_string()] {
+        assert!(text.contains("`Builder::adopt`") && !text.contains("Reconciler"), "{text}");
+    }
+
+    let many: Vec<String> = (1..=11).map(|n| format!("address 10.1.0.{n}/24 dev va")).collect();
+    let many: Vec<_> = many.iter().map(|key| (key.as_str(), "")).collect();
+    blocking::reconcile(&network, desired(&many), &Applied::default()).unwrap();
+    let (report, _) = blocking::reconcile(&network, desired(&[]), &Applied::default()).unwrap();
+    assert!(report.to_string().contains("`Network::allow_mass_delete`"), "{report}");
+}
+
+#[test]
+fn what_takes_foreign_things_along_is_held_until_that_is_allowed() {
+    let namespace = cable();
+    let network = Network::of(by_descriptor(&namespace));
+    let bridge = desired(&[("link br0", "bridge")]);
+    let (report, applied) = blocking::reconcile(&network, bridge, &Applied::default()).unwrap();
+    assert!(report.is_converged(), "{report}");
+    ip(&namespace, "link add mv0 link br0 type macvlan");
+    let (report, applied) = blocking::reconcile(&network, desired(&[]), &applied).unwrap();
+    assert!(report.to_string().contains("`Network::allow_cascades`"), "{report}");
+    assert_eq!(listed(&namespace, "link show type macvlan").len(), 1);
+
+    let network = network.allow_cascades();
+    let (report, _) = blocking::reconcile(&network, desired(&[]), &applied).unwrap();
+    assert_eq!((report.summary().delete, report.is_converged()), (1, true), "{report}");
+    assert!(listed(&namespace, "link show type macvlan").is_empty());
+}
+
+#[test]
 fn a_path_that_is_no_namespace_is_an_error() {
     for path in ["/run/netns/there-is-none", "/dev/null"] {
         assert!(matches!(Network::at(path), Err(Error::Netns(_))), "{path}");
