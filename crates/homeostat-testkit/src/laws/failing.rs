@@ -136,7 +136,7 @@ async fn the_first_failure_stops_all<H: AsyncHarness>(
         let key = step.key(&desired);
         let waits = match report.tally().other(at) {
             Some(Outcome::Pending { on }) => {
-                H::Source::FAILS == Fails::Atomic || on.to_string().contains(&bad.to_string())
+                H::Source::FAILS == Fails::Atomic || is_wait_on(on, &bad.to_string())
             }
             other => key == bad || H::Source::FAILS == Fails::Atomic && other.is_some(),
         };
@@ -148,4 +148,29 @@ async fn the_first_failure_stops_all<H: AsyncHarness>(
         );
     }
     Ok(Ability::Done)
+}
+
+/// Whether it is this very key that is waited for.
+fn is_wait_on(on: &WaitsOn, key: &str) -> bool {
+    match on {
+        WaitsOn::Key(other) | WaitsOn::FailedInStrictMode(other) | WaitsOn::EarlierStep(other) => {
+            other == key
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wait_on_a_key_is_not_one_on_a_key_that_contains_its_text() {
+        let [a, ab] = ["a", "ab"].map(str::to_owned);
+        for on in [WaitsOn::Key, WaitsOn::FailedInStrictMode, WaitsOn::EarlierStep] {
+            assert!(is_wait_on(&on(a.clone()), "a"));
+            assert!(!is_wait_on(&on(ab.clone()), "a"));
+        }
+        assert!(!is_wait_on(&WaitsOn::Condition("a".to_owned()), "a"));
+    }
 }
