@@ -61,7 +61,7 @@ impl Undo {
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
-            Undo::FormerDesired => "undone by the former document",
+            Undo::FormerDesired => "undone by the former desired state",
             Undo::Record => "undone, by what was recorded before",
             Undo::Aside => "put aside, and returns as it was",
             Undo::MadeAgain => "recorded, and made again",

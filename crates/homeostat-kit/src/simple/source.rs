@@ -225,7 +225,9 @@ fn users_of<A: Api>(
 #[non_exhaustive]
 pub enum BindRefused {
     /// Once made, it would not be known as ours again.
-    #[error("`{key}` does not begin with the owner's prefix: once made, it would be nobody's")]
+    #[error(
+        "`{key}` does not begin with the owner's prefix: once created, no owner could be recognized"
+    )]
     OutsidePrefix {
         /// The declared key.
         key: String,
