@@ -9,7 +9,8 @@ use crate::model::{DesiredState, Object};
 use crate::observe::Moment;
 use crate::place::Root;
 use crate::plan::Step;
-use crate::running::{Profile, Program};
+use crate::programs::Known;
+use crate::running::Program;
 use crate::source::Files;
 use crate::store::SetStore;
 use crate::swap::{Act, Done, Item, Swap, Trouble, Why};
@@ -200,7 +201,7 @@ fn rank(step: &Step, desired: &DesiredState, check: Option<&Check>) -> (u8, Key)
 
 /// Tries what a check does not: whether the program could work with its new main file.
 fn try_out(program: &Program, work: &Work<'_, Files>, items: &[Item<'_>]) -> Result<(), Trouble> {
-    let Some(Profile::Haproxy(main)) = &program.profile else { return Ok(()) };
+    let Some(Known { main, .. }) = &program.known else { return Ok(()) };
     let Some(item) = items.iter().position(|item| item.path == main) else { return Ok(()) };
     let wanted = work.desired.wanted(&Key::File(main.clone()));
     let Some(after) = wanted.and_then(|wanted| wanted.content.as_ref()) else { return Ok(()) };

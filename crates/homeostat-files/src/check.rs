@@ -10,6 +10,7 @@ use homeostat_netns::Netns;
 use crate::key::Key;
 use crate::model::DesiredState;
 use crate::program::Ran;
+use crate::programs::Profile;
 use crate::view::View;
 
 /// The program that judges a set.
@@ -18,6 +19,8 @@ pub struct Check {
     /// The program by its absolute path, and its arguments.
     pub arguments: Vec<String>,
     pub network: Network,
+    /// The known program to which it belongs.
+    pub profile: Option<&'static Profile>,
 }
 
 /// The network that a program sees.
@@ -73,13 +76,20 @@ impl Check {
     fn judge(&self, desired: &DesiredState, ran: io::Result<Ran>) -> Verdict {
         let program = self.arguments.first().map(String::as_str).unwrap_or_default();
         match ran {
-            Ok(ran) if ran.status.success() => Verdict::Valid { warnings: ran.words },
+            Ok(ran) if ran.status.success() => {
+                Verdict::Valid { warnings: self.worth_showing(&ran) }
+            }
             Ok(ran) => match ran.status.code() {
-                Some(_) => Verdict::Refused(refusal(desired, &ran.words)),
+                Some(_) => Verdict::Refused(refusal(desired, &self.worth_showing(&ran))),
                 None => Verdict::Unchecked { why: format!("{program}: {}", ran.status) },
             },
             Err(error) => Verdict::Unchecked { why: format!("{program}: {error}") },
         }
+    }
+
+    fn worth_showing(&self, ran: &Ran) -> String {
+        let says = |line: &&str| self.profile.is_none_or(|profile| (profile.says)(line));
+        ran.words.lines().filter(says).collect::<Vec<_>>().join("\n")
     }
 
     /// Whether a file is named to the program: it is the one that names the others.

@@ -20,6 +20,7 @@ mod model;
 mod observe;
 mod place;
 mod plan;
+mod process;
 mod program;
 pub mod programs;
 #[cfg(feature = "document")]
@@ -46,6 +47,6 @@ pub use observe::{Moment, Reader};
 pub use plan::{Left, Step};
 #[cfg(feature = "document")]
 pub use registration::REGISTRATION;
-pub use running::{PLACEHOLDER, Profile, Program, Reload, Request, Running};
+pub use running::{PLACEHOLDER, Program, Reload, Request, Running};
 pub use source::Files;
 pub use store::Store;

@@ -1,3 +1,103 @@
-//! What is known of single programs, one file each.
+//! Programs that are known. Each is a file here and a line in [`ALL`].
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use homeostat_core::Failure;
+use rustix::process::Pid;
+
+use crate::key::FilePath;
+use crate::running::{Reload, Running};
 
 pub mod haproxy;
+pub mod nginx;
+pub mod unbound;
+
+/// All programs that are known, by name.
+pub const ALL: &[&Profile] = &[&haproxy::PROFILE, &nginx::PROFILE, &unbound::PROFILE];
+
+/// What is known of a program. It fills in what a set leaves out.
+#[derive(Debug)]
+pub struct Profile {
+    pub name: &'static str,
+    /// What the file is called that names all others.
+    pub main: &'static str,
+    /// The program that judges a set by its main file, with its arguments.
+    pub check: fn(&FilePath) -> Vec<String>,
+    /// Whether a line that the check says is worth showing.
+    pub says: fn(&str) -> bool,
+    /// How it is told of new files; nothing, if the set does not say enough.
+    pub reload: fn(&Setup<'_>) -> Option<Reload>,
+    /// How it is asked what it runs; nothing, if the set does not say enough.
+    pub running: fn(&Setup<'_>) -> Option<Running>,
+    /// The file in which its first process writes its id, unless a set says another one.
+    pub pid_file: Option<&'static str>,
+    /// Which processes, with this first one, take requests. Those from before a reload may answer beside the new ones.
+    pub workers: Option<fn(Pid) -> Vec<Pid>>,
+    /// What a set must say to have it told and asked.
+    pub needs: &'static str,
+    /// Tries what the check does not, in the network of the program: whether it could work with a new main file in place of
+    /// the former one.
+    pub try_out: Option<TryOut>,
+}
+
+/// Given what the main file holds, before and after.
+pub type TryOut = fn(&str, &str) -> Result<(), Failure>;
+
+/// What a set says of its program.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup<'a> {
+    pub main: &'a FilePath,
+    pub sockets: &'a Sockets,
+}
+
+/// Where a program can be spoken to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sockets {
+    /// Of the master process of `HAProxy`.
+    pub master: Option<PathBuf>,
+    /// Of the worker of `HAProxy`.
+    pub admin: Option<PathBuf>,
+    /// Of `unbound`.
+    pub control: Option<PathBuf>,
+    /// An address at which `nginx` answers with the generation.
+    pub status: Option<SocketAddr>,
+}
+
+/// A known program, and the main file of a set for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    pub profile: &'static Profile,
+    pub main: FilePath,
+}
+
+impl Profile {
+    /// The profile of this name.
+    #[must_use]
+    pub fn of(name: &str) -> Option<&'static Self> {
+        ALL.iter().find(|profile| profile.name == name).copied()
+    }
+}
+
+impl PartialEq for Profile {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Profile {}
+
+fn argv(arguments: &[&str]) -> Vec<String> {
+    arguments.iter().map(|one| (*one).to_owned()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_profile_has_a_name_of_its_own_in_order() {
+        assert!(ALL.is_sorted_by(|one, next| one.name < next.name));
+        assert!(ALL.iter().all(|profile| Profile::of(profile.name) == Some(*profile)));
+    }
+}

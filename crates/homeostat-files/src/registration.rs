@@ -107,10 +107,13 @@ fn bind_set(
     let missing = binding.missing(|place| missing(binding, set, &place));
     let network = set.map_or(Ok(Network::Here), |set| network(binding, set))?;
     let arguments = set.and_then(|set| set.check.clone());
-    let check = arguments.map(|arguments| Check { arguments, network: network.clone() });
-    let program = set.and_then(|set| set.program.clone()).map(|section| {
-        let ProgramSection { reload, profile, restart, running, within } = section;
-        Program { reload, restart, running, within, network, profile }
+    let section = set.and_then(|set| set.program.clone());
+    let known = section.as_ref().and_then(|section| section.known.as_ref());
+    let profile = known.map(|known| known.profile);
+    let check = arguments.map(|arguments| Check { arguments, network: network.clone(), profile });
+    let program = section.map(|section| {
+        let ProgramSection { reload, known, pid_file, restart, running, within } = section;
+        Program { reload, pid_file, restart, running, within, network, known }
     });
     let source = Files::new(name, store.clone()).checked_by(check).read_by(program);
     let desired: DesiredState = desired.unwrap_or_default();

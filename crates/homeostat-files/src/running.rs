@@ -1,19 +1,19 @@
 //! What a program runs: it is told of new files, and asked which generation of them it has taken over. Its answer
 //! counts, never an exit code.
 
-use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use homeostat_core::{Failure, Retry};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::check::Network;
-use crate::key::FilePath;
+use crate::process;
 use crate::program::{self, Ran, now};
-use crate::programs::haproxy;
+use crate::programs::Known;
 
 /// What stands for the generation of a set, in its files and in the answer of its program.
 pub const PLACEHOLDER: &str = "{{ generation }}";
@@ -22,6 +22,8 @@ pub const PLACEHOLDER: &str = "{{ generation }}";
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     pub reload: Reload,
+    /// The file that has the id of its first process.
+    pub pid_file: Option<PathBuf>,
     /// Starts the program if it died of a reload.
     pub restart: Option<Vec<String>>,
     /// Without it, a reload is taken for done.
@@ -30,13 +32,7 @@ pub struct Program {
     pub within: Duration,
     pub network: Network,
     /// What more is known of it.
-    pub profile: Option<Profile>,
-}
-
-/// A program that is known, by the file that names all others.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Profile {
-    Haproxy(FilePath),
+    pub known: Option<Known>,
 }
 
 /// How something is asked or told.
@@ -46,17 +42,16 @@ pub enum Request {
     Run(Vec<String>),
     /// By a line to a socket.
     Socket { path: PathBuf, send: String },
+    /// By a line to an address, in the network of the program.
+    Tcp { address: SocketAddr, send: String },
 }
 
 /// How a program is told of new files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reload {
     Send(Request),
-    /// By a signal to the process whose id is in this file.
-    Signal {
-        pid_file: PathBuf,
-        signal: Signal,
-    },
+    /// By a signal to its first process.
+    Signal(Signal),
 }
 
 /// How a program is asked what it runs.
@@ -102,11 +97,13 @@ impl Program {
     /// Whether it could work with new files in the place where it runs, as far as that can be tried: `before` and `after`
     /// are what its main file holds.
     pub(crate) fn try_out(&self, before: &str, after: &str) -> Result<(), Failure> {
-        match (&self.profile, &self.network) {
-            (None, _) | (_, Network::Missing(_)) => Ok(()),
-            (Some(Profile::Haproxy(_)), Network::Here) => haproxy::try_to_listen(before, after),
-            (Some(Profile::Haproxy(_)), Network::In(netns)) => {
-                let tried = netns.run(|| haproxy::try_to_listen(before, after));
+        let known = self.known.as_ref();
+        let Some(try_out) = known.and_then(|known| known.profile.try_out) else { return Ok(()) };
+        match &self.network {
+            Network::Missing(_) => Ok(()),
+            Network::Here => try_out(before, after),
+            Network::In(netns) => {
+                let tried = netns.run(|| try_out(before, after));
                 tried.unwrap_or_else(|error| Err(Failure::soon(&error)))
             }
         }
@@ -114,6 +111,7 @@ impl Program {
 
     /// Tells it of new files, and waits until it runs them.
     pub(crate) fn take_over(&self, generation: &str) -> Result<(), Failure> {
+        let former = self.workers();
         let told = match self.tell() {
             Ok(words) => words,
             Err(error) => format!("the reload could not be sent: {error}"),
@@ -123,6 +121,9 @@ impl Program {
             let answer = match self.ask(generation) {
                 None if told.is_empty() => return Ok(()),
                 None => Answer::RunsOther("nothing is known of it".to_owned()),
+                Some(Answer::Runs) if self.workers().iter().any(|one| former.contains(one)) => {
+                    Answer::RunsOther("the former files in some of its processes".to_owned())
+                }
                 Some(Answer::Runs) => return Ok(()),
                 Some(answer) => answer,
             };
@@ -149,14 +150,24 @@ impl Program {
                 let (is_done, words) = self.send(request)?;
                 Ok(if is_done { String::new() } else { words })
             }
-            Reload::Signal { pid_file, signal } => {
-                let text = fs::read_to_string(pid_file)?;
-                let pid = text.trim().parse().ok().and_then(Pid::from_raw);
-                let pid = pid.ok_or_else(|| io::Error::other("no process id is in its file"))?;
-                kill_process(pid, *signal)?;
+            Reload::Signal(signal) => {
+                kill_process(self.process()?, *signal)?;
                 Ok(String::new())
             }
         }
+    }
+
+    /// Its first process.
+    fn process(&self) -> io::Result<Pid> {
+        let pid_file = self.pid_file.as_deref();
+        process::named_in(pid_file.ok_or_else(|| io::Error::other("no `pid-file` is named"))?)
+    }
+
+    /// The processes that take requests, if several generations of them may.
+    fn workers(&self) -> Vec<Pid> {
+        let workers = self.known.as_ref().and_then(|known| known.profile.workers);
+        let process = workers.and_then(|_| self.process().ok());
+        workers.zip(process).map(|(workers, process)| workers(process)).unwrap_or_default()
     }
 
     /// Sends a request; whether it succeeded, and what was said.
@@ -167,31 +178,43 @@ impl Program {
                 let is_done = status.success();
                 Ok((is_done, if is_done { words } else { format!("{status}: {words}") }))
             }
-            Request::Socket { path, send } => Ok((true, converse(path, send)?)),
+            Request::Socket { path, send } => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok((true, converse(stream, send)?))
+            }
+            Request::Tcp { address, send } => {
+                let stream = self.inside(|| TcpStream::connect_timeout(address, PATIENCE))?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                Ok((true, converse(stream, send)?))
+            }
         }
     }
 
     fn run(&self, arguments: &[String]) -> io::Result<Ran> {
-        let running = match &self.network {
-            Network::Here => program::start(arguments)?,
-            Network::In(netns) => {
-                netns.run(|| program::start(arguments)).map_err(io::Error::other)??
-            }
+        self.inside(|| program::start(arguments))?.finish()
+    }
+
+    /// Does something in the network of the program.
+    fn inside<T: Send>(&self, act: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        match &self.network {
+            Network::Here => act(),
+            Network::In(netns) => netns.run(act).map_err(io::Error::other)?,
             Network::Missing(name) => {
-                return Err(io::Error::other(format!("the namespace `{name}` does not exist")));
+                Err(io::Error::other(format!("the namespace `{name}` does not exist")))
             }
-        };
-        running.finish()
+        }
     }
 }
 
-/// Sends a line to a socket, and reads the answer to its end.
-fn converse(path: &Path, send: &str) -> io::Result<String> {
-    const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a socket may take to answer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Sends a line, and reads the answer to its end.
+fn converse(mut stream: impl io::Read + io::Write, send: &str) -> io::Result<String> {
     const MOST: u64 = 64 << 10;
-    let mut stream = UnixStream::connect(path)?;
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("{send}\n").as_bytes())?;
     let mut answer = Vec::new();
     match stream.take(MOST).read_to_end(&mut answer) {

@@ -1,6 +1,7 @@
 //! The section of the document: `[files.NAME]`, a set of files and directories.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use std::{fmt, fs, io};
@@ -16,8 +17,8 @@ use rustix::process::Signal;
 use crate::digest::DigestKey;
 use crate::key::{FilePath, Key};
 use crate::model::{Account, Attributes, Content, DesiredState, DirectorySpec, FileSpec, Mode};
-use crate::programs::haproxy;
-use crate::running::{PLACEHOLDER, Profile, Reload, Request, Running};
+use crate::programs::{self, Known, Profile, Setup, Sockets};
+use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 /// All that files add to documents.
 pub const SECTIONS: SourceSections =
@@ -44,7 +45,8 @@ pub struct Set {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProgramSection {
     pub reload: Reload,
-    pub profile: Option<Profile>,
+    pub known: Option<Known>,
+    pub pid_file: Option<PathBuf>,
     pub restart: Option<Vec<String>>,
     pub running: Option<Running>,
     pub within: Duration,
@@ -194,8 +196,8 @@ impl Record for Set {
             fields.optional("directories", "Directories by path");
         let written = write.as_ref().map(|Map(all)| all.as_slice()).unwrap_or_default();
         let program = read_program(fields, written);
-        let profile = program.as_ref().and_then(|program| program.profile.as_ref());
-        let check = check.or_else(|| profile.map(|Profile::Haproxy(main)| haproxy::check(main)));
+        let known = program.as_ref().and_then(|program| program.known.as_ref());
+        let check = check.or_else(|| known.map(|known| (known.profile.check)(&known.main)));
         Some(Set {
             name: fields.name()?,
             check,
@@ -211,7 +213,8 @@ impl Record for Set {
 const WITHIN: Duration = Duration::from_secs(10);
 
 fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSection> {
-    let known: Option<Spanned<Known>> = fields.optional("program", "A program that is known");
+    let profile: Option<Spanned<ProfileName>> =
+        fields.optional("program", "A program that is known");
     let sockets: Option<Sockets> = fields.optional("sockets", "The sockets of that program");
     let reload: Option<Vec<String>> =
         fields.optional("reload", "A program and its arguments that tell the program of new files");
@@ -232,7 +235,7 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
             "running",
             running.as_ref().and_then(|running| match &running.ask {
                 Request::Run(arguments) => Some(arguments),
-                Request::Socket { .. } => None,
+                Request::Socket { .. } | Request::Tcp { .. } => None,
             }),
         ),
     ] {
@@ -242,29 +245,26 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
             fields.report(Diagnostic::new(fields.value_at(name), message));
         }
     }
+    let known = profile.and_then(|name| find_main(fields, name.value.0, write));
+    let pid_file = pid_file.map(|MachinePath(pid_file)| pid_file);
+    let sockets = sockets.unwrap_or_default();
+    let setup =
+        known.as_ref().map(|Known { profile, main }| (*profile, Setup { main, sockets: &sockets }));
+    let of_profile = setup.as_ref().and_then(|(profile, setup)| (profile.reload)(setup));
+    let running = running.or_else(|| setup.as_ref().and_then(|(one, setup)| (one.running)(setup)));
+    let pid_file = pid_file.or_else(|| Some(known.as_ref()?.profile.pid_file?.into()));
     let signal = signal.map_or(Signal::HUP, |SignalName(signal)| signal);
-    let pid_file = pid_file.map(|MachinePath(pid_file)| Reload::Signal { pid_file, signal });
-    if let Some(Known::Haproxy) = known.as_ref().map(|known| known.value) {
-        let main = write.iter().find(|write| write.path.split().1 == "haproxy.cfg");
-        let (Some(main), Some(Sockets { master, admin })) = (main, sockets) else {
-            let message = "HAProxy needs a file that is called `haproxy.cfg`, and `sockets`";
-            let help = "sockets = { master = \"/run/haproxy-master.sock\", admin = \"/run/haproxy/admin.sock\" }";
-            fields.report(Diagnostic::new(fields.at("program"), message).help(help));
-            return None;
-        };
-        return Some(ProgramSection {
-            reload: reload.map_or_else(
-                || haproxy::reload(master),
-                |arguments| Reload::Send(Request::Run(arguments)),
-            ),
-            profile: Some(Profile::Haproxy(main.path.value.clone())),
-            restart,
-            running: Some(running.unwrap_or_else(|| haproxy::running(admin))),
-            within: within.map_or(WITHIN, Period::get),
-        });
-    }
+    let signalled = pid_file.as_ref().map(|_| Reload::Signal(signal));
     let reload = reload.map(|arguments| Reload::Send(Request::Run(arguments)));
-    let Some(reload) = reload.or(pid_file) else {
+    let reload = reload.or(of_profile).or(signalled);
+    if let Some((profile, _)) = setup.filter(|_| reload.is_none() || running.is_none()) {
+        let message =
+            format!("`{}` cannot be told of new files, or asked what it runs", profile.name);
+        let help = format!("it needs {}", profile.needs);
+        fields.report(Diagnostic::new(fields.at("program"), message).help(help));
+        return None;
+    }
+    let Some(reload) = reload else {
         for name in ["restart", "running", "signal", "within"] {
             if fields.has(name) {
                 let message = format!("`{name}` needs `reload` or `pid-file`");
@@ -274,7 +274,17 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         return None;
     };
     let within = within.map_or(WITHIN, Period::get);
-    Some(ProgramSection { reload, profile: None, restart, running, within })
+    Some(ProgramSection { reload, known, pid_file, restart, running, within })
+}
+
+/// The main file of a known program is known by its name.
+fn find_main(fields: &mut Fields<'_>, profile: &'static Profile, write: &[Write]) -> Option<Known> {
+    let main = write.iter().find(|write| write.path.split().1 == profile.main);
+    if main.is_none() {
+        let message = format!("`{}` needs a file that is called `{}`", profile.name, profile.main);
+        fields.report(Diagnostic::new(fields.at("program"), message));
+    }
+    main.map(|main| Known { profile, main: main.path.value.clone() })
 }
 
 record!(Running);
@@ -298,42 +308,48 @@ impl Record for Running {
 
 /// A program that is known.
 #[derive(Clone, Copy)]
-enum Known {
-    Haproxy,
-}
+struct ProfileName(&'static Profile);
 
-impl Text for Known {
+impl Text for ProfileName {
     const WHAT: &'static str = "a program that is known";
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
-        (text == "haproxy")
-            .then_some(Known::Haproxy)
-            .ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+        Profile::of(text).map(ProfileName).ok_or_else(|| ValueError::is_not(text, Self::WHAT))
     }
 
     fn words() -> Vec<&'static str> {
-        vec!["haproxy"]
+        programs::ALL.iter().map(|profile| profile.name).collect()
     }
-}
-
-/// The sockets of `HAProxy`.
-struct Sockets {
-    master: PathBuf,
-    admin: PathBuf,
 }
 
 record!(Sockets);
 
 impl Record for Sockets {
     const NAME: &'static str = "sockets";
-    const DOC: &'static str = "The sockets of HAProxy";
+    const DOC: &'static str = "Where a program can be spoken to";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let master: Option<MachinePath> =
-            fields.required("master", "That of its master process (`-S`)");
-        let admin: Option<MachinePath> =
-            fields.required("admin", "That of its worker (`stats socket`), with `level admin`");
-        Some(Sockets { master: master?.0, admin: admin?.0 })
+        let mut path = |name, doc| fields.optional(name, doc).map(|MachinePath(path)| path);
+        let master = path("master", "HAProxy: that of its master process (`-S`)");
+        let admin =
+            path("admin", "HAProxy: that of its worker (`stats socket`), with `level admin`");
+        let control = path("control", "unbound: `control-interface`");
+        let status: Option<Address> = fields.optional(
+            "status",
+            "nginx: an address and a port at which it answers with the generation",
+        );
+        Some(Sockets { master, admin, control, status: status.map(|Address(address)| address) })
+    }
+}
+
+/// An address and a port.
+struct Address(SocketAddr);
+
+impl Text for Address {
+    const WHAT: &'static str = "an address and a port, such as \"127.0.0.1:8099\"";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map(Address).map_err(|_| ValueError::is_not(text, Self::WHAT))
     }
 }
 

@@ -8,14 +8,22 @@ use std::path::PathBuf;
 
 use homeostat_core::{Failure, Retry};
 
-use crate::key::FilePath;
+use crate::programs::{Profile, argv};
 use crate::running::{Reload, Request, Running};
 
-/// The program that judges its files.
-#[must_use]
-pub fn check(main: &FilePath) -> Vec<String> {
-    ["/usr/sbin/haproxy", "-c", "-f", main.as_str()].map(str::to_owned).to_vec()
-}
+pub const PROFILE: Profile = Profile {
+    name: "haproxy",
+    main: "haproxy.cfg",
+    check: |main| argv(&["/usr/sbin/haproxy", "-c", "-f", main.as_str()]),
+    says: |line| line != "Configuration file is valid",
+    reload: |setup| setup.sockets.master.clone().map(reload),
+    running: |setup| setup.sockets.admin.clone().map(running),
+    pid_file: None,
+    workers: None,
+    needs: "`sockets = { master = \"/run/haproxy-master.sock\", admin = \"/run/haproxy/admin.sock\" }`, and in the main file \
+            `setenv HOMEOSTAT {{ generation }}`",
+    try_out: Some(try_to_listen),
+};
 
 /// How it is told of new files: by the socket of its master process.
 #[must_use]

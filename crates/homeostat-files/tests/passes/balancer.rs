@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use homeostat_engine::Explain as _;
-use homeostat_files::programs::haproxy;
+use homeostat_files::programs::{Known, haproxy};
 use homeostat_files::{
-    Attributes, Check, Content, DesiredState, FileSpec, Files, Network, Profile, Program,
+    Attributes, Check, Content, DesiredState, FileSpec, Files, Network, Program,
 };
 use homeostat_testkit::namespace::Namespace;
 
@@ -30,19 +30,22 @@ impl Balancer {
         let bench = Bench::new();
         let main = bench.at("/etc/haproxy.cfg").to_str().unwrap().parse().unwrap();
         let socket = |name: &str| bench.state().join(name);
-        let arguments = haproxy::check(&main);
+        let arguments = (haproxy::PROFILE.check)(&main);
         let netns = std::sync::Arc::new(homeostat_netns::Netns::current().unwrap());
         let network = Network::In(netns);
         let program = Program {
             reload: haproxy::reload(socket("master")),
+            pid_file: None,
             restart: None,
             running: Some(haproxy::running(socket("admin"))),
             within: Duration::from_secs(20),
             network: network.clone(),
-            profile: Some(Profile::Haproxy(main)),
+            known: Some(Known { profile: &haproxy::PROFILE, main }),
         };
         let source = Files::new("haproxy", bench.source.store.clone());
-        let source = source.checked_by(Some(Check { arguments, network })).read_by(Some(program));
+        let source = source
+            .checked_by(Some(Check { arguments, network, profile: None }))
+            .read_by(Some(program));
         Balancer { bench: Bench { source, ..bench }, process: None, _namespace: namespace }
     }
 

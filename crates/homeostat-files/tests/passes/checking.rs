@@ -42,7 +42,7 @@ impl Place {
     fn ask(&self, desired: &DesiredState, script: &str, network: Network) -> Verdict {
         let script = script.replace('@', self.temp.path().to_str().unwrap());
         let arguments = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
-        Check { arguments, network }.ask(desired, Vec::new())
+        Check { arguments, network, profile: None }.ask(desired, Vec::new())
     }
 }
 
@@ -86,7 +86,7 @@ fn what_could_not_run_is_neither_good_nor_bad() {
     let desired = place.desired(&[("a", "1\n")]);
     let check = |arguments: &[&str], network| {
         let arguments = arguments.iter().map(|one| (*one).to_owned()).collect();
-        Check { arguments, network }.ask(&desired, Vec::new())
+        Check { arguments, network, profile: None }.ask(&desired, Vec::new())
     };
     for (verdict, word) in [
         (check(&["/usr/sbin/no-such-program"], Network::Here), "No such file"),

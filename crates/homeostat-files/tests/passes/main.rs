@@ -13,5 +13,6 @@ mod crashes;
 mod laws;
 mod obstacles;
 mod owning;
+mod profiles;
 mod programs;
 mod swapping;

@@ -40,6 +40,7 @@ impl Resolver {
             |verb: &[&str]| argv(&[&["/usr/sbin/unbound-control", "-c", &client], verb].concat());
         let program = Program {
             reload: Reload::Send(Request::Run(control(&["reload"]))),
+            pid_file: None,
             restart: Some(argv(&["/usr/sbin/unbound", "-c", &conf])),
             running: Some(Running {
                 ask: Request::Run(control(&["get_option", "identity"])),
@@ -47,7 +48,7 @@ impl Resolver {
             }),
             within: Duration::from_secs(5),
             network: network(),
-            profile: None,
+            known: None,
         };
         // The view has the real paths, so the set does, too.
         let source = Files::new("dns", bench.source.store.clone()).read_by(Some(program));
@@ -201,7 +202,8 @@ fn what_its_own_checker_refuses_never_reaches_the_program() {
     let (text, pid) = (resolver.text(), resolver.pid());
     let conf = resolver.conf().display().to_string();
     let arguments = vec!["/usr/sbin/unbound-checkconf".to_owned(), conf];
-    let check = Check { arguments, network: Network::In(Arc::clone(&resolver.netns)) };
+    let network = Network::In(Arc::clone(&resolver.netns));
+    let check = Check { arguments, network, profile: None };
     resolver.bench.source = resolver.bench.source.clone().checked_by(Some(check));
     let bad = resolver.desired("  no-such-option: yes");
     let lines = report_lines(&resolver.bench.pass(&bad)).join("\n");
