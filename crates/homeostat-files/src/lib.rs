@@ -32,6 +32,7 @@ mod source;
 mod store;
 mod swap;
 mod sys;
+mod unit;
 mod view;
 
 pub use apply::Writer;
@@ -50,3 +51,4 @@ pub use registration::REGISTRATION;
 pub use running::{PLACEHOLDER, Program, Reload, Request, Running};
 pub use source::Files;
 pub use store::Store;
+pub use unit::Unit;

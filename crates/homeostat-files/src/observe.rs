@@ -20,6 +20,7 @@ use crate::model::{Content, DesiredState, FileObject, Object, Other, Wanted};
 use crate::place::{Obstacle, Root};
 use crate::running::Answer;
 use crate::source::Files;
+use crate::unit::{Up, Watch};
 
 /// What one observe learned beside the objects.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ pub struct Moment {
     pub(crate) verdict: Option<Verdict>,
     /// Why the program has refused what is declared, when it was tried.
     pub(crate) refused: Option<String>,
-    /// Why the program does not answer.
+    /// What the program waits on, if it cannot be asked.
     pub(crate) down: Option<String>,
 }
 
@@ -68,6 +69,8 @@ pub struct Reader {
     files: Files,
     known: HashMap<FilePath, Known>,
     hints: Hints,
+    /// The unit of the program.
+    unit: Option<Watch>,
     /// What the program said last, and of what.
     judged: Option<(Arc<DesiredState>, Vec<Key>, Verdict)>,
 }
@@ -93,12 +96,16 @@ struct Look<'a> {
     reader: &'a mut Reader,
     root: Root,
     accounts: Accounts,
+    /// The unit of the program, if it has one.
+    up: Result<Option<Up>, String>,
     conffiles: Option<Conffiles>,
 }
 
 impl Reader {
-    pub(crate) fn new(files: Files, hints: Hints) -> Self {
-        Reader { files, known: HashMap::new(), hints, judged: None }
+    pub(crate) fn new(files: Files, hints: Hints, wants_signals: bool) -> Self {
+        let unit = files.program.as_ref().and_then(|program| program.unit.clone());
+        let unit = unit.map(|unit| Watch::new(unit, wants_signals));
+        Reader { files, known: HashMap::new(), hints, unit, judged: None }
     }
 
     /// Asks the program of the set, if there is something to write. What it has accepted it is asked again only before
@@ -167,8 +174,12 @@ impl homeostat_core::Reader<Files> for Reader {
             let path = self.files.root.display();
             Failure::new(format!("{path} cannot be opened: {error}"), Retry::Soon)
         })?;
+        let up = match &mut self.unit {
+            Some(unit) => unit.look().await.map(Some),
+            None => Ok(None),
+        };
         let accounts = Accounts::read(&self.files.root);
-        let mut look = Look { reader: self, root, accounts, conffiles: None };
+        let mut look = Look { reader: self, root, accounts, up, conffiles: None };
         let recorded = view.records.values().filter_map(original_digest).cloned().collect();
         let mut moment = Moment { recorded, ..Moment::default() };
         // A set is written as one, so it is looked at as one.
@@ -192,7 +203,12 @@ impl homeostat_core::Reader<Files> for Reader {
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        self.hints.next().await
+        let Some(unit) = &mut self.unit else { return self.hints.next().await };
+        tokio::select! {
+            biased;
+            hint = self.hints.next() => hint,
+            () = unit.changed() => Ok(Hint::keys([Key::Program(self.files.set.clone())])),
+        }
     }
 }
 
@@ -279,12 +295,12 @@ impl Look<'_> {
             return recorded().unwrap_or(nothing);
         };
         moment.refused = store.refused(set).filter(|(one, _)| one == wanted).map(|(_, why)| why);
-        match program.ask(wanted) {
+        match program.ask_if_up(wanted, self.up.clone()) {
             None => recorded().unwrap_or(nothing),
             Some(Answer::Runs) => Object::Program { generation: Some(wanted.clone()) },
             Some(Answer::RunsOther(words)) => Object::Program { generation: Some(words) },
-            Some(Answer::Down(why)) => {
-                moment.down = Some(why);
+            Some(Answer::Down(on)) => {
+                moment.down = Some(on);
                 nothing
             }
         }

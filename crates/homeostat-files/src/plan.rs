@@ -71,10 +71,9 @@ impl Drafting<'_> {
 
     fn write(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
         let key = self.desired.key(slot);
-        if let (Key::Program(_), Some(why)) = (&key, &self.moment.down) {
+        if let (Key::Program(_), Some(on)) = (&key, &self.moment.down) {
             // Its files are written all the same: it will read them when it starts.
-            let on = format!("the program, which does not answer: {why}");
-            self.draft.wait(key, WaitsOn::Condition(on));
+            self.draft.wait(key, WaitsOn::Condition(on.clone()));
             return;
         }
         if let Some(failure) = self.refusal(&key, &before, adopts.as_ref()) {

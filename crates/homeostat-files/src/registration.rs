@@ -14,10 +14,11 @@ use homeostat_registry::{
 
 use crate::check::{Check, Network};
 use crate::model::DesiredState;
-use crate::running::Program;
+use crate::running::{Program, Reload, Request};
 use crate::section::{self, ProgramSection, Set, Sets, sets};
 use crate::source::Files;
 use crate::store::Store;
+use crate::unit::Unit;
 
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
@@ -57,13 +58,28 @@ const OF_CHECKS: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETUID);
 
-/// To signal programs of others, and to start them as they are.
-const OF_PROGRAMS: CapabilitySet = CapabilitySet::all();
+/// What it takes to tell a program and to ask it. Programs that are started for it are started as they are. Systemd and
+/// sockets ask for nothing more than that we are root.
+fn of_program(section: &ProgramSection) -> CapabilitySet {
+    let ProgramSection { reload, restart, running, .. } = section;
+    let starts = |request: &Request| matches!(request, Request::Run(_));
+    let told = match reload {
+        Reload::Send(request) => starts(request),
+        Reload::Signal(_) | Reload::Unit(_) => false,
+    };
+    if told || restart.is_some() || running.as_ref().is_some_and(|one| starts(&one.ask)) {
+        return CapabilitySet::all();
+    }
+    match reload {
+        Reload::Signal(_) => CapabilitySet::KILL,
+        Reload::Send(_) | Reload::Unit(_) => CapabilitySet::empty(),
+    }
+}
 
 fn capabilities(section: &Section) -> CapabilitySet {
     let of = |set: &Set| {
         let check = set.check.as_ref().map(|_| OF_CHECKS);
-        let program = set.program.as_ref().map(|_| OF_PROGRAMS);
+        let program = set.program.as_ref().map(of_program);
         [check, program].into_iter().flatten().fold(CAPABILITIES, CapabilitySet::union)
     };
     sets(section).map(of).fold(CapabilitySet::empty(), CapabilitySet::union)
@@ -112,8 +128,9 @@ fn bind_set(
     let profile = known.map(|known| known.profile);
     let check = arguments.map(|arguments| Check { arguments, network: network.clone(), profile });
     let program = section.map(|section| {
-        let ProgramSection { reload, known, pid_file, restart, running, within } = section;
-        Program { reload, pid_file, restart, running, within, network, known }
+        let ProgramSection { reload, known, pid_file, unit, restart, running, within } = section;
+        let unit = unit.map(Unit::of_the_system);
+        Program { reload, pid_file, unit, restart, running, within, network, known }
     });
     let source = Files::new(name, store.clone()).checked_by(check).read_by(program);
     let desired: DesiredState = desired.unwrap_or_default();
@@ -180,4 +197,41 @@ fn refuse_elsewhere(binding: &Binding<'_>, declared: &[&Set]) -> Result<(), Erro
         checker.report(Diagnostic::new(set.name.span, message));
     }
     Ok(checker.into_result()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use homeostat_systemd::JobKind;
+    use rustix::process::Signal;
+
+    use super::*;
+    use crate::running::Running;
+
+    #[test]
+    fn a_program_that_nobody_starts_costs_few_capabilities() {
+        let run = || Request::Run(vec!["/bin/true".to_owned()]);
+        let socket = || Request::Socket { path: PathBuf::from("/run/a"), send: String::new() };
+        let section = |reload, ask: Option<Request>, restart| ProgramSection {
+            reload,
+            known: None,
+            pid_file: None,
+            unit: None,
+            restart,
+            running: ask.map(|ask| Running { ask, is: String::new() }),
+            within: Duration::ZERO,
+        };
+        let none = CapabilitySet::empty();
+        for (reload, ask, restart, expected) in [
+            (Reload::Unit(JobKind::Reload), Some(socket()), None, none),
+            (Reload::Send(socket()), Some(socket()), None, none),
+            (Reload::Signal(Signal::HUP), None, None, CapabilitySet::KILL),
+            (Reload::Send(run()), None, None, CapabilitySet::all()),
+            (Reload::Unit(JobKind::Reload), Some(run()), None, CapabilitySet::all()),
+            (Reload::Signal(Signal::HUP), None, Some(Vec::new()), CapabilitySet::all()),
+        ] {
+            assert_eq!(of_program(&section(reload, ask, restart)), expected);
+        }
+    }
 }

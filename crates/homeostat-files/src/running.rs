@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use homeostat_core::{Failure, Retry};
+use homeostat_systemd::JobKind;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::check::Network;
 use crate::process;
 use crate::program::{self, Ran, now};
 use crate::programs::Known;
+use crate::unit::{Unit, Up};
 
 /// What stands for the generation of a set, in its files and in the answer of its program.
 pub const PLACEHOLDER: &str = "{{ generation }}";
@@ -24,7 +26,9 @@ pub struct Program {
     pub reload: Reload,
     /// The file that has the id of its first process.
     pub pid_file: Option<PathBuf>,
-    /// Starts the program if it died of a reload.
+    /// The unit in which it runs: without it being up, nobody is told.
+    pub unit: Option<Unit>,
+    /// Starts the program if it died of a reload, and has no unit.
     pub restart: Option<Vec<String>>,
     /// Without it, a reload is taken for done.
     pub running: Option<Running>,
@@ -52,6 +56,8 @@ pub enum Reload {
     Send(Request),
     /// By a signal to its first process.
     Signal(Signal),
+    /// By a job of systemd for its unit.
+    Unit(JobKind),
 }
 
 /// How a program is asked what it runs.
@@ -69,7 +75,7 @@ pub(crate) enum Answer {
     Runs,
     /// It runs something else, in its own words.
     RunsOther(String),
-    /// It does not answer.
+    /// It cannot be asked; what must change for that.
     Down(String),
 }
 
@@ -79,8 +85,21 @@ const PAUSE: Duration = Duration::from_millis(20);
 const MOST: usize = 80;
 
 impl Program {
-    /// Asks whether it runs a generation; nothing, if it cannot be asked.
+    /// Asks whether it runs a generation; nothing, if it is up and cannot be asked.
     pub(crate) fn ask(&self, generation: &str) -> Option<Answer> {
+        let up = self.unit.as_ref().map(Unit::look).transpose();
+        self.ask_if_up(generation, up)
+    }
+
+    /// The same, if its unit has been looked at already.
+    pub(crate) fn ask_if_up(
+        &self,
+        generation: &str,
+        up: Result<Option<Up>, String>,
+    ) -> Option<Answer> {
+        if let Err(on) = up {
+            return Some(Answer::Down(on));
+        }
         let Running { ask, is } = self.running.as_ref()?;
         let expected = is.replace(PLACEHOLDER, generation);
         Some(match self.send(ask) {
@@ -89,8 +108,8 @@ impl Program {
                 let short: String = words.chars().take(MOST).collect();
                 if is_it { Answer::Runs } else { Answer::RunsOther(short) }
             }
-            Ok((false, words)) => Answer::Down(words),
-            Err(error) => Answer::Down(error.to_string()),
+            Ok((false, words)) => Answer::Down(silent(&words)),
+            Err(error) => Answer::Down(silent(&error.to_string())),
         })
     }
 
@@ -137,9 +156,15 @@ impl Program {
     /// Starts it again, if it died.
     pub(crate) fn revive(&self, generation: &str) {
         let is_down = matches!(self.ask(generation), Some(Answer::Down(_)));
-        if let Some(restart) = self.restart.as_ref().filter(|_| is_down) {
-            // Whether it runs is asked again by the next look.
-            let _ = self.run(restart);
+        // Whether it runs is asked again by the next look.
+        match (&self.unit, &self.restart) {
+            (Some(unit), _) if is_down => {
+                let _ = unit.job(JobKind::Start, self.within);
+            }
+            (None, Some(restart)) if is_down => {
+                let _ = self.run(restart);
+            }
+            _ => {}
         }
     }
 
@@ -154,11 +179,20 @@ impl Program {
                 kill_process(self.process()?, *signal)?;
                 Ok(String::new())
             }
+            Reload::Unit(kind) => match &self.unit {
+                Some(unit) => unit.job(*kind, self.within),
+                None => Err(io::Error::other("no `unit` is named")),
+            },
         }
     }
 
     /// Its first process.
     fn process(&self) -> io::Result<Pid> {
+        if let Some(unit) = &self.unit {
+            let up = unit.look().map_err(io::Error::other)?;
+            let pid = up.process.and_then(|pid| Pid::from_raw(pid.cast_signed()));
+            return pid.ok_or_else(|| io::Error::other("systemd knows no process of the unit"));
+        }
         let pid_file = self.pid_file.as_deref();
         process::named_in(pid_file.ok_or_else(|| io::Error::other("no `pid-file` is named"))?)
     }
@@ -224,12 +258,16 @@ fn converse(mut stream: impl io::Read + io::Write, send: &str) -> io::Result<Str
     }
 }
 
+fn silent(why: &str) -> String {
+    format!("the program, which does not answer: {why}")
+}
+
 fn refused(told: &str, answer: &Answer) -> Failure {
     let told = if told.is_empty() { String::new() } else { format!("{told}; ") };
     let now = match answer {
         Answer::Runs => String::new(),
         Answer::RunsOther(words) => format!("it still runs `{}`", words.trim()),
-        Answer::Down(why) => format!("it does not answer: {why}"),
+        Answer::Down(on) => format!("now it waits on {on}"),
     };
     let error = format!("its program did not take the new files over: {told}{now}");
     // The same files would fail again, and each try may cost requests.

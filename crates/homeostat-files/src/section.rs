@@ -12,6 +12,7 @@ use homeostat_document::{
     ValueError, record,
 };
 use homeostat_registry::NamedFiles;
+use homeostat_systemd::{JobKind, NotAUnit, UnitName};
 use rustix::process::Signal;
 
 use crate::digest::DigestKey;
@@ -47,6 +48,7 @@ pub struct ProgramSection {
     pub reload: Reload,
     pub known: Option<Known>,
     pub pid_file: Option<PathBuf>,
+    pub unit: Option<UnitName>,
     pub restart: Option<Vec<String>>,
     pub running: Option<Running>,
     pub within: Duration,
@@ -222,12 +224,17 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         fields.optional("restart", "A program and its arguments that start the program if it died");
     let pid_file: Option<MachinePath> =
         fields.optional("pid-file", "A file with the id of the process that gets the signal");
+    let unit: Option<UnitOfProgram> =
+        fields.optional("unit", "The unit of systemd in which the program runs");
     let signal: Option<SignalName> = fields.optional("signal", "That signal; HUP by default");
     let running: Option<Running> =
         fields.optional("running", "How the program is asked what it runs");
     let within: Option<Period> =
         fields.optional("within", "How long the program may take to run the new files");
     fields.exclusive("reload", "pid-file");
+    fields.exclusive("unit", "pid-file");
+    fields.exclusive("unit", "restart");
+    let unit = unit.map(|UnitOfProgram(name)| name);
     for (name, arguments) in [
         ("reload", reload.as_ref()),
         ("restart", restart.as_ref()),
@@ -250,13 +257,14 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
     let sockets = sockets.unwrap_or_default();
     let setup =
         known.as_ref().map(|Known { profile, main }| (*profile, Setup { main, sockets: &sockets }));
+    let of_unit = unit.as_ref().map(|_| Reload::Unit(JobKind::ReloadOrRestart));
     let of_profile = setup.as_ref().and_then(|(profile, setup)| (profile.reload)(setup));
     let running = running.or_else(|| setup.as_ref().and_then(|(one, setup)| (one.running)(setup)));
     let pid_file = pid_file.or_else(|| Some(known.as_ref()?.profile.pid_file?.into()));
     let signal = signal.map_or(Signal::HUP, |SignalName(signal)| signal);
     let signalled = pid_file.as_ref().map(|_| Reload::Signal(signal));
     let reload = reload.map(|arguments| Reload::Send(Request::Run(arguments)));
-    let reload = reload.or(of_profile).or(signalled);
+    let reload = reload.or(of_unit).or(of_profile).or(signalled);
     if let Some((profile, _)) = setup.filter(|_| reload.is_none() || running.is_none()) {
         let message =
             format!("`{}` cannot be told of new files, or asked what it runs", profile.name);
@@ -267,14 +275,14 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
     let Some(reload) = reload else {
         for name in ["restart", "running", "signal", "within"] {
             if fields.has(name) {
-                let message = format!("`{name}` needs `reload` or `pid-file`");
+                let message = format!("`{name}` needs `reload`, `unit` or `pid-file`");
                 fields.report(Diagnostic::new(fields.at(name), message));
             }
         }
         return None;
     };
     let within = within.map_or(WITHIN, Period::get);
-    Some(ProgramSection { reload, known, pid_file, restart, running, within })
+    Some(ProgramSection { reload, known, pid_file, unit, restart, running, within })
 }
 
 /// The main file of a known program is known by its name.
@@ -350,6 +358,20 @@ impl Text for Address {
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         text.parse().map(Address).map_err(|_| ValueError::is_not(text, Self::WHAT))
+    }
+}
+
+/// A unit in which a program runs.
+struct UnitOfProgram(UnitName);
+
+impl Text for UnitOfProgram {
+    const WHAT: &'static str = "the name of a unit";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let name = text
+            .parse()
+            .map_err(|error: NotAUnit| ValueError::new(error.to_string()).help(error.help()));
+        name.map(UnitOfProgram)
     }
 }
 

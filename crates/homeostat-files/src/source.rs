@@ -78,11 +78,11 @@ impl Source for Files {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::new(self.clone(), Hints::open()))
+        Ok(Reader::new(self.clone(), Hints::open(), true))
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
-        Ok(Reader::new(self.clone(), Hints::none()))
+        Ok(Reader::new(self.clone(), Hints::none(), false))
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {

@@ -54,6 +54,8 @@ pub enum JobKind {
     Stop,
     Restart,
     Reload,
+    /// A reload, or a restart of a unit that knows no reload.
+    ReloadOrRestart,
 }
 
 impl JobKind {
@@ -63,6 +65,7 @@ impl JobKind {
             JobKind::Stop => "StopUnit",
             JobKind::Restart => "RestartUnit",
             JobKind::Reload => "ReloadUnit",
+            JobKind::ReloadOrRestart => "ReloadOrRestartUnit",
         }
     }
 }
@@ -131,6 +134,15 @@ impl Systemd {
         }
         let remains: bool = self.property(unit, "RemainAfterExit").await?;
         Ok(!remains)
+    }
+
+    /// The first process of a service, as systemd counts processes; nothing, if it has none.
+    pub async fn main_process(&self, unit: &Unit) -> Result<Option<u32>, Error> {
+        if !unit.name.is_service() || unit.load != "loaded" {
+            return Ok(None);
+        }
+        let process: u32 = self.property(unit, "MainPID").await?;
+        Ok(Some(process).filter(|process| *process != 0))
     }
 
     /// Whether the boot goes on: units may then wait for those that wait for the caller.

@@ -36,6 +36,7 @@ impl Balancer {
         let program = Program {
             reload: haproxy::reload(socket("master")),
             pid_file: None,
+            unit: None,
             restart: None,
             running: Some(haproxy::running(socket("admin"))),
             within: Duration::from_secs(20),

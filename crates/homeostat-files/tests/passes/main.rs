@@ -16,3 +16,4 @@ mod owning;
 mod profiles;
 mod programs;
 mod swapping;
+mod units;

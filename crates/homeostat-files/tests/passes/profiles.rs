@@ -49,6 +49,7 @@ impl Daemon {
         let program = Program {
             reload: (profile.reload)(&setup).unwrap(),
             pid_file: Some(pid_file),
+            unit: None,
             restart: Some(start.clone()),
             running: (profile.running)(&setup),
             within: Duration::from_secs(5),

@@ -41,6 +41,7 @@ impl Resolver {
         let program = Program {
             reload: Reload::Send(Request::Run(control(&["reload"]))),
             pid_file: None,
+            unit: None,
             restart: Some(argv(&["/usr/sbin/unbound", "-c", &conf])),
             running: Some(Running {
                 ask: Request::Run(control(&["get_option", "identity"])),
