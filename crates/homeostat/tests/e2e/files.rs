@@ -160,6 +160,7 @@ fn a_daemon_heals_an_edit_at_once_and_keeps_sets_apart() {
         fs::remove_file(world.path().join("etc/two")).unwrap();
         until("the file", || world.holds("two").as_deref() == Some("2\n"));
     }
-    let status = world.run("status").exits(0).stdout;
+    // The file is there before the pass that wrote it has ended.
+    let status = world.run("status --wait").exits(0).stdout;
     assert!(status.contains("files/one") && status.contains("files/two"), "{status}");
 }
