@@ -174,7 +174,7 @@ impl<K: Clone + fmt::Display, O> Change<K, O> {
         };
         let (action, key) = (self.action(), self.key(desired).to_string());
         let before = before.map(|before| desired.shown(before));
-        Line { action, key, before, after, note, text: None }
+        Line { before, after, note, ..Line::new(action, key) }
     }
 }
 

@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::finding::{Finding, Kind};
+use crate::waits_on::WaitsOn;
 
 /// What a step does to its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -69,6 +70,24 @@ pub struct Line {
     /// How `before` and `after` read to people, if a list of their fields would not do. Lines after the first are shown
     /// below: how a text changes.
     pub text: Option<String>,
+    /// What keys of any source may wait for and have once this is done.
+    pub provides: Vec<WaitsOn>,
+}
+
+impl Line {
+    /// A change of which no more is known than its key.
+    pub fn new(action: Action, key: impl Into<String>) -> Self {
+        let key = key.into();
+        Line {
+            action,
+            key,
+            before: None,
+            after: None,
+            note: None,
+            text: None,
+            provides: Vec::new(),
+        }
+    }
 }
 
 /// One entry of a plan or a report.

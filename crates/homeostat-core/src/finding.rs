@@ -208,6 +208,37 @@ impl Kind {
         }
     }
 
+    /// What people call the list.
+    #[must_use]
+    pub fn title(self) -> &'static str {
+        match self {
+            Kind::Held => "held back",
+            Kind::Pending => "waiting",
+            Kind::Matched => "already there, not ours",
+            Kind::Irreversible => "cannot be undone",
+            Kind::Parked => "waiting for the confirmation",
+            other => other.list(),
+        }
+    }
+
+    /// Whether plans have the list. The lists of reports are those of [`Kind::is_in_reports`].
+    #[must_use]
+    pub fn is_in_plans(self) -> bool {
+        !matches!(self, Kind::Applied | Kind::Parked)
+    }
+
+    /// Whether reports have the list.
+    #[must_use]
+    pub fn is_in_reports(self) -> bool {
+        !matches!(self, Kind::Change | Kind::Irreversible)
+    }
+
+    /// Whether people are shown it without asking for details.
+    #[must_use]
+    pub fn is_worth_knowing(self) -> bool {
+        self.is_open() || matches!(self, Kind::Irreversible | Kind::Parked)
+    }
+
     /// Whether a key of this kind is not as declared.
     #[must_use]
     pub fn is_open(self) -> bool {

@@ -139,14 +139,7 @@ mod tests {
 
     impl Explain for Fixed {
         fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-            let line = |key: &&str| Line {
-                action: Action::Create,
-                key: (*key).to_owned(),
-                before: None,
-                after: None,
-                note: None,
-                text: None,
-            };
+            let line = |key: &&str| Line::new(Action::Create, *key);
             match kind {
                 Kind::Applied => {
                     self.0.iter().for_each(|key| tell(Entry::Applied(line(key), Cause::Config)));

@@ -10,7 +10,12 @@ use serde::{Serialize, Serializer};
 #[non_exhaustive]
 pub enum WaitsOn {
     /// A network link that is absent.
-    Link(String),
+    Link {
+        /// As `ip link` shows it.
+        name: String,
+        /// The namespace that it is missing in; nothing, if that is the namespace of the key.
+        namespace: Option<String>,
+    },
     /// A network namespace that is absent.
     Namespace(String),
     /// A key whose step was not applied.
@@ -42,6 +47,11 @@ pub enum WaitsOn {
 }
 
 impl WaitsOn {
+    /// A link in the namespace of the key that waits.
+    pub fn link(name: impl Into<String>) -> Self {
+        WaitsOn::Link { name: name.into(), namespace: None }
+    }
+
     /// Whether the wait ends by itself: without another pass, another desired state or other programs.
     #[must_use]
     pub fn ends_by_itself(&self) -> bool {
@@ -55,7 +65,7 @@ impl WaitsOn {
             | WaitsOn::Look
             | WaitsOn::Later(_) => true,
             WaitsOn::NextPass
-            | WaitsOn::Link(_)
+            | WaitsOn::Link { .. }
             | WaitsOn::Namespace(_)
             | WaitsOn::Key(_)
             | WaitsOn::FailedInStrictMode(_)
@@ -68,7 +78,10 @@ impl WaitsOn {
 impl fmt::Display for WaitsOn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            WaitsOn::Link(name) => write!(f, "link {name}"),
+            WaitsOn::Link { name, namespace: None } => write!(f, "link {name}"),
+            WaitsOn::Link { name, namespace: Some(namespace) } => {
+                write!(f, "link {name} in namespace {namespace}")
+            }
             WaitsOn::Namespace(name) => write!(f, "namespace {name}"),
             WaitsOn::Key(key) => f.write_str(key),
             WaitsOn::FailedInStrictMode(key) => write!(f, "`{key}`, which failed in strict mode"),

@@ -15,7 +15,10 @@ use crate::number::{Number, Whole};
 use crate::section::{Erased, SectionType, SourceSections};
 use crate::shape::{Definitions, Shape, Text};
 use crate::span::{Span, Spanned};
-use crate::words::nearest;
+use crate::words::{Synonyms, nearest, synonym};
+
+/// Words of other tools for what belongs to no source.
+const OWN_SYNONYMS: Synonyms = &[("netns", "namespaces")];
 
 /// A table with named fields.
 pub trait Record: Sized {
@@ -357,7 +360,10 @@ impl<'a> Fields<'a> {
             let unsure = self.kind.is_none() && self.has("kind");
             return (!unsure).then(|| self.wrong_kind(key, &same));
         }
-        let near = nearest(&key.value, self.usable());
+        let synonyms = self.sources().iter().map(|source| source.synonyms);
+        let synonyms = synonyms.chain([OWN_SYNONYMS]);
+        let near = synonym(&key.value, synonyms, self.usable())
+            .or_else(|| nearest(&key.value, self.usable()));
         meant.extend(near);
         let message = format!("unknown field `{}`", shorten(&key.value));
         let help = near.map(|name| format!("did you mean `{name}`?")).or_else(|| {

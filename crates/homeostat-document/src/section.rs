@@ -20,6 +20,7 @@ use crate::fields::Fields;
 use crate::node::Node;
 use crate::shape::{Definitions, Shape};
 use crate::span::Span;
+use crate::words::Synonyms;
 
 /// One section of a scope.
 pub trait Section: Sized + Clone + fmt::Debug + PartialEq + Eq + Send + Sync + 'static {
@@ -101,6 +102,16 @@ pub struct SourceSections {
     pub sections: &'static [SectionType],
     /// Its fields in the tables of other sources.
     pub extensions: &'static [ExtensionType],
+    /// Words of other tools for its sections and fields.
+    pub synonyms: Synonyms,
+}
+
+impl SourceSections {
+    /// A source with sections of its own, and nothing else.
+    #[must_use]
+    pub const fn new(source: &'static str, sections: &'static [SectionType]) -> Self {
+        Self { source, sections, extensions: &[], synonyms: &[] }
+    }
 }
 
 /// A section without its type.

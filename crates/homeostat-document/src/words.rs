@@ -66,34 +66,25 @@ pub fn refuse(text: &str, what: &str, words: &[&str]) -> ValueError {
     ValueError::is_not(text, what).help(help)
 }
 
-/// Words that other tools use for a field of ours.
-const SYNONYMS: &[(&str, &str)] = &[
-    ("address", "addresses"),
-    ("destination", "to"),
-    ("device", "dev"),
-    ("dst", "to"),
-    ("gateway", "via"),
-    ("gw", "via"),
-    ("hwaddr", "mac"),
-    ("interface", "dev"),
-    ("interfaces", "links"),
-    ("lladdr", "mac"),
-    ("neighbors", "neighbours"),
-    ("netns", "namespaces"),
-    ("nft", "nftables"),
-    ("pref", "priority"),
-    ("preference", "priority"),
-    ("sysctls", "sysctl"),
-];
+/// Words that other tools use, each with the word of documents for it.
+pub type Synonyms = &'static [(&'static str, &'static str)];
+
+/// The one of `known` that `word` stands for.
+pub fn synonym<'a>(
+    word: &str,
+    synonyms: impl IntoIterator<Item = Synonyms>,
+    known: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let word = plain(word);
+    let all = synonyms.into_iter().flatten().filter(|(other, _)| *other == word);
+    let meant: Vec<&str> = all.map(|(_, ours)| *ours).collect();
+    known.into_iter().find(|name| meant.contains(name))
+}
 
 /// The known word nearest to `word`, if one is near enough to be meant.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let word = plain(word);
-    let synonym = SYNONYMS.iter().find(|(other, _)| *other == word).map(|(_, ours)| *ours);
-    let ranked = known.into_iter().map(|name| match synonym {
-        Some(ours) if ours == name => (0, name),
-        _ => (osa_distance(&word, name), name),
-    });
+    let ranked = known.into_iter().map(|name| (osa_distance(&word, name), name));
     let (far, name) = ranked.min()?;
     let most = (word.chars().count().max(name.len()) / 3).clamp(1, 3);
     (far <= most).then_some(name)
@@ -118,12 +109,26 @@ mod tests {
             ("mut", Some("mtu")),
             ("MTU", Some("mtu")),
             ("min_interval", Some("min-interval")),
-            ("gateway", Some("via")),
             ("colour", None),
             ("x", None),
             ("", None),
         ] {
             assert_eq!(nearest(word, known), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn a_word_of_another_tool_stands_for_a_word_that_is_known_here() {
+        let synonyms: [Synonyms; 2] =
+            [&[("gateway", "via"), ("pref", "priority")], &[("pref", "to")]];
+        let known = ["to", "via"];
+        for (word, meant) in [
+            ("gateway", Some("via")),
+            ("Gateway", Some("via")),
+            ("pref", Some("to")),
+            ("via", None),
+        ] {
+            assert_eq!(synonym(word, synonyms, known), meant, "{word}");
         }
     }
 

@@ -12,15 +12,10 @@ use homeostat_document::{
 };
 
 const READER: DocumentReader = DocumentReader::new(&[
+    SourceSections::new("lamps", &[SectionType::of::<Lamps>(), SectionType::of::<Quiet>()]),
     SourceSections {
-        source: "lamps",
-        sections: &[SectionType::of::<Lamps>(), SectionType::of::<Quiet>()],
-        extensions: &[],
-    },
-    SourceSections {
-        source: "meters",
-        sections: &[SectionType::of::<Meters>()],
         extensions: &[ExtensionType::of::<Dimmer>()],
+        ..SourceSections::new("meters", &[SectionType::of::<Meters>()])
     },
 ]);
 

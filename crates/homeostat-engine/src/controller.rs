@@ -793,7 +793,7 @@ impl<S: Source> Controller<S> {
                 let key = key.to_string();
                 self.publisher.emit(EventKind::StepApplied { action, key: key.clone(), cause, by });
                 let note = task.map(|task| format!("task {task}"));
-                let line = Line { action, key, before: None, after: None, note, text: None };
+                let line = Line { note, ..Line::new(action, key) };
                 applied.push(Entry::Applied(line, cause));
             } else {
                 self.scheduler.convergence.missed(key, 0, now);

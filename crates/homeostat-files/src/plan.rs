@@ -324,6 +324,6 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
         let (action, key) = (homeostat_core::Step::action(self), self.key_in(desired).to_string());
         let text = self.key_in(desired).path().map(|_| text);
-        emit(Line { action, key, before, after, note: self.note(), text });
+        emit(Line { before, after, note: self.note(), text, ..Line::new(action, key) });
     }
 }

@@ -22,8 +22,7 @@ use crate::programs::{self, Known, Profile, Setup, Sockets};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 /// All that files add to documents.
-pub const SECTIONS: SourceSections =
-    SourceSections { source: "files", sections: &[SectionType::of::<Sets>()], extensions: &[] };
+pub const SECTIONS: SourceSections = SourceSections::new("files", &[SectionType::of::<Sets>()]);
 
 /// `[files]`: all sets.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,6 +5,8 @@
 //! still begin it. Only then, and if the guest is not as asked for, the command is sent again. The journal has all of
 //! that, so a restart in between changes nothing.
 
+use std::fmt;
+
 use homeostat_core::{Dispatch, Recovery, TaskEnd, Tasks};
 use homeostat_engine::LaneGuard;
 use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, Repeat, StepId, Subject};
@@ -33,21 +35,39 @@ pub struct Command {
 pub struct Answer {
     pub key: String,
     pub verb: Verb,
-    /// `succeeded`, `failed` or `unknown`.
-    pub outcome: String,
+    pub outcome: CommandOutcome,
     pub why: Option<String>,
     /// Whether it is the outcome of an earlier try.
     pub stored: bool,
 }
 
+/// How a command ended, in one word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CommandOutcome {
+    Succeeded,
+    Failed,
+    Unknown,
+}
+
+impl fmt::Display for CommandOutcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            CommandOutcome::Succeeded => "succeeded",
+            CommandOutcome::Failed => "failed",
+            CommandOutcome::Unknown => "unknown",
+        })
+    }
+}
+
 impl Answer {
     pub(crate) fn new(command: &Command, done: Done) -> Self {
         let (outcome, why) = match done.end {
-            End::Succeeded { .. } => ("succeeded", None),
-            End::Failed { why } => ("failed", Some(why)),
-            End::Unknown { why } => ("unknown", Some(why)),
+            End::Succeeded { .. } => (CommandOutcome::Succeeded, None),
+            End::Failed { why } => (CommandOutcome::Failed, Some(why)),
+            End::Unknown { why } => (CommandOutcome::Unknown, Some(why)),
         };
-        let (key, outcome) = (command.vmid.to_string(), outcome.to_owned());
+        let key = command.vmid.to_string();
         Answer { key, verb: command.verb, outcome, why, stored: done.is_stored }
     }
 }

@@ -48,7 +48,7 @@ pub use desired::{DesiredError, DesiredState};
 pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::Error;
 #[cfg(feature = "document")]
-pub use idempotent::{Answer, Command};
+pub use idempotent::{Answer, Command, CommandOutcome};
 pub use model::{BadKey, Guest, Kind, Run, Stop, Vmid, Wanted};
 pub use observe::{Moment, Reader};
 #[cfg(feature = "document")]

@@ -17,11 +17,8 @@ use crate::source::Timeouts;
 use crate::tls::{Fingerprint, Trust};
 
 /// All that guests add to documents.
-pub const SECTIONS: SourceSections = SourceSections {
-    source: "guests",
-    sections: &[SectionType::of::<Proxmox>(), SectionType::of::<Guests>()],
-    extensions: &[],
-};
+pub const SECTIONS: SourceSections =
+    SourceSections::new("guests", &[SectionType::of::<Proxmox>(), SectionType::of::<Guests>()]);
 
 /// `[proxmox]`: the cluster, and how its API is used.
 #[derive(Clone, Debug, PartialEq, Eq)]

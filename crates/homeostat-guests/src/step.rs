@@ -202,7 +202,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
         };
         let (action, key) = (self.action(), self.key(desired).to_string());
-        emit(Line { action, key, before: Some(before), after, note, text: None });
+        emit(Line { before: Some(before), after, note, ..Line::new(action, key) });
     }
 }
 

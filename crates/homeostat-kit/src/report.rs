@@ -178,7 +178,7 @@ impl<K: Key> Change<K> {
     fn line(&self) -> Line {
         let (key, action) = (self.key.to_string(), self.action);
         let (before, after) = (self.before.clone(), self.after.clone());
-        Line { action, key, before, after, note: None, text: None }
+        Line { before, after, ..Line::new(action, key) }
     }
 }
 

@@ -47,7 +47,7 @@ impl Absence {
     #[must_use]
     pub fn waits_on(&self) -> Option<WaitsOn> {
         match self {
-            Absence::NoLink { link } => Some(WaitsOn::Link(link.clone())),
+            Absence::NoLink { link } => Some(WaitsOn::link(link.clone())),
             Absence::NoGroup { group } => Some(WaitsOn::Condition(format!("cgroup {group}"))),
             _ => None,
         }
@@ -133,7 +133,7 @@ mod tests {
     #[test]
     fn links_and_groups_are_waited_for_and_nothing_else() {
         let rp_filter = Key::sysctl("net.ipv4.conf.eth0.rp_filter").unwrap();
-        assert_eq!(absence(&rp_filter, 3, &[]).waits_on(), Some(WaitsOn::Link("eth0".to_owned())));
+        assert_eq!(absence(&rp_filter, 3, &[]).waits_on(), Some(WaitsOn::link("eth0")));
         assert_eq!(absence(&rp_filter, 1, &[]).waits_on(), None, "without IPv4 no link helps");
         assert_eq!(absence(&rp_filter, 4, &[]).waits_on(), None);
         let limit = Key::cgroup("machine/web", "memory.max").unwrap();

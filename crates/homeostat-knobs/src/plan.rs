@@ -297,14 +297,9 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Set { slot, before, .. } => (before, Some(json(&desired.at(*slot).1.value))),
             Step::Release { before, .. } => (before, self.restores().as_ref().map(json)),
         };
-        emit(Line {
-            action: homeostat_core::Step::action(self),
-            key: self.key_in(desired).to_string(),
-            before: Some(json(before)),
-            after,
-            note: self.note(),
-            text: None,
-        });
+        let action = homeostat_core::Step::action(self);
+        let line = Line::new(action, self.key_in(desired).to_string());
+        emit(Line { before: Some(json(before)), after, note: self.note(), ..line });
     }
 }
 

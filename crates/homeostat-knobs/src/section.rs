@@ -14,9 +14,9 @@ use crate::model::{Builder, DesiredError, DesiredState};
 
 /// All that knobs add to documents.
 pub const SECTIONS: SourceSections = SourceSections {
-    source: "knobs",
-    sections: &[SectionType::of::<Sysctl>(), SectionType::of::<Cgroups>()],
     extensions: &[ExtensionType::of::<LinkSysctl>()],
+    synonyms: &[("sysctls", "sysctl")],
+    ..SourceSections::new("knobs", &[SectionType::of::<Sysctl>(), SectionType::of::<Cgroups>()])
 };
 
 /// A declared knob.

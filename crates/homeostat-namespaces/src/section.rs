@@ -8,11 +8,8 @@ use homeostat_netns::Name;
 use crate::key::Key;
 
 /// All that namespaces add to documents.
-pub const SECTIONS: SourceSections = SourceSections {
-    source: "namespaces",
-    sections: &[SectionType::of::<Create>()],
-    extensions: &[],
-};
+pub const SECTIONS: SourceSections =
+    SourceSections::new("namespaces", &[SectionType::of::<Create>()]);
 
 /// Whether a namespace is made when it is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! One write: a name made or taken away, and how it explains itself. Pure.
 
-use homeostat_core::{Action, Desired as _, Line, Parking, Reversibility, Slot, Taken};
+use homeostat_core::{Action, Desired as _, Line, Parking, Reversibility, Slot, Taken, WaitsOn};
 
 use crate::key::Key;
 use crate::model::{DesiredState, Namespace};
@@ -97,13 +97,13 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Clear { .. } => Some("what an interrupted attempt left"),
             Step::Delete { .. } => Some("with all that is ours inside"),
         };
+        let key = self.key(desired);
+        let is_made = matches!(self, Step::Create { .. });
+        let made = is_made.then(|| WaitsOn::Namespace(key.name().to_string()));
         emit(Line {
-            action: self.action(),
-            key: self.key(desired).to_string(),
-            before: None,
-            after: None,
             note: note.map(str::to_owned),
-            text: None,
+            provides: made.into_iter().collect(),
+            ..Line::new(self.action(), key.to_string())
         });
     }
 }

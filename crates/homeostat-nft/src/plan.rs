@@ -27,7 +27,7 @@ pub(crate) fn draft(
     for change in changes {
         let key = change.key(desired);
         match compiled.waiting.get(&key) {
-            Some(link) => draft.wait(key, WaitsOn::Link(link.clone())),
+            Some(link) => draft.wait(key, WaitsOn::link(link.clone())),
             None => draft.steps.extend(step(&compiled, key, change)),
         }
     }

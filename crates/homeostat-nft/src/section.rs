@@ -18,8 +18,10 @@ use crate::ruleset::Ruleset;
 use crate::source::Nft;
 
 /// All that nftables add to documents.
-pub const SECTIONS: SourceSections =
-    SourceSections { source: "nft", sections: &[SectionType::of::<Nftables>()], extensions: &[] };
+pub const SECTIONS: SourceSections = SourceSections {
+    synonyms: &[("nft", "nftables")],
+    ..SourceSections::new("nft", &[SectionType::of::<Nftables>()])
+};
 
 /// The firewall. Without file and ruleset it declares that there are no tables.
 #[derive(Clone, Debug, PartialEq, Eq)]

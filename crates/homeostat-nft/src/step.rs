@@ -147,7 +147,7 @@ impl Step {
     fn line(&self, action: Action, part: &str) -> Line {
         let space = if part.is_empty() { "" } else { " " };
         let key = format!("{}{space}{part}", self.key);
-        Line { action, key, before: None, after: None, note: None, text: None }
+        Line::new(action, key)
     }
 
     fn explain_op(&self, op: &Op, repeated: &Repeated<'_>) -> Option<Line> {

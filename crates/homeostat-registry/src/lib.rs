@@ -8,8 +8,7 @@
 //! use homeostat_document::SourceSections;
 //! use homeostat_registry::Registration;
 //!
-//! const SECTIONS: SourceSections =
-//!     SourceSections { source: "lamps", sections: &[], extensions: &[] };
+//! const SECTIONS: SourceSections = SourceSections::new("lamps", &[]);
 //!
 //! /// A source that has nothing to do in any scope.
 //! pub const REGISTRATION: Registration = Registration::new(SECTIONS, |_binding| Ok(Vec::new()));

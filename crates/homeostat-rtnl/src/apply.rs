@@ -169,13 +169,13 @@ impl Writer {
         };
         let mut connection = self.connect()?;
         let Some(seen) = link::observe::find(&mut connection, name) else {
-            return Ok(Outcome::Pending { on: WaitsOn::Link(name.to_string()) });
+            return Ok(Outcome::Pending { on: WaitsOn::link(name.to_string()) });
         };
         let links = snapshot::links(&mut connection).map_err(|error| failure(&error))?;
         let master = former.link.master.map(|master| links.index(master).ok_or(master));
         let master = match master.transpose() {
             Ok(master) => master,
-            Err(master) => return Ok(Outcome::Pending { on: WaitsOn::Link(master.to_string()) }),
+            Err(master) => return Ok(Outcome::Pending { on: WaitsOn::link(master.to_string()) }),
         };
         let lost = if seen.is_up() && former.link.up == Some(false) {
             snapshot::lost_when_down(&mut connection, &links, name)
@@ -212,7 +212,7 @@ impl Writer {
         };
         let mut connection = self.connect()?;
         let mut found = |name| {
-            let pending = Outcome::Pending { on: WaitsOn::Link(LinkName::to_string(&name)) };
+            let pending = Outcome::Pending { on: WaitsOn::link(LinkName::to_string(&name)) };
             link::observe::find(&mut connection, name).ok_or(pending)
         };
         let (seen, master) = match (found(name), found(place.master)) {
@@ -277,7 +277,7 @@ impl Writer {
         match encoder.put_back(&copied, Put::Create.flags()) {
             Ok(written) => written.map_err(|error| Failure::from_error(&error, Retry::Never))?,
             Err(NoLink(link)) => {
-                return Ok(Outcome::Pending { on: WaitsOn::Link(link.to_string()) });
+                return Ok(Outcome::Pending { on: WaitsOn::link(link.to_string()) });
             }
         }
         let mut outcome = Outcome::Unknown { why: "the kernel's answer was lost".to_owned() };

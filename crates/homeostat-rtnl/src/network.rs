@@ -207,7 +207,7 @@ impl Network {
     /// A source that requires all links writes nothing while one is absent, and names the absent ones.
     fn refuse_unknown(&self, findings: &[(Key, Finding)]) -> Result<(), Error> {
         let absent = |(_, finding): &(Key, Finding)| match finding {
-            Finding::Pending { on: WaitsOn::Link(name) } if self.requires_links => {
+            Finding::Pending { on: WaitsOn::Link { name, .. } } if self.requires_links => {
                 Some(name.clone())
             }
             _ => None,

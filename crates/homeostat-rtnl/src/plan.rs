@@ -62,11 +62,11 @@ pub(crate) fn draft(
 /// waits for the links of the others, too.
 pub(crate) fn wait_for_all_links(draft: &mut Draft<Rtnl>, desired: &DesiredState, moment: &Moment) {
     let is_absent = |link: &LinkName| moment.links.index(*link).is_none() && !desired.makes(*link);
-    let absent = desired.links_needed().find(is_absent).map(|link| WaitsOn::Link(link.to_string()));
+    let absent = desired.links_needed().find(is_absent).map(|link| WaitsOn::link(link.to_string()));
     // The parent of a link may be in another namespace: the draft knows.
     let drafted = || {
         draft.findings.iter().find_map(|(_, finding)| match finding {
-            Finding::Pending { on: on @ WaitsOn::Link(_) } => Some(on.clone()),
+            Finding::Pending { on: on @ WaitsOn::Link { .. } } => Some(on.clone()),
             _ => None,
         })
     };
@@ -485,7 +485,7 @@ fn waits_with(
 }
 
 pub(crate) fn missing_link(has: Has<'_>, link: LinkName) -> Option<WaitsOn> {
-    (!has(link)).then(|| WaitsOn::Link(link.to_string()))
+    (!has(link)).then(|| WaitsOn::link(link.to_string()))
 }
 
 /// Rules are deleted in this order: a request for a rule with fewer selectors could hit one with more.

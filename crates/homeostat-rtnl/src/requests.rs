@@ -169,7 +169,7 @@ impl RequestWriter<'_> {
                 Ok(())
             }
             Ok(Err(error)) => Err(Outcome::Failed(Failure::from_error(&error, Retry::Never))),
-            Err(NoLink(link)) => Err(Outcome::Pending { on: WaitsOn::Link(link.to_string()) }),
+            Err(NoLink(link)) => Err(Outcome::Pending { on: WaitsOn::link(link.to_string()) }),
         }
     }
 }

@@ -4,7 +4,7 @@
 
 use homeostat_core::{Failure, Retry};
 use homeostat_document::{
-    Checker, Diagnostic, Document, Scope, SectionType, SourceSections, Span, Spanned,
+    Checker, Diagnostic, Document, Scope, SectionType, SourceSections, Span, Spanned, Synonyms,
 };
 use homeostat_registry::{Error, Lists};
 
@@ -30,16 +30,35 @@ pub use crate::show::show;
 
 /// All that the network adds to documents.
 pub const SECTIONS: SourceSections = SourceSections {
-    source: "rtnl",
-    sections: &[
-        SectionType::of::<Links>(),
-        SectionType::of::<Routes>(),
-        SectionType::of::<Rules>(),
-        SectionType::of::<Neighbours>(),
-        SectionType::of::<Nexthops>(),
-    ],
-    extensions: &[],
+    synonyms: SYNONYMS,
+    ..SourceSections::new(
+        "rtnl",
+        &[
+            SectionType::of::<Links>(),
+            SectionType::of::<Routes>(),
+            SectionType::of::<Rules>(),
+            SectionType::of::<Neighbours>(),
+            SectionType::of::<Nexthops>(),
+        ],
+    )
 };
+
+/// Words of `ip`, netplan and others.
+pub(crate) const SYNONYMS: Synonyms = &[
+    ("address", "addresses"),
+    ("destination", "to"),
+    ("device", "dev"),
+    ("dst", "to"),
+    ("gateway", "via"),
+    ("gw", "via"),
+    ("hwaddr", "mac"),
+    ("interface", "dev"),
+    ("interfaces", "links"),
+    ("lladdr", "mac"),
+    ("neighbors", "neighbours"),
+    ("pref", "priority"),
+    ("preference", "priority"),
+];
 
 /// An entry of a section: what is declared, and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

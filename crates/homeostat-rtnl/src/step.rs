@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Desired as _, Line, Owner, Reversibility, Slot, Summary, Taken, Taking,
+    Action, Desired as _, Line, Owner, Reversibility, Slot, Summary, Taken, Taking, WaitsOn,
 };
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use crate::address::cascade::Cascade;
 use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::model::{Link, Setting};
+use crate::link::model::{Link, LinkRef, Setting};
 use crate::link::parking::{Aside, Parking};
 use crate::net::Family;
 use crate::nexthop;
@@ -379,14 +379,8 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::GiveBack(step) => Some(explained(&step.original)),
             _ => slot.map(|slot| explained(&desired.object(slot))),
         };
-        put(Line {
-            action: self.action(),
-            key: self.key(desired).to_string(),
-            before: before.map(explained),
-            after,
-            note: self.note(),
-            text: None,
-        });
+        let line = Line::new(self.action(), self.key(desired).to_string());
+        put(Line { before: before.map(explained), after, note: self.note(), ..line });
     }
 }
 
@@ -502,11 +496,24 @@ impl LinkStep {
             _ => None,
         };
         let declared = self.slot.map(|slot| desired.object(slot));
+        let provides = self.provides(declared.as_ref());
         let after = declared.or(restored).as_ref().map(explained);
         let before =
             self.before.as_ref().map(explained).map(|before| shown(before, after.as_ref()));
-        let (action, key) = (self.action(), self.key.to_string());
-        put(Line { action, key, before, after, note: self.note(), text: None });
+        let line = Line::new(self.action(), self.key.to_string());
+        put(Line { before, after, note: self.note(), provides, ..line });
+    }
+
+    /// The link that it makes; a pair is made with its other end.
+    fn provides(&self, declared: Option<&Object>) -> Vec<WaitsOn> {
+        let (Key::Link(name), Some(Object::Link(link))) = (&self.key, declared) else {
+            return Vec::new();
+        };
+        let peer = link.kind.peer().map(|LinkRef { name, namespace }| WaitsOn::Link {
+            name: name.to_string(),
+            namespace: namespace.as_deref().map(str::to_owned),
+        });
+        std::iter::once(WaitsOn::link(name.to_string())).chain(peer).collect()
     }
 
     fn note(&self) -> Option<String> {

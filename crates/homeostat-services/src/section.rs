@@ -11,11 +11,8 @@ use crate::key::{Aspect, Key};
 use crate::model::{DesiredState, Wanted};
 
 /// All that services add to documents.
-pub const SECTIONS: SourceSections = SourceSections {
-    source: "services",
-    sections: &[SectionType::of::<ServiceSection>()],
-    extensions: &[],
-};
+pub const SECTIONS: SourceSections =
+    SourceSections::new("services", &[SectionType::of::<ServiceSection>()]);
 
 /// A declared unit.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -112,13 +112,12 @@ impl homeostat_core::Step<DesiredState> for Step {
             }
             Step::Release { restore: None, .. } => Some("released, it stays as it is".to_owned()),
         };
+        let action = homeostat_core::Step::action(self);
         emit(Line {
-            action: homeostat_core::Step::action(self),
-            key: self.key_in(desired).to_string(),
             before: Some(json!(self.before())),
             after: self.write(desired).map(|(_, value)| json!(value)),
             note,
-            text: None,
+            ..Line::new(action, self.key_in(desired).to_string())
         });
     }
 }

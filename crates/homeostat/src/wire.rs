@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use homeostat_engine::{Cascades, Failure, Guards, MassDelete, OpenCounts};
+use homeostat_engine::{Cascades, Failure, Guards, MassDelete, Mode, OpenCounts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -142,7 +142,7 @@ pub(crate) struct Handed {
 pub(crate) struct LoopStatus {
     pub(crate) source: String,
     pub(crate) scope: String,
-    pub(crate) mode: String,
+    pub(crate) mode: Mode,
     pub(crate) paused: bool,
     pub(crate) ready: bool,
     pub(crate) converged: bool,
@@ -181,6 +181,9 @@ pub(crate) struct KeyStatus {
     pub(crate) converged: bool,
     /// One word for how it stands, and more words where there are any.
     pub(crate) state: String,
+    /// Whether the plan or the report says anything of it.
+    #[serde(skip)]
+    pub(crate) is_mentioned: bool,
     pub(crate) owner: Option<String>,
     pub(crate) wanted: Option<Value>,
     pub(crate) held: Option<Value>,

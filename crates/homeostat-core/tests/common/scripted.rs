@@ -100,7 +100,7 @@ impl Step<Keys> for Scribble {
 
     fn explain(&self, _: &Keys, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line { action, key, before: None, after: None, note: None, text: None });
+        tell(Line::new(action, key));
     }
 }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 use homeostat_core::pacing::{PeriodRefused, Policy, PolicyError, Resync};
 use homeostat_core::{Coverage, Source};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::session::Hints;
 
 /// What a loop does about drift.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Mode {
     /// It is put right.

@@ -239,7 +239,7 @@ mod tests {
             }
             (waits, more)
         };
-        let [eth0, eth1] = ["eth0", "eth1"].map(|name| WaitsOn::Link(name.to_owned()));
+        let [eth0, eth1] = ["eth0", "eth1"].map(|name| WaitsOn::link(name));
         assert_eq!(publish(&mut publisher, &eth0, 0), (100, 50));
         assert_eq!(publish(&mut publisher, &eth0, 1), (0, 0), "nothing new");
         assert_eq!(publish(&mut publisher, &eth1, 2), (100, 50));

@@ -119,14 +119,7 @@ impl Step<DesiredState> for Write {
 
     fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line {
-            action,
-            key,
-            before: None,
-            after: self.to.map(Into::into),
-            note: None,
-            text: None,
-        });
+        tell(Line { after: self.to.map(Into::into), ..Line::new(action, key) });
     }
 }
 

@@ -117,7 +117,7 @@ impl Step<DesiredState> for Request {
             Call::Run(running) => running.into(),
         });
         let (action, key) = (self.action(), self.id.to_string());
-        tell(Line { action, key, before: None, after, note: None, text: None });
+        tell(Line { after, ..Line::new(action, key) });
     }
 }
 

@@ -40,14 +40,7 @@ impl Step<DesiredState> for Set {
 
     fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let after = self.value.clone().map(Into::into);
-        tell(Line {
-            action: self.action,
-            key: self.key.clone(),
-            before: None,
-            after,
-            note: None,
-            text: None,
-        });
+        tell(Line { after, ..Line::new(self.action, self.key.clone()) });
     }
 }
 

@@ -55,7 +55,7 @@ impl Step<DesiredState> for Part {
             Msg::NewTable | Msg::DropTable => (None, None),
         };
         let (action, key) = (self.action(), self.table.clone());
-        tell(Line { action, key, before, after, note: None, text: None });
+        tell(Line { before, after, ..Line::new(action, key) });
     }
 }
 

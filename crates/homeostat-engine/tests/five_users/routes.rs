@@ -115,7 +115,7 @@ impl Step<DesiredObjects> for Msg {
         let after =
             desired.slot(&self.key(desired), None).map(|slot| desired.object(slot).0.into());
         let key = self.key(desired).to_string();
-        tell(Line { action: self.action(), key, before: None, after, note: None, text: None });
+        tell(Line { after, ..Line::new(self.action(), key) });
     }
 }
 

@@ -97,7 +97,7 @@ impl Step<DesiredState> for Write {
 
     fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line { action, key, before: None, after: None, note: None, text: None });
+        tell(Line::new(action, key));
     }
 }
 

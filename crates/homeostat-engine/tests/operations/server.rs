@@ -325,7 +325,7 @@ impl Step<Table<Id, bool>> for Run {
 
     fn explain(&self, _: &Table<Id, bool>, tell: &mut dyn FnMut(Line)) {
         let (action, key, after) = (Action::Update, self.id.to_string(), Some(self.wanted.into()));
-        tell(Line { action, key, before: None, after, note: None, text: None });
+        tell(Line { after, ..Line::new(action, key) });
     }
 }
 

@@ -460,7 +460,7 @@ fn parts(link: &Link, seen: &SeenLink, mark: &FormerMark) -> Parts {
 }
 
 fn pending(link: LinkName) -> Outcome<Object> {
-    Outcome::Pending { on: WaitsOn::Link(link.to_string()) }
+    Outcome::Pending { on: WaitsOn::link(link.to_string()) }
 }
 
 fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {

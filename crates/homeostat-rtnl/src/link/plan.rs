@@ -472,7 +472,7 @@ impl LinkPlanner<'_> {
             let mut needed = std::iter::once(name).chain(master);
             let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
             if let Some(link) = absent {
-                let on = WaitsOn::Link(link.to_string());
+                let on = WaitsOn::link(link.to_string());
                 self.plan.findings.push((key, Finding::Pending { on }));
                 continue;
             }
@@ -575,7 +575,7 @@ impl LinkPlanner<'_> {
     fn blocker(&self, declared: &Link) -> Option<WaitsOn> {
         let is_there = |name| self.plan.will_have(self.moment, name);
         let master = declared.master.filter(|master| !is_there(*master));
-        let master = master.map(|master| WaitsOn::Link(master.to_string()));
+        let master = master.map(|master| WaitsOn::link(master.to_string()));
         let parent = || declared.parent.as_ref().and_then(|parent| self.absent(parent));
         let space = || {
             let space = declared.kind.peer()?.namespace.as_deref()?;
@@ -596,10 +596,13 @@ impl LinkPlanner<'_> {
                 match self.moment.namespaces.get(space) {
                     None => Some(WaitsOn::Namespace(space.to_owned())),
                     Some(found) if found.has(name) => None,
-                    Some(_) => Some(WaitsOn::Link(format!("{name} in namespace {space}"))),
+                    Some(_) => Some(WaitsOn::Link {
+                        name: name.to_string(),
+                        namespace: Some(space.to_owned()),
+                    }),
                 }
             }
-            _ => (!self.plan.will_have(self.moment, name)).then(|| WaitsOn::Link(name.to_string())),
+            _ => (!self.plan.will_have(self.moment, name)).then(|| WaitsOn::link(name.to_string())),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use homeostat_document::{Number, Text, ValueError, nearest, refuse, shorten};
+use homeostat_document::{Number, Text, ValueError, nearest, refuse, shorten, synonym};
 use ipnet::{IpNet, Ipv4Net};
 
 use crate::link::LinkName;
@@ -11,6 +11,7 @@ use crate::nexthop::NexthopId;
 use crate::number::{Metric, SCOPES, Scope, TABLES, Table, Tos};
 use crate::route::list::LONGEST;
 use crate::route::{Route, RouteKey, RouteKind};
+use crate::section::SYNONYMS;
 use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS};
 
 /// A route as one line of a list says it.
@@ -471,7 +472,8 @@ const LEFT_OUT: [(&str, &str); 6] = [
 fn unknown(word: &str) -> ValueError {
     let error = ValueError::is_not(word, "a word of a route");
     let left_out = LEFT_OUT.iter().find(|(other, _)| *other == word);
-    match (left_out, nearest(word, WORDS)) {
+    let near = synonym(word, [SYNONYMS], WORDS).or_else(|| nearest(word, WORDS));
+    match (left_out, near) {
         (Some((_, help)), _) => error.help(*help),
         (None, Some(near)) => error.help(format!("did you mean `{near}`?")),
         (None, None) => error.help(format!("one of {}", WORDS.join(", "))),

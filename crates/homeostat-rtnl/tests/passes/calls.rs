@@ -84,7 +84,7 @@ fn what_needs_an_absent_link_waits_and_the_rest_is_applied() {
     let network = Network::of(by_descriptor(&namespace));
     let both = [("address 10.1.0.1/24 dev va", ""), ("address 10.3.0.1/24 dev eth9", "")];
     let (report, _) = blocking::reconcile(&network, desired(&both), &Applied::default()).unwrap();
-    let waits = Finding::Pending { on: WaitsOn::Link("eth9".to_owned()) };
+    let waits = Finding::Pending { on: WaitsOn::link("eth9") };
     assert_eq!(report.verdict(), Verdict::Open(vec![(&key(both[1].0), &waits)]));
     assert_eq!(addresses(&namespace), ["10.1.0.1/24"]);
 }

@@ -97,23 +97,17 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
 /// In strict mode nothing is applied if something rests on what is neither there nor made, or can never be.
 fn refuse_unresolved(reports: &[SourceReport]) -> Result<()> {
     let (mut made, mut waiting, mut refused) = (BTreeSet::new(), Vec::new(), Vec::new());
-    for SourceReport { report, .. } in reports {
+    for SourceReport { report, ledger_key } in reports {
         report.explain(Kind::Change, &mut |entry| {
             let Entry::Change(line, _) = entry else { return };
-            // A pair is made with its other end.
-            let peer = line.after.as_ref().and_then(|after| after["peer"]["name"].as_str());
-            made.extend(peer.map(|peer| format!("link {peer}")));
-            made.insert(line.key);
+            made.extend(line.provides.into_iter().map(|one| in_scope(one, &ledger_key.scope)));
         });
         report.explain(Kind::Pending, &mut |entry| {
             let Entry::Finding { key, finding: Finding::Pending { on } } = entry else { return };
-            let needed = match &on {
-                // A link elsewhere has its namespace behind its name.
-                WaitsOn::Link(link) => link.split(' ').next().map(|link| format!("link {link}")),
-                WaitsOn::Namespace(name) => Some(format!("namespace {name}")),
-                _ => None,
-            };
-            waiting.extend(needed.map(|needed| (needed, format!("`{key}` waits on {on}"))));
+            if matches!(on, WaitsOn::Link { .. } | WaitsOn::Namespace(_)) {
+                let words = format!("`{key}` waits on {on}");
+                waiting.push((in_scope(on, &ledger_key.scope), words));
+            }
         });
         report.explain(Kind::Failed, &mut |entry| {
             let Entry::Finding { key, finding } = entry else { return };
@@ -131,6 +125,16 @@ fn refuse_unresolved(reports: &[SourceReport]) -> Result<()> {
         format!("nothing was applied, since --strict is given: {first}{more}"),
         "`homeostat plan` shows all of it; without --strict the rest is applied",
     ))
+}
+
+/// The same, as every scope would name it.
+fn in_scope(on: WaitsOn, scope: &str) -> WaitsOn {
+    match on {
+        WaitsOn::Link { name, namespace } => {
+            WaitsOn::Link { name, namespace: namespace.or_else(|| Some(scope.to_owned())) }
+        }
+        on => on,
+    }
 }
 
 /// What is to be applied: documents, or a saved plan.

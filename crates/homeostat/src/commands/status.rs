@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_engine::{Kind, OpenCounts};
+use homeostat_engine::{Kind, Mode, OpenCounts};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -227,8 +227,9 @@ fn state(one: &LoopStatus) -> String {
     if one.paused {
         words.push("paused".to_owned());
     }
-    if one.mode != "heal" {
-        words.push(format!("only {}s", one.mode));
+    match one.mode {
+        Mode::Heal => {}
+        Mode::Observe => words.push("only observes".to_owned()),
     }
     words.join(", ")
 }

@@ -242,7 +242,7 @@ impl Answers {
     async fn key(&self, about: &About) -> Result<Vec<u8>> {
         let found = self.find(about).await?.into_iter();
         let mut keys: Vec<KeyStatus> = found.map(|(_, status)| status).collect();
-        let is_of_interest = |key: &KeyStatus| key.declared || key.state != UNDECLARED;
+        let is_of_interest = |key: &KeyStatus| key.declared || key.is_mentioned;
         if keys.iter().any(is_of_interest) {
             keys.retain(is_of_interest);
         }
@@ -286,7 +286,7 @@ impl Answers {
         for (control, status) in found {
             let is_known = control.forget(&status.key).await?.map_err(|error| anyhow!(error))?;
             let after = self.look(&*control, &status.key).await?;
-            let marked = after.is_some_and(|after| after.state != UNDECLARED);
+            let marked = after.is_some_and(|after| after.is_mentioned);
             if is_known || marked {
                 let remains = marked.then_some(REMAINS);
                 let KeyStatus { source, scope, key, .. } = status;
@@ -373,8 +373,6 @@ fn draw(reports: &[SourceReport], ask: Ask) -> Result<Vec<u8>> {
     }))
 }
 
-const UNDECLARED: &str = "undeclared";
-
 /// What is to be known of a mark in the target.
 const REMAINS: &str = "the target still holds our mark, which this source cannot take off: give it \
                        another one by hand (`ip route change ... proto static`), or the next pass \
@@ -391,7 +389,7 @@ fn status(control: &dyn Control, report: &dyn Explain, text: &str) -> KeyStatus 
         scope: control.ledger_key().scope.clone(),
         declared,
         converged: true,
-        state: if declared { "as-declared" } else { UNDECLARED }.to_owned(),
+        state: if declared { "as-declared" } else { "undeclared" }.to_owned(),
         owner: declared.then(|| "ours".to_owned()),
         held: wanted.clone(),
         wanted,
@@ -409,6 +407,7 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
     if entry.key() != status.key {
         return;
     }
+    status.is_mentioned = true;
     status.converged = !entry.kind().is_open();
     let finding = match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => {
@@ -435,17 +434,14 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
             status.owner = (action != Action::Create).then(|| "ours".to_owned());
             status.reason = Some(format!("{}: {why}", action.word()));
         }
-        Finding::Conflict { owner, reason } => {
-            (status.owner, status.reason) = (Some(owner.to_string()), Some(reason.to_string()));
-        }
-        Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
-            status.reason = Some(failure.error);
-        }
         Finding::Pending { on } => status.waits_on = Some(on.to_string()),
-        Finding::Unknown { why } | Finding::Irreversible { why } => status.reason = Some(why),
-        Finding::Parked { .. } => status.reason = Some(finding.reason()),
         Finding::Settled { held, .. } => status.held = Some(*held),
-        Finding::Matched { owner } => status.owner = Some(owner.to_string()),
+        other => {
+            if let Some(owner) = other.owner() {
+                status.owner = Some(owner.to_string());
+            }
+            status.reason = Some(other.reason()).filter(|reason| !reason.is_empty());
+        }
     }
 }
 

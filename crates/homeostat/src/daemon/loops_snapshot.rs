@@ -193,7 +193,7 @@ fn of_loop(control: &dyn Control) -> LoopStatus {
     LoopStatus {
         source: ledger_key.source.clone(),
         scope: ledger_key.scope.clone(),
-        mode: mode(status.mode).to_owned(),
+        mode: status.mode,
         paused: status.is_paused,
         ready: status.is_ready,
         converged: status.is_ready && status.is_converged,
@@ -223,17 +223,10 @@ fn of_waiting(waiting: &Waiting) -> LoopStatus {
     LoopStatus {
         source: waiting.ledger_key.source.clone(),
         scope: waiting.ledger_key.scope.clone(),
-        mode: mode(Mode::Heal).to_owned(),
+        mode: Mode::Heal,
         ready: true,
         open: OpenCounts::of(waiting.keys.iter().map(|_| Kind::Pending)),
         waits_on: Some(waiting.on.to_string()),
         ..LoopStatus::default()
-    }
-}
-
-fn mode(mode: Mode) -> &'static str {
-    match mode {
-        Mode::Heal => "heal",
-        Mode::Observe => "observe",
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn plan_with_warnings(
 
 fn plan_lists(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
     write!(to, "{{\"format_version\":\"{FORMAT_VERSION}\"")?;
-    for kind in Kind::in_order(&PLAN).filter(|kind| !matches!(kind, Kind::Applied | Kind::Parked)) {
+    for kind in Kind::in_order(&PLAN).filter(|kind| kind.is_in_plans()) {
         // What fails before anything was tried is refused.
         let name = if kind == Kind::Failed { "refused" } else { kind.list() };
         list(name, kind, all, to)?;
@@ -54,8 +54,7 @@ fn plan_lists(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
 pub(crate) fn report(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
     let converged = is_converged(all);
     write!(to, "{{\"format_version\":\"{FORMAT_VERSION}\",\"converged\":{converged}")?;
-    let is_reported = |kind: &Kind| !matches!(kind, Kind::Change | Kind::Irreversible);
-    for kind in Kind::in_order(&REPORT).filter(is_reported) {
+    for kind in Kind::in_order(&REPORT).filter(|kind| kind.is_in_reports()) {
         list(kind.list(), kind, all, to)?;
     }
     finish(all, to)

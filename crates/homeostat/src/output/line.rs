@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn the_words_of_the_source_are_preferred_to_a_list_of_fields() {
         let after = Some(serde_json::json!({ "rule": "drop", "place": "a:1" }));
-        let (action, key, before, note) = (Action::Update, String::new(), None, None);
-        let line = Line { action, key, before, after, note, text: Some("drop\u{7}".to_owned()) };
+        let text = Some("drop\u{7}".to_owned());
+        let line = Line { after, text, ..Line::new(Action::Update, "") };
         assert_eq!(values(&line).as_deref(), Some("drop\\u{7}"));
         let line = Line { text: None, ..line };
         assert_eq!(values(&line).as_deref(), Some("rule drop place a:1"));
@@ -200,9 +200,8 @@ mod tests {
 
     #[test]
     fn how_a_text_changes_is_shown_below_its_line() {
-        let (action, key, note) = (Action::Update, "file /etc/a".to_owned(), None);
         let text = Some("mode 0644 -> 0600\n one\n-two\u{1b}\n+2".to_owned());
-        let line = Line { action, key, before: None, after: None, note, text };
+        let line = Line { text, ..Line::new(Action::Update, "file /etc/a") };
         let drawn = anstream::adapter::strip_str(&change(&line).draw(15)).to_string();
         let expected =
             "~ file /etc/a      mode 0644 -> 0600\n         one\n        -two\\u{1b}\n        +2";

@@ -147,15 +147,9 @@ impl<'a> Page<'a> {
             let title = match kind {
                 Kind::Change | Kind::Applied => continue,
                 Kind::Failed => failed,
-                Kind::Held => "held back",
-                Kind::Pending => "waiting",
-                Kind::Matched => "already there, not ours",
-                Kind::Irreversible => "cannot be undone",
-                Kind::Parked => "waiting for the confirmation",
-                Kind::Conflict | Kind::Unknown | Kind::Settled => kind.list(),
+                other => other.title(),
             };
-            let is_news = matches!(kind, Kind::Irreversible | Kind::Parked);
-            if kind.is_open() || is_news || self.drawing.detail == Detail::Verbose {
+            if kind.is_worth_knowing() || self.drawing.detail == Detail::Verbose {
                 self.finding(source, kind, title)?;
             }
         }

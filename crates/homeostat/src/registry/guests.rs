@@ -14,7 +14,7 @@ use clap::builder::{
 };
 use homeostat_document::Document;
 use homeostat_engine::{Ledger, SqliteLedger, SqlitePages};
-use homeostat_guests::{Answer, Command, REGISTRATION, Verb, Vmid};
+use homeostat_guests::{Answer, Command, CommandOutcome, REGISTRATION, Verb, Vmid};
 use homeostat_registry::{Binding, CommandDeps};
 use serde_json::Value;
 
@@ -80,7 +80,7 @@ pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
         plain(&format!("{verb} {key}: {outcome}{why}{stored}"))
     };
     stream::ignore_closed_pipe(writeln!(std::io::stdout(), "{line}"))?;
-    Ok(if outcome == "succeeded" { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if outcome == CommandOutcome::Succeeded { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn request(command: &Value) -> Request {
