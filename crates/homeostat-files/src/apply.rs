@@ -9,6 +9,7 @@ use crate::model::{DesiredState, Object};
 use crate::observe::Moment;
 use crate::place::Root;
 use crate::plan::Step;
+use crate::program::now;
 use crate::programs::Known;
 use crate::running::Program;
 use crate::source::Files;
@@ -55,7 +56,8 @@ impl Writer {
 
     /// Asks the program of the set once more, right before the swap: what it reads beside the set may have changed.
     fn check(&self, work: &Work<'_, Files>, items: &[Item<'_>]) -> Result<(), Trouble> {
-        if let Some(program) = &self.files.program {
+        let is_told = work.steps.iter().any(|step| is_program(step, work.desired));
+        if let Some(program) = self.files.program.as_ref().filter(|_| is_told) {
             try_out(program, work, items)?;
         }
         let (Some(check), false) = (&self.files.check, work.desired.is_empty()) else {
@@ -75,7 +77,9 @@ impl Writer {
         else {
             return Ok(());
         };
-        program.take_over(generation).map_err(|failure| {
+        let taken = program.take_over(generation);
+        self.files.brake().ended(now());
+        taken.map_err(|failure| {
             // Without a note of it, the same is tried once more.
             let _ = self.store.write_refused(generation, &failure.error);
             Trouble { item: None, why: Why::Failed(failure) }
@@ -203,7 +207,12 @@ fn rank(step: &Step, desired: &DesiredState, check: Option<&Check>) -> (u8, Key)
 fn try_out(program: &Program, work: &Work<'_, Files>, items: &[Item<'_>]) -> Result<(), Trouble> {
     let Some(Known { main, .. }) = &program.known else { return Ok(()) };
     let Some(item) = items.iter().position(|item| item.path == main) else { return Ok(()) };
-    let wanted = work.desired.wanted(&Key::File(main.clone()));
+    let key = Key::File(main.clone());
+    if work.moment.edited.contains(&key) {
+        // What it runs is not what is there, so that nobody knows what is new.
+        return Ok(());
+    }
+    let wanted = work.desired.wanted(&key);
     let Some(after) = wanted.and_then(|wanted| wanted.content.as_ref()) else { return Ok(()) };
     let before = std::fs::read(main.as_str()).unwrap_or_default();
     let text = |bytes| String::from_utf8_lossy(bytes).into_owned();

@@ -8,6 +8,7 @@
 
 mod accounts;
 mod apply;
+mod brake;
 mod check;
 mod conffiles;
 mod difference;
@@ -36,6 +37,7 @@ mod unit;
 mod view;
 
 pub use apply::Writer;
+pub use brake::Limits;
 pub use check::{Check, Network, Refusal, Verdict};
 pub use digest::{Digest, DigestKey};
 pub use disk::Tap;

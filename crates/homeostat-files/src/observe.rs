@@ -2,14 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_core::{
     Desired as _, Failure, Focus, Hint, Original, Owner, Record, Retry, See, Seen, Stage, View,
 };
+use rustix::process::{PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::accounts::Accounts;
+use crate::brake::Wait;
 use crate::check::Verdict;
 use crate::conffiles::Conffiles;
 use crate::digest::Digest;
@@ -18,8 +22,10 @@ use crate::key::{FilePath, Key};
 use crate::look::{self, Entry, Signature};
 use crate::model::{Content, DesiredState, FileObject, Object, Other, Wanted};
 use crate::place::{Obstacle, Root};
-use crate::running::Answer;
+use crate::program::now;
+use crate::running::{Answer, Program};
 use crate::source::Files;
+use crate::sys::register;
 use crate::unit::{Up, Watch};
 
 /// What one observe learned beside the objects.
@@ -39,6 +45,8 @@ pub struct Moment {
     pub(crate) originals: BTreeMap<Key, Content>,
     /// Paths that are not declared any more, and that others have changed since we wrote them.
     pub(crate) drifted: BTreeSet<Key>,
+    /// Declared paths that others have changed since we wrote them.
+    pub(crate) edited: BTreeSet<Key>,
     /// Paths whose content must be kept before it is replaced: it was there before us.
     pub(crate) kept: BTreeSet<Key>,
     /// The contents that records speak of.
@@ -51,6 +59,8 @@ pub struct Moment {
     pub(crate) verdict: Option<Verdict>,
     /// Why the program has refused what is declared, when it was tried.
     pub(crate) refused: Option<String>,
+    /// Why the program is not told now of what it does not run.
+    pub(crate) wait: Option<Wait>,
     /// What the program waits on, if it cannot be asked.
     pub(crate) down: Option<String>,
 }
@@ -71,6 +81,8 @@ pub struct Reader {
     hints: Hints,
     /// The unit of the program.
     unit: Option<Watch>,
+    /// When to look again at a program that may not be told now.
+    wakeup: Option<Wakeup>,
     /// What the program said last, and of what.
     judged: Option<(Arc<DesiredState>, Vec<Key>, Verdict)>,
 }
@@ -105,7 +117,7 @@ impl Reader {
     pub(crate) fn new(files: Files, hints: Hints, wants_signals: bool) -> Self {
         let unit = files.program.as_ref().and_then(|program| program.unit.clone());
         let unit = unit.map(|unit| Watch::new(unit, wants_signals));
-        Reader { files, known: HashMap::new(), hints, unit, judged: None }
+        Reader { files, known: HashMap::new(), hints, unit, wakeup: None, judged: None }
     }
 
     /// Asks the program of the set, if there is something to write. What it has accepted it is asked again only before
@@ -179,6 +191,7 @@ impl homeostat_core::Reader<Files> for Reader {
             None => Ok(None),
         };
         let accounts = Accounts::read(&self.files.root);
+        self.wakeup = None;
         let mut look = Look { reader: self, root, accounts, up, conffiles: None };
         let recorded = view.records.values().filter_map(original_digest).cloned().collect();
         let mut moment = Moment { recorded, ..Moment::default() };
@@ -203,11 +216,51 @@ impl homeostat_core::Reader<Files> for Reader {
     }
 
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        let Some(unit) = &mut self.unit else { return self.hints.next().await };
+        let Reader { hints, unit, wakeup, files, .. } = self;
+        let unit_changed = async {
+            match unit {
+                Some(unit) => unit.changed().await,
+                None => std::future::pending().await,
+            }
+        };
+        let woken = async {
+            match wakeup {
+                Some(wakeup) => wakeup.comes().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
-            hint = self.hints.next() => hint,
-            () = unit.changed() => Ok(Hint::keys([Key::Program(self.files.set.clone())])),
+            hint = hints.next() => return hint,
+            () = unit_changed => {}
+            () = woken => {}
+        }
+        // Once is enough: the look that follows finds out when to look again.
+        self.wakeup = None;
+        Ok(Hint::keys([Key::Program(files.set.clone())]))
+    }
+}
+
+/// When a program may be told of new files.
+#[derive(Clone, Debug)]
+enum Wakeup {
+    /// At a moment.
+    At(Duration),
+    /// When a process ends.
+    End(Arc<OwnedFd>),
+}
+
+impl Wakeup {
+    /// What cannot be waited for comes with the next look at everything.
+    async fn comes(&self) {
+        match self {
+            Wakeup::At(at) => tokio::time::sleep(at.saturating_sub(now())).await,
+            Wakeup::End(process) => match register(process) {
+                Ok(waiting) => {
+                    let _ = waiting.readable().await;
+                }
+                Err(_) => std::future::pending().await,
+            },
         }
     }
 }
@@ -243,6 +296,9 @@ impl Look<'_> {
                 return Some(Seen::Unknown { key: key.clone(), why });
             }
         };
+        if wanted.is_some() && record.is_some_and(|record| !record.wrote.agrees(&object)) {
+            moment.edited.insert(key.clone());
+        }
         let is_original = |record: &Record<Object>| match &record.original {
             Original::Was(Object::File(was)) => {
                 matches!(&object, Object::File(now) if now.digest == was.digest)
@@ -275,14 +331,35 @@ impl Look<'_> {
         Some(Seen::Present { key: key.clone(), object, owner })
     }
 
+    /// Whether the program may be told now, and when to look again if not.
+    fn brake(&self, program: &Program) -> (Option<Wait>, Option<Wakeup>) {
+        let mut draining = Vec::new();
+        let count = || {
+            draining = program.draining();
+            draining.len()
+        };
+        let wait = self.reader.files.brake().wait(program.limits, count, now());
+        let wakeup = match wait {
+            None => None,
+            Some(Wait::Until { at, .. }) => Some(Wakeup::At(at)),
+            Some(Wait::Draining { .. }) => {
+                // The one that began first to drain comes last.
+                let last =
+                    draining.last().and_then(|pid| pidfd_open(*pid, PidfdFlags::empty()).ok());
+                last.map(|process| Wakeup::End(Arc::new(process)))
+            }
+        };
+        (wait, wakeup)
+    }
+
     /// What the program runs. One that cannot be asked runs what it was told last.
     fn find_program(
-        &self,
+        &mut self,
         wanted: Option<&Wanted>,
         record: Option<&Record<Object>>,
         moment: &mut Moment,
     ) -> Object {
-        let Files { program, store, set, .. } = &self.reader.files;
+        let Files { program, store, set, .. } = self.reader.files.clone();
         // What was only about to be told may never have been.
         let recorded = || match record? {
             Record { stage: Stage::Done, wrote, .. } => Some(wrote.clone()),
@@ -290,15 +367,24 @@ impl Look<'_> {
         };
         let nothing = Object::Program { generation: None };
         let (Some(program), Some(Object::Program { generation: Some(wanted) })) =
-            (program, wanted.map(|wanted| &wanted.object))
+            (&program, wanted.map(|wanted| &wanted.object))
         else {
             return recorded().unwrap_or(nothing);
         };
-        moment.refused = store.refused(set).filter(|(one, _)| one == wanted).map(|(_, why)| why);
+        moment.refused = store.refused(&set).filter(|(one, _)| one == wanted).map(|(_, why)| why);
         match program.ask_if_up(wanted, self.up.clone()) {
-            None => recorded().unwrap_or(nothing),
+            None => {
+                let runs = recorded().unwrap_or(nothing);
+                if !matches!(&runs, Object::Program { generation: Some(one) } if one == wanted) {
+                    (moment.wait, self.reader.wakeup) = self.brake(program);
+                }
+                runs
+            }
             Some(Answer::Runs) => Object::Program { generation: Some(wanted.clone()) },
-            Some(Answer::RunsOther(words)) => Object::Program { generation: Some(words) },
+            Some(Answer::RunsOther(words)) => {
+                (moment.wait, self.reader.wakeup) = self.brake(program);
+                Object::Program { generation: Some(words) }
+            }
             Some(Answer::Down(on)) => {
                 moment.down = Some(on);
                 nothing

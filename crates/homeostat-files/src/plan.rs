@@ -27,6 +27,7 @@ pub(crate) fn draft(
         drafting.take(change);
     }
     drafting.take_verdict();
+    drafting.brake();
     drafting.hold_all();
     drafting.draft
 }
@@ -165,6 +166,18 @@ impl Drafting<'_> {
                 }
             }
             None => {}
+        }
+    }
+
+    /// A program that may not be told now gets its new files when it may.
+    fn brake(&mut self) {
+        let Some(wait) = &self.moment.wait else { return };
+        let is_program = |step: &Step| matches!(step.key_in(self.desired), Key::Program(_));
+        let told = self.draft.steps.iter().find(|step| is_program(step));
+        let Some(key) = told.map(|step| step.key_in(self.desired).clone()) else { return };
+        if self.blocked.is_none() {
+            self.draft.wait(key.clone(), WaitsOn::Condition(wait.to_string()));
+            self.blocked = Some(key);
         }
     }
 

@@ -7,7 +7,7 @@ use homeostat_core::Failure;
 use rustix::process::Pid;
 
 use crate::key::FilePath;
-use crate::running::{Reload, Running};
+use crate::running::{Program, Reload, Running};
 
 pub mod haproxy;
 pub mod nginx;
@@ -34,6 +34,8 @@ pub struct Profile {
     pub pid_file: Option<&'static str>,
     /// Which processes, with this first one, take requests. Those from before a reload may answer beside the new ones.
     pub workers: Option<fn(Pid) -> Vec<Pid>>,
+    /// Which processes of former reloads end their work.
+    pub draining: Option<fn(&Program) -> Vec<Pid>>,
     /// What a set must say to have it told and asked.
     pub needs: &'static str,
     /// Tries what the check does not, in the network of the program: whether it could work with a new main file in place of
@@ -69,6 +71,7 @@ pub struct Sockets {
 pub struct Known {
     pub profile: &'static Profile,
     pub main: FilePath,
+    pub sockets: Sockets,
 }
 
 impl Profile {

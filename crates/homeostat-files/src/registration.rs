@@ -12,6 +12,7 @@ use homeostat_registry::{
     Registration, Scope, machine_identity,
 };
 
+use crate::brake::Brake;
 use crate::check::{Check, Network};
 use crate::model::DesiredState;
 use crate::running::{Program, Reload, Request};
@@ -128,11 +129,17 @@ fn bind_set(
     let profile = known.map(|known| known.profile);
     let check = arguments.map(|arguments| Check { arguments, network: network.clone(), profile });
     let program = section.map(|section| {
-        let ProgramSection { reload, known, pid_file, unit, restart, running, within } = section;
+        let ProgramSection { reload, known, pid_file, unit, restart, running, within, limits } =
+            section;
         let unit = unit.map(Unit::of_the_system);
-        Program { reload, pid_file, unit, restart, running, within, network, known }
+        Program { reload, pid_file, unit, restart, running, within, limits, network, known }
     });
+    let brakes: Brakes = binding.caller.memory.of();
+    let mut brakes = brakes.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let brake =
+        Arc::clone(brakes.entry((store.directory().to_owned(), name.to_owned())).or_default());
     let source = Files::new(name, store.clone()).checked_by(check).read_by(program);
+    let source = source.braked_by(brake);
     let desired: DesiredState = desired.unwrap_or_default();
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
     bound.ledger_key = LedgerKey {
@@ -185,6 +192,12 @@ fn store(binding: &Binding<'_>) -> Result<Store, Error> {
 #[derive(Clone, Default)]
 struct Stores(Arc<Mutex<HashMap<PathBuf, Store>>>);
 
+/// When programs were told last, by the state directory and the name of their sets.
+#[derive(Clone, Default)]
+struct Brakes(Arc<Mutex<BrakesBySet>>);
+
+type BrakesBySet = HashMap<(PathBuf, String), Arc<Mutex<Brake>>>;
+
 fn refuse_elsewhere(binding: &Binding<'_>, declared: &[&Set]) -> Result<(), Error> {
     let here = match binding.scope.reach {
         Reach::Host | Reach::Namespace => "a network namespace",
@@ -207,6 +220,7 @@ mod tests {
     use rustix::process::Signal;
 
     use super::*;
+    use crate::brake::Limits;
     use crate::running::Running;
 
     #[test]
@@ -221,6 +235,7 @@ mod tests {
             restart,
             running: ask.map(|ask| Running { ask, is: String::new() }),
             within: Duration::ZERO,
+            limits: Limits::default(),
         };
         let none = CapabilitySet::empty();
         for (reload, ask, restart, expected) in [

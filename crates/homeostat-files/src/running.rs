@@ -11,6 +11,7 @@ use homeostat_core::{Failure, Retry};
 use homeostat_systemd::JobKind;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::brake::Limits;
 use crate::check::Network;
 use crate::process;
 use crate::program::{self, Ran, now};
@@ -34,6 +35,7 @@ pub struct Program {
     pub running: Option<Running>,
     /// How long it may take until the program answers with the new generation.
     pub within: Duration,
+    pub limits: Limits,
     pub network: Network,
     /// What more is known of it.
     pub known: Option<Known>,
@@ -187,7 +189,7 @@ impl Program {
     }
 
     /// Its first process.
-    fn process(&self) -> io::Result<Pid> {
+    pub(crate) fn process(&self) -> io::Result<Pid> {
         if let Some(unit) = &self.unit {
             let up = unit.look().map_err(io::Error::other)?;
             let pid = up.process.and_then(|pid| Pid::from_raw(pid.cast_signed()));
@@ -195,6 +197,12 @@ impl Program {
         }
         let pid_file = self.pid_file.as_deref();
         process::named_in(pid_file.ok_or_else(|| io::Error::other("no `pid-file` is named"))?)
+    }
+
+    /// Its processes of former reloads that end their work.
+    pub(crate) fn draining(&self) -> Vec<Pid> {
+        let draining = self.known.as_ref().and_then(|known| known.profile.draining);
+        draining.map(|draining| draining(self)).unwrap_or_default()
     }
 
     /// The processes that take requests, if several generations of them may.
@@ -205,7 +213,7 @@ impl Program {
     }
 
     /// Sends a request; whether it succeeded, and what was said.
-    fn send(&self, request: &Request) -> io::Result<(bool, String)> {
+    pub(crate) fn send(&self, request: &Request) -> io::Result<(bool, String)> {
         match request {
             Request::Run(arguments) => {
                 let Ran { status, words } = self.run(arguments)?;

@@ -8,13 +8,14 @@ use std::{fmt, fs, io};
 
 use homeostat_document::{
     Checker, Diagnostic, Document, Fields, Join, MachinePath, Map, NamedRecord, NamespaceName,
-    Period, Record, Scope, Scopes, Section, SectionType, SourceSections, Spanned, Text, Twins,
-    ValueError, record,
+    Number, Period, Record, Scope, Scopes, Section, SectionType, SourceSections, Spanned, Text,
+    Twins, ValueError, record,
 };
 use homeostat_registry::NamedFiles;
 use homeostat_systemd::{JobKind, NotAUnit, UnitName};
 use rustix::process::Signal;
 
+use crate::brake::Limits;
 use crate::digest::DigestKey;
 use crate::key::{FilePath, Key};
 use crate::model::{Account, Attributes, Content, DesiredState, DirectorySpec, FileSpec, Mode};
@@ -51,6 +52,7 @@ pub struct ProgramSection {
     pub restart: Option<Vec<String>>,
     pub running: Option<Running>,
     pub within: Duration,
+    pub limits: Limits,
 }
 
 /// The name of a set, and of a directory in the state directory.
@@ -230,6 +232,13 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         fields.optional("running", "How the program is asked what it runs");
     let within: Option<Period> =
         fields.optional("within", "How long the program may take to run the new files");
+    let min_interval: Option<Period> =
+        fields.optional("min-interval", "The least time between two reloads");
+    let old_processes: Option<u16> = fields.number(
+        "old-processes",
+        "No reload while more processes of former reloads than this end their work",
+        Number { what: "a number of processes", least: 0, most: 1000 },
+    );
     fields.exclusive("reload", "pid-file");
     fields.exclusive("unit", "pid-file");
     fields.exclusive("unit", "restart");
@@ -251,11 +260,11 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
             fields.report(Diagnostic::new(fields.value_at(name), message));
         }
     }
-    let known = profile.and_then(|name| find_main(fields, name.value.0, write));
-    let pid_file = pid_file.map(|MachinePath(pid_file)| pid_file);
     let sockets = sockets.unwrap_or_default();
+    let known = profile.and_then(|name| find_main(fields, name.value.0, sockets, write));
+    let pid_file = pid_file.map(|MachinePath(pid_file)| pid_file);
     let setup =
-        known.as_ref().map(|Known { profile, main }| (*profile, Setup { main, sockets: &sockets }));
+        known.as_ref().map(|Known { profile, main, sockets }| (*profile, Setup { main, sockets }));
     let of_unit = unit.as_ref().map(|_| Reload::Unit(JobKind::ReloadOrRestart));
     let of_profile = setup.as_ref().and_then(|(profile, setup)| (profile.reload)(setup));
     let running = running.or_else(|| setup.as_ref().and_then(|(one, setup)| (one.running)(setup)));
@@ -272,7 +281,7 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         return None;
     }
     let Some(reload) = reload else {
-        for name in ["restart", "running", "signal", "within"] {
+        for name in ["restart", "running", "signal", "within", "min-interval", "old-processes"] {
             if fields.has(name) {
                 let message = format!("`{name}` needs `reload`, `unit` or `pid-file`");
                 fields.report(Diagnostic::new(fields.at(name), message));
@@ -280,18 +289,37 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         }
         return None;
     };
+    let counts = known.as_ref().is_some_and(|known| known.profile.draining.is_some());
+    if old_processes.is_some() && !counts {
+        let names: Vec<&str> = programs::ALL
+            .iter()
+            .filter(|profile| profile.draining.is_some())
+            .map(|profile| profile.name)
+            .collect();
+        let message = format!("the processes of {} only can be counted", names.join(" and "));
+        fields.report(Diagnostic::new(fields.at("old-processes"), message));
+    }
     let within = within.map_or(WITHIN, Period::get);
-    Some(ProgramSection { reload, known, pid_file, unit, restart, running, within })
+    let limits = Limits {
+        min_interval: min_interval.map(Period::get).unwrap_or_default(),
+        old_processes: old_processes.map(usize::from),
+    };
+    Some(ProgramSection { reload, known, pid_file, unit, restart, running, within, limits })
 }
 
 /// The main file of a known program is known by its name.
-fn find_main(fields: &mut Fields<'_>, profile: &'static Profile, write: &[Write]) -> Option<Known> {
+fn find_main(
+    fields: &mut Fields<'_>,
+    profile: &'static Profile,
+    sockets: Sockets,
+    write: &[Write],
+) -> Option<Known> {
     let main = write.iter().find(|write| write.path.split().1 == profile.main);
     if main.is_none() {
         let message = format!("`{}` needs a file that is called `{}`", profile.name, profile.main);
         fields.report(Diagnostic::new(fields.at("program"), message));
     }
-    main.map(|main| Known { profile, main: main.path.value.clone() })
+    main.map(|main| Known { profile, main: main.path.value.clone(), sockets })
 }
 
 record!(Running);

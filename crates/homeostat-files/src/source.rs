@@ -1,10 +1,12 @@
 //! The source: one set of files below one root.
 
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
 
 use crate::apply::Writer;
+use crate::brake::Brake;
 use crate::check::Check;
 use crate::disk::{Disk, Tap};
 use crate::hints::Hints;
@@ -28,6 +30,8 @@ pub struct Files {
     /// The program that reads the set.
     pub program: Option<Program>,
     pub(crate) disk: Disk,
+    /// Shared by all that speak of the same set.
+    pub(crate) brake: Arc<Mutex<Brake>>,
 }
 
 impl Files {
@@ -35,7 +39,8 @@ impl Files {
     #[must_use]
     pub fn new(set: &str, store: Store) -> Self {
         let (root, disk) = (PathBuf::from("/"), Disk::default());
-        Files { set: set.to_owned(), root, store, check: None, program: None, disk }
+        let (set, brake) = (set.to_owned(), Arc::default());
+        Files { set, root, store, check: None, program: None, disk, brake }
     }
 
     /// The same, with everything below another directory.
@@ -54,6 +59,16 @@ impl Files {
     #[must_use]
     pub fn read_by(self, program: Option<Program>) -> Self {
         Files { program, ..self }
+    }
+
+    /// The same, with what is known of the reloads of its program.
+    #[cfg(feature = "document")]
+    pub(crate) fn braked_by(self, brake: Arc<Mutex<Brake>>) -> Self {
+        Files { brake, ..self }
+    }
+
+    pub(crate) fn brake(&self) -> MutexGuard<'_, Brake> {
+        self.brake.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same, with a function that is called after each system call that changes something.

@@ -7,9 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use homeostat_core::{Failure, Retry};
+use rustix::process::Pid;
 
 use crate::programs::{Profile, argv};
-use crate::running::{Reload, Request, Running};
+use crate::running::{Program, Reload, Request, Running};
 
 pub const PROFILE: Profile = Profile {
     name: "haproxy",
@@ -20,6 +21,7 @@ pub const PROFILE: Profile = Profile {
     running: |setup| setup.sockets.admin.clone().map(running),
     pid_file: None,
     workers: None,
+    draining: Some(draining),
     needs: "`sockets = { master = \"/run/haproxy-master.sock\", admin = \"/run/haproxy/admin.sock\" }`, and in the main file \
             `setenv HOMEOSTAT {{ generation }}`",
     try_out: Some(try_to_listen),
@@ -36,6 +38,21 @@ pub fn reload(master: PathBuf) -> Reload {
 pub fn running(admin: PathBuf) -> Running {
     let ask = Request::Socket { path: admin, send: "show env HOMEOSTAT".to_owned() };
     Running { ask, is: "HOMEOSTAT={{ generation }}".to_owned() }
+}
+
+/// The workers of former reloads, as the master says.
+fn draining(program: &Program) -> Vec<Pid> {
+    let master = program.known.as_ref().and_then(|known| known.sockets.master.clone());
+    // The master does not hang up by itself.
+    let request = master.map(|path| Request::Socket { path, send: "show proc\nquit".to_owned() });
+    let answer = request.and_then(|request| program.send(&request).ok());
+    answer.map(|(_, words)| old_workers(&words)).unwrap_or_default()
+}
+
+fn old_workers(words: &str) -> Vec<Pid> {
+    let old = words.lines().skip_while(|line| !line.starts_with("# old workers")).skip(1);
+    let old = old.take_while(|line| !line.starts_with('#'));
+    old.filter_map(|line| Pid::from_raw(line.split_whitespace().next()?.parse().ok()?)).collect()
 }
 
 /// Tries to listen on the addresses that a new file has and the former one has not. To be called in the network of the
@@ -99,6 +116,15 @@ mod tests {
         let found: Vec<String> = addresses(text).iter().map(ToString::to_string).collect();
         let expected = ["0.0.0.0:80", "0.0.0.0:84", "192.0.2.1:81", "[::]:83", "[2001:db8::1]:82"];
         assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn workers_of_former_reloads_are_listed_by_the_master() {
+        let words = "#<PID> <type> <reloads> <uptime> <version>\n7 master 2 [failed: 0] 0d 2.6\n\
+            # workers\n9 worker 0 0d 2.6\n# old workers\n8 worker 1 0d 2.6\n6 worker 2 0d 2.6\n# programs\n\n";
+        let pids: Vec<i32> = old_workers(words).into_iter().map(Pid::as_raw_pid).collect();
+        assert_eq!(pids, [8, 6]);
+        assert_eq!(old_workers("# workers\n9 worker 0 0d 2.6\n"), []);
     }
 
     #[test]

@@ -24,11 +24,16 @@ pub const PROFILE: Profile = Profile {
         Some(Running { ask, is: PLACEHOLDER.to_owned() })
     },
     pid_file: Some("/run/nginx.pid"),
-    workers: Some(|master| {
-        let is_worker = |pid: &Pid| command_line(*pid) == "nginx: worker process";
-        children(master).into_iter().filter(is_worker).collect()
+    workers: Some(|master| children_called(master, "nginx: worker process")),
+    draining: Some(|program| {
+        let children = |master| children_called(master, "nginx: worker process is shutting down");
+        program.process().map(children).unwrap_or_default()
     }),
     needs: "`sockets = { status = \"127.0.0.1:8099\" }`, and in the main file \
             `server { listen 127.0.0.1:8099; return 200 \"{{ generation }}\"; }`",
     try_out: None,
 };
+
+fn children_called(master: Pid, title: &str) -> Vec<Pid> {
+    children(master).into_iter().filter(|pid| command_line(*pid) == title).collect()
+}

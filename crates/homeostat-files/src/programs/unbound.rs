@@ -22,6 +22,7 @@ pub const PROFILE: Profile = Profile {
     },
     pid_file: Some("/run/unbound.pid"),
     workers: None,
+    draining: None,
     needs: "`control-interface: /run/unbound.ctl` and `identity: \"{{ generation }}\"` in the main file, and \
             `sockets = { control = \"/run/unbound.ctl\" }`, if it is another one",
     try_out: None,

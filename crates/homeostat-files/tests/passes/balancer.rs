@@ -9,9 +9,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use homeostat_engine::Explain as _;
-use homeostat_files::programs::{Known, haproxy};
+use homeostat_files::programs::{Known, Sockets, haproxy};
 use homeostat_files::{
-    Attributes, Check, Content, DesiredState, FileSpec, Files, Network, Program,
+    Attributes, Check, Content, DesiredState, FileSpec, Files, Limits, Network, Program,
 };
 use homeostat_testkit::namespace::Namespace;
 
@@ -40,8 +40,9 @@ impl Balancer {
             restart: None,
             running: Some(haproxy::running(socket("admin"))),
             within: Duration::from_secs(20),
+            limits: Limits::default(),
             network: network.clone(),
-            known: Some(Known { profile: &haproxy::PROFILE, main }),
+            known: Some(Known { profile: &haproxy::PROFILE, main, sockets: Sockets::default() }),
         };
         let source = Files::new("haproxy", bench.source.store.clone());
         let source = source

@@ -138,7 +138,7 @@ impl Harness for Tree {
 
 #[test]
 fn the_laws_hold_over_files() {
-    let verdict = block_on(async { laws::check(&mut Tree::new()).await });
+    let verdict = block_on(async { Box::pin(laws::check(&mut Tree::new())).await });
     let verdict = verdict.unwrap_or_else(|broken| panic!("{broken}"));
     assert_eq!(verdict.unchecked, []);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use homeostat_engine::Explain as _;
 use homeostat_files::programs::{Known, Profile, Setup, Sockets};
 use homeostat_files::{
-    Attributes, Check, Content, DesiredState, FilePath, FileSpec, Files, Network, Program,
+    Attributes, Check, Content, DesiredState, FilePath, FileSpec, Files, Limits, Network, Program,
 };
 use homeostat_netns::Netns;
 use homeostat_testkit::namespace::Namespace;
@@ -18,6 +18,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::bench::{Bench, report_lines};
 
+mod haproxy;
 mod nginx;
 mod unbound;
 
@@ -53,8 +54,9 @@ impl Daemon {
             restart: Some(start.clone()),
             running: (profile.running)(&setup),
             within: Duration::from_secs(5),
+            limits: Limits::default(),
             network: network.clone(),
-            known: Some(Known { profile, main: main.clone() }),
+            known: Some(Known { profile, main: main.clone(), sockets }),
         };
         let check = Check { arguments: (profile.check)(&main), network, profile: Some(profile) };
         // The check sees real paths, so the set has them, too.

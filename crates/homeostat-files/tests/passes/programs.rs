@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_files::{
-    Attributes, Check, Content, DesiredState, FileSpec, Files, Network, Program, Reload, Request,
-    Running,
+    Attributes, Check, Content, DesiredState, FileSpec, Files, Limits, Network, Program, Reload,
+    Request, Running,
 };
 use homeostat_netns::Netns;
 use homeostat_testkit::namespace::Namespace;
@@ -48,6 +48,7 @@ impl Resolver {
                 is: "generation-{{ generation }}".to_owned(),
             }),
             within: Duration::from_secs(5),
+            limits: Limits::default(),
             network: network(),
             known: None,
         };

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use homeostat_engine::Explain as _;
 use homeostat_files::{
-    Attributes, Content, DesiredState, FileSpec, Files, Network, Program, Reload, Request, Running,
-    Unit,
+    Attributes, Content, DesiredState, FileSpec, Files, Limits, Network, Program, Reload, Request,
+    Running, Unit,
 };
 use homeostat_systemd::JobKind;
 use homeostat_testkit::booted::{BootedSystemd, debian_root};
@@ -44,6 +44,7 @@ impl Host {
                 is: "{{ generation }}".to_owned(),
             }),
             within: Duration::from_secs(20),
+            limits: Limits::default(),
             network: Network::Here,
             known: None,
         };
