@@ -1,7 +1,9 @@
-//! Notices about files, by inotify on their directories: partial, and only ever a reason to look. A file that a process
-//! keeps open is announced when it is closed; one whose directory is missing, not at all.
+//! Notices about files, on their directories: partial, and only ever a reason to look. A file that a process keeps open is
+//! announced when it is closed; one whose directory is missing, not at all.
+//!
+//! Where the kernel says which process was there (`fanotify.rs`), that is used; else inotify.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
@@ -11,23 +13,29 @@ use homeostat_core::{Failure, Hint, Retry};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
+use crate::fanotify::Fanotify;
 use crate::key::Key;
 use crate::place::Root;
 use crate::sys::{Waiting, register};
 
-/// The watched directories. Where the system offers no inotify, there are no hints.
+/// The watched directories. Where the system offers neither way, there are no hints.
 #[derive(Debug)]
 pub(crate) struct Hints {
-    queue: Option<Arc<OwnedFd>>,
-    watched: Watched,
-    /// The queue, registered with the runtime; only waiting for hints needs one.
-    waiting: Option<Waiting>,
+    fanotify: Option<Subscription<Fanotify>>,
+    inotify: Option<Subscription<Inotify>>,
 }
 
-/// The keys in a directory, by their names, under the kernel's number for its watch.
-type Watched = HashMap<i32, HashMap<String, BTreeSet<Key>>>;
+/// The keys in a directory by their names, each with whether its content is secret.
+pub(crate) type Names = HashMap<String, BTreeMap<Key, bool>>;
 
-/// Events read in one go; what is left comes with the next hint.
+#[derive(Debug)]
+struct Inotify {
+    queue: Arc<OwnedFd>,
+    /// By the kernel's number for a watch.
+    watched: HashMap<i32, Names>,
+}
+
+/// Notices read in one go; what is left comes with the next hint.
 const MOST_EVENTS: usize = 4096;
 
 const FLAGS: WatchFlags = WatchFlags::CLOSE_WRITE
@@ -42,54 +50,105 @@ const FLAGS: WatchFlags = WatchFlags::CLOSE_WRITE
 
 impl Hints {
     pub(crate) fn open() -> Self {
-        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC).ok();
-        Hints { queue: queue.map(Arc::new), watched: HashMap::new(), waiting: None }
+        Hints {
+            fanotify: Fanotify::open().ok().map(Subscription::new),
+            inotify: Inotify::open().ok().map(Subscription::new),
+        }
     }
 
     /// No subscription: for a reader that is never asked for hints.
     pub(crate) fn none() -> Self {
-        Hints { queue: None, watched: HashMap::new(), waiting: None }
+        Hints { fanotify: None, inotify: None }
     }
 
-    /// Watches the directories of `keys`, and no others. Adding one twice is harmless, and puts a watch on a directory
-    /// that was made again.
-    pub(crate) fn watch<'a>(&mut self, root: &mut Root, keys: impl Iterator<Item = &'a Key>) {
-        let Some(queue) = &self.queue else { return };
-        let mut current = Watched::new();
-        for key in keys {
+    /// Watches the directories of `keys`, each with whether it is secret, and no others. Watching one twice is harmless, and
+    /// puts a watch on a directory that was made again.
+    pub(crate) fn watch<'a>(
+        &mut self,
+        root: &mut Root,
+        keys: impl Iterator<Item = (&'a Key, bool)>,
+    ) {
+        let mut directories: BTreeMap<&str, (Arc<OwnedFd>, Names)> = BTreeMap::new();
+        for (key, is_secret) in keys {
             let Some(path) = key.path() else { continue };
             // What cannot be watched is looked at by the next resync.
             let Ok(directory) = root.parent(path) else { continue };
-            // The very directory that was found, whatever its path leads to by now.
-            let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
-            if let Ok(watch) = inotify::add_watch(queue, &link, FLAGS) {
-                let names = current.entry(watch).or_default();
-                names.entry(path.split().1.to_owned()).or_default().insert(key.clone());
-            }
+            let (above, name) = path.split();
+            let (_, names) = directories.entry(above).or_insert((directory, Names::new()));
+            names.entry(name.to_owned()).or_default().insert(key.clone(), is_secret);
         }
-        for watch in self.watched.keys().filter(|watch| !current.contains_key(watch)) {
-            // It may be gone with its directory already.
-            let _ = inotify::remove_watch(queue, *watch);
+        let mut marked = Vec::new();
+        if let Some(Subscription { source, .. }) = &mut self.fanotify {
+            source.begin();
+            directories.retain(|_, (directory, names)| match source.add(directory) {
+                Ok(own) => {
+                    own.extend(std::mem::take(names));
+                    marked.push(Arc::clone(directory));
+                    false
+                }
+                Err(_) => true,
+            });
+            source.end(marked.iter().map(|directory| &**directory));
         }
-        self.watched = current;
+        if let Some(Subscription { source, .. }) = &mut self.inotify {
+            source.watch(directories.into_values());
+        }
     }
 
-    /// The next hint; never, where there is no inotify. Cancel-safe: nothing is read before it is handed over.
+    /// The next hint; never, where there is no way to get one. Cancel-safe: nothing is read before it is handed over.
     pub(crate) async fn next(&mut self) -> Result<Hint<Key>, Failure> {
-        let Some(queue) = &self.queue else { return future::pending().await };
-        let waiting = match &mut self.waiting {
+        let Hints { fanotify, inotify } = self;
+        let fanotify = async {
+            match fanotify {
+                Some(one) => one.next(|one| &one.queue, Fanotify::read).await,
+                None => future::pending().await,
+            }
+        };
+        let inotify = async {
+            match inotify {
+                Some(one) => one.next(|one| &one.queue, Inotify::read).await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            hint = fanotify => hint,
+            hint = inotify => hint,
+        }
+    }
+}
+
+/// A queue that can be waited for.
+#[derive(Debug)]
+struct Subscription<T> {
+    source: T,
+    /// The queue, registered with the runtime; only waiting for hints needs one.
+    waiting: Option<Waiting>,
+}
+
+impl<T> Subscription<T> {
+    fn new(source: T) -> Self {
+        Subscription { source, waiting: None }
+    }
+
+    async fn next(
+        &mut self,
+        queue: impl Fn(&T) -> &Arc<OwnedFd>,
+        read: impl Fn(&T) -> io::Result<Option<Hint<Key>>>,
+    ) -> Result<Hint<Key>, Failure> {
+        let Subscription { source, waiting } = self;
+        let waiting = match waiting {
             Some(waiting) => waiting,
             none => {
                 if tokio::runtime::Handle::try_current().is_err() {
                     let error = "hints about files can be waited for in a tokio runtime only";
                     return Err(Failure::new(error, Retry::Never));
                 }
-                none.insert(register(queue).map_err(|error| dead(&error))?)
+                none.insert(register(queue(source)).map_err(|error| dead(&error))?)
             }
         };
         loop {
             let mut ready = waiting.readable().await.map_err(|error| dead(&error))?;
-            match ready.try_io(|queue| read(queue.get_ref(), &self.watched)) {
+            match ready.try_io(|_| read(source)) {
                 Ok(Ok(Some(hint))) => return Ok(hint),
                 Ok(Err(error)) => return Err(dead(&error)),
                 // Nothing about what is watched now, or nothing at all.
@@ -103,27 +162,52 @@ fn dead(error: &io::Error) -> Failure {
     Failure::new(format!("cannot wait for hints about files: {error}"), Retry::Soon)
 }
 
-/// Everything in the queue as one hint.
-fn read(queue: &OwnedFd, watched: &Watched) -> io::Result<Option<Hint<Key>>> {
-    let mut keys = BTreeSet::new();
-    let mut space = [MaybeUninit::uninit(); 4096];
-    let mut reader = inotify::Reader::new(queue, &mut space);
-    for nth in 0..MOST_EVENTS {
-        let event = match reader.next() {
-            Ok(event) => event,
-            Err(Errno::AGAIN) if nth == 0 => return Err(io::ErrorKind::WouldBlock.into()),
-            Err(Errno::AGAIN) => break,
-            Err(error) => return Err(error.into()),
-        };
-        if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
-            return Ok(Some(Hint::Lost));
-        }
-        let Some(names) = watched.get(&event.wd()) else { continue };
-        match event.file_name().map(|name| name.to_string_lossy()) {
-            Some(name) => keys.extend(names.get(&*name).into_iter().flatten().cloned()),
-            // The directory itself went, or changed.
-            None => keys.extend(names.values().flatten().cloned()),
-        }
+impl Inotify {
+    fn open() -> io::Result<Self> {
+        let queue = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
+        Ok(Inotify { queue: Arc::new(queue), watched: HashMap::new() })
     }
-    Ok((!keys.is_empty()).then(|| Hint::keys(keys)))
+
+    fn watch(&mut self, directories: impl Iterator<Item = (Arc<OwnedFd>, Names)>) {
+        let mut current = HashMap::new();
+        for (directory, names) in directories {
+            // The very directory that was found, whatever its path leads to by now.
+            let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+            if let Ok(watch) = inotify::add_watch(&self.queue, &link, FLAGS) {
+                current.insert(watch, names);
+            }
+        }
+        for watch in self.watched.keys().filter(|watch| !current.contains_key(watch)) {
+            // It may be gone with its directory already.
+            let _ = inotify::remove_watch(&self.queue, *watch);
+        }
+        self.watched = current;
+    }
+
+    /// Everything in the queue as one hint.
+    fn read(&self) -> io::Result<Option<Hint<Key>>> {
+        let mut keys = Vec::new();
+        let mut space = [MaybeUninit::uninit(); 4096];
+        let mut reader = inotify::Reader::new(&self.queue, &mut space);
+        for nth in 0..MOST_EVENTS {
+            let event = match reader.next() {
+                Ok(event) => event,
+                Err(Errno::AGAIN) if nth == 0 => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Err(error.into()),
+            };
+            if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
+                return Ok(Some(Hint::Lost));
+            }
+            let Some(names) = self.watched.get(&event.wd()) else { continue };
+            match event.file_name().map(|name| name.to_string_lossy()) {
+                Some(name) => {
+                    keys.extend(names.get(&*name).into_iter().flat_map(BTreeMap::keys).cloned());
+                }
+                // The directory itself went, or changed.
+                None => keys.extend(names.values().flat_map(BTreeMap::keys).cloned()),
+            }
+        }
+        Ok((!keys.is_empty()).then(|| Hint::keys(keys)))
+    }
 }

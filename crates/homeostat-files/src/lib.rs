@@ -14,6 +14,7 @@ mod conffiles;
 mod difference;
 mod digest;
 mod disk;
+mod fanotify;
 mod hints;
 mod key;
 mod look;

@@ -199,7 +199,14 @@ impl homeostat_core::Reader<Files> for Reader {
         let declared = view.desired.iter().map(|(key, _)| key);
         let keys: BTreeSet<&Key> = declared.chain(view.records.keys()).collect();
         // A subscription after the look would miss what happens in between (law 10).
-        look.reader.hints.watch(&mut look.root, keys.iter().copied());
+        let is_secret = |key: &Key| {
+            let declared = view.desired.wanted(key).map(|wanted| &wanted.object);
+            declared
+                .or(view.records.get(key).map(|record| &record.wrote))
+                .is_some_and(Object::is_secret)
+        };
+        let watched = keys.iter().map(|key| (*key, is_secret(key)));
+        look.reader.hints.watch(&mut look.root, watched);
         for key in keys {
             let seen = look.key(key, view, &mut moment);
             if let Some(seen) = seen.filter(|_| view.focus.covers(key)) {

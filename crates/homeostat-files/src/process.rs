@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
 use rustix::process::Pid;
@@ -40,4 +41,51 @@ fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
     // The name in parentheses may hold blanks and parentheses.
     let (_, rest) = text.rsplit_once(") ")?;
     rest.split(' ').nth(number)?.parse().ok()
+}
+
+/// Who did something, as far as it can be known.
+#[derive(Debug)]
+pub(crate) struct Culprit {
+    pid: Pid,
+    /// The name of the program.
+    program: String,
+    command_line: String,
+    /// The number of the user who has logged in, whoever he is now.
+    login: Option<u32>,
+}
+
+impl Culprit {
+    /// Nothing, if the process has ended: its number may be another one's by now.
+    pub(crate) fn read(pid: Pid, process: &OwnedFd) -> Option<Self> {
+        /// Nobody has logged in.
+        const UNSET: u32 = u32::MAX;
+        let read = |name| fs::read_to_string(format!("/proc/{}/{name}", pid.as_raw_pid())).ok();
+        let program = read("comm")?.trim().to_owned();
+        let login = read("loginuid").and_then(|text| text.trim().parse().ok());
+        let login = login.filter(|login| *login != UNSET);
+        let culprit = Culprit { pid, program, command_line: command_line(pid), login };
+        // All of it is of that process, if its number has not been given to another one by now.
+        is_not_reaped(process, pid).then_some(culprit)
+    }
+
+    /// For people: with its arguments, or without.
+    pub(crate) fn named(&self, with_arguments: bool) -> String {
+        let Culprit { pid, program, command_line, login } = self;
+        let login = login.map(|login| format!(", login uid {login}")).unwrap_or_default();
+        let command =
+            if with_arguments && !command_line.is_empty() { command_line } else { program };
+        let shown: String = command.chars().filter(|c| !c.is_control()).take(LONGEST).collect();
+        let more = if command.chars().count() > LONGEST { "..." } else { "" };
+        format!("{shown}{more} (pid {}{login})", pid.as_raw_pid())
+    }
+}
+
+/// So much of a command line is shown.
+const LONGEST: usize = 80;
+
+/// The kernel says the number of a process that a descriptor stands for, until it is reaped.
+fn is_not_reaped(process: &OwnedFd, pid: Pid) -> bool {
+    let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", process.as_raw_fd()));
+    let expected = format!("Pid:\t{}", pid.as_raw_pid());
+    about.is_ok_and(|about| about.lines().any(|line| line == expected))
 }

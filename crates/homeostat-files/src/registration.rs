@@ -59,6 +59,9 @@ const OF_CHECKS: CapabilitySet = CapabilitySet::SYS_ADMIN
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::SETUID);
 
+/// To know which process has changed a file.
+const OF_HINTS: CapabilitySet = CapabilitySet::SYS_ADMIN;
+
 /// What it takes to tell a program and to ask it. Programs that are started for it are started as they are. Systemd and
 /// sockets ask for nothing more than that we are root.
 fn of_program(section: &ProgramSection) -> CapabilitySet {
@@ -81,7 +84,8 @@ fn capabilities(section: &Section) -> CapabilitySet {
     let of = |set: &Set| {
         let check = set.check.as_ref().map(|_| OF_CHECKS);
         let program = set.program.as_ref().map(of_program);
-        [check, program].into_iter().flatten().fold(CAPABILITIES, CapabilitySet::union)
+        let all = [check, program, Some(OF_HINTS)].into_iter().flatten();
+        all.fold(CAPABILITIES, CapabilitySet::union)
     };
     sets(section).map(of).fold(CapabilitySet::empty(), CapabilitySet::union)
 }

@@ -10,6 +10,7 @@ mod balancer;
 mod bench;
 mod checking;
 mod crashes;
+mod culprits;
 mod laws;
 mod obstacles;
 mod owning;

@@ -58,6 +58,7 @@ mod random_trials;
 mod reading;
 mod restart;
 mod retries;
+mod sabotaged_files;
 mod sandbox;
 mod saved;
 mod services;
