@@ -75,6 +75,7 @@ pub use schedule::{Batch, Schedule, Strictness};
 pub use seen::{Focus, Hint, HintedKeys, Owner, See, Seen, most_keys};
 pub use series::{Covers, PassReport, PassSeries, SharedReport};
 pub use source::{
-    Coverage, Excludes, Fails, Key, Object, Reader, ScopeLock, Source, Tasks, View, Work, Writer,
+    Coverage, Excludes, Fails, Key, Object, Phase, Reader, ScopeLock, Source, Tasks, View, Work,
+    Writer,
 };
 pub use waits_on::WaitsOn;

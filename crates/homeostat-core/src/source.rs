@@ -143,6 +143,17 @@ impl<'a, S: Source> View<'a, S> {
 
 /// The eyes of a source.
 pub trait Reader<S: Source>: Send {
+    /// What the declaration comes to at this moment, where that depends on more than itself: on files that it is made of, or
+    /// on the state of the machine. A pass resolves once, and looks, plans, writes and verifies with the answer. Nothing
+    /// means that the desired state is as it was declared. The answer declares the same keys.
+    fn resolve(
+        &mut self,
+        view: &View<'_, S>,
+    ) -> impl Future<Output = Result<Option<Arc<S::Desired>>, Failure>> + Send {
+        let _ = view;
+        std::future::ready(Ok(None))
+    }
+
     /// Hands over everything in focus, or fails (law 1). It may keep a shadow from its own hints for
     /// focused looks, if every write has a precondition in the target.
     fn observe(
@@ -150,6 +161,11 @@ pub trait Reader<S: Source>: Send {
         view: &View<'_, S>,
         see: &mut See<'_, S::Key, S::Object>,
     ) -> impl Future<Output = Result<S::Moment, Failure>> + Send;
+
+    /// What happened on the way since it was last asked, in order, for events. Nothing that must be right depends on it.
+    fn phases(&mut self) -> Vec<Phase> {
+        Vec::new()
+    }
 
     /// Snapshots of objects of other owners, taken before a step takes them over. Keys of which no snapshot can be taken
     /// are left out: what was taken over without one is deleted, not given back, when it leaves the desired state.
@@ -175,6 +191,33 @@ pub trait Reader<S: Source>: Send {
     fn hint(&mut self) -> impl Future<Output = Result<Hint<S::Key>, Failure>> + Send {
         std::future::pending()
     }
+}
+
+/// Something that happened on the way from a declaration to a target that works with it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// The desired state was made of its inputs.
+    Rendered {
+        /// How long it is.
+        bytes: usize,
+        /// A digest of it.
+        print: u64,
+    },
+    /// What was rendered is good.
+    Validated,
+    /// It is in place.
+    Deployed {
+        /// So many objects were written.
+        objects: usize,
+    },
+    /// Who reads it has taken it over.
+    Reloaded,
+    /// What was in place before is back.
+    RolledBack {
+        /// Why.
+        failure: Failure,
+    },
 }
 
 /// The steps that may run now: a phase, a lane, or the whole transaction.

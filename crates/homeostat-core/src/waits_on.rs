@@ -18,6 +18,13 @@ pub enum WaitsOn {
     },
     /// A network namespace that is absent.
     Namespace(String),
+    /// A value that the desired state is made of.
+    Input {
+        /// Its name.
+        name: String,
+        /// Why it is not there, where that is known.
+        why: Option<String>,
+    },
     /// A key whose step was not applied.
     Key(String),
     /// A step that failed while nothing may be started after the first failure.
@@ -67,6 +74,7 @@ impl WaitsOn {
             WaitsOn::NextPass
             | WaitsOn::Link { .. }
             | WaitsOn::Namespace(_)
+            | WaitsOn::Input { .. }
             | WaitsOn::Key(_)
             | WaitsOn::FailedInStrictMode(_)
             | WaitsOn::EarlierStep(_)
@@ -83,6 +91,8 @@ impl fmt::Display for WaitsOn {
                 write!(f, "link {name} in namespace {namespace}")
             }
             WaitsOn::Namespace(name) => write!(f, "namespace {name}"),
+            WaitsOn::Input { name, why: None } => write!(f, "input {name}"),
+            WaitsOn::Input { name, why: Some(why) } => write!(f, "input {name}: {why}"),
             WaitsOn::Key(key) => f.write_str(key),
             WaitsOn::FailedInStrictMode(key) => write!(f, "`{key}`, which failed in strict mode"),
             WaitsOn::EarlierStep(key) => write!(f, "an earlier step of `{key}`"),

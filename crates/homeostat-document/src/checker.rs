@@ -35,6 +35,12 @@ impl Checker {
         self.found.push(diagnostic);
     }
 
+    /// Adds mistakes in texts beside the document, such as templates, with these texts.
+    pub fn absorb(&mut self, others: &Diagnostics) {
+        let first = self.files.absorb(&others.files);
+        self.found.extend(others.found.iter().map(|one| one.moved(first)));
+    }
+
     /// How many mistakes there are so far.
     #[must_use]
     pub fn count(&self) -> usize {
@@ -63,6 +69,13 @@ impl Checker {
     #[must_use]
     pub fn resolve_file(&self, span: Span, path: &str) -> PathBuf {
         self.files.resolve_file(span.file, path)
+    }
+
+    /// What is written at a place.
+    #[must_use]
+    pub fn written_at(&self, span: Span) -> &str {
+        let text = self.files.text(span.file);
+        text.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
     /// An error with all mistakes, if there were any.

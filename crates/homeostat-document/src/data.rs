@@ -1,11 +1,14 @@
 //! Plain data in the formats of documents: no sections, no fields, only what is written.
 
-use serde_json::{Map, Number, Value as Json};
+use serde_json::{Map, Number, Value as Json, json};
 
+use crate::checker::Checker;
 use crate::diagnostic::{Diagnostic, Diagnostics};
+use crate::fields::read_table;
 use crate::files::Files;
 use crate::load::{Format, parse_tree};
 use crate::node::{Node, Value, shorten};
+use crate::shape::{Definitions, Shape};
 
 /// Reads a text as plain data; `name` is what messages call it. It is as strict as for documents: names that occur twice,
 /// anchors and aliases of YAML, and scalars that readers of YAML take for different things are mistakes. A date of TOML is
@@ -14,11 +17,34 @@ pub fn read_data(name: &str, format: Format, text: &str) -> Result<Json, Diagnos
     let mut files = Files::default();
     let file = files.add_text(name, text.to_owned());
     let tree = parse_tree(file, format, text);
-    let data = tree.and_then(|tree| json(&tree, format).map_err(|error| vec![error]));
+    let data = tree.and_then(|tree| to_json(&tree, format).map_err(|error| vec![error]));
     data.map_err(|found| Diagnostics::new(files, found))
 }
 
-fn json(node: &Node, format: Format) -> Result<Json, Diagnostic> {
+/// A table of plain data, whatever is in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PlainTable(pub Map<String, Json>);
+
+impl Shape for PlainTable {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        read_table(node, checker)?;
+        let format = checker.files.format(node.span.file).unwrap_or(Format::Toml);
+        match to_json(node, format) {
+            Ok(Json::Object(table)) => Some(PlainTable(table)),
+            Ok(_) => None,
+            Err(mistake) => {
+                checker.report(mistake);
+                None
+            }
+        }
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "type": "object", "additionalProperties": true })
+    }
+}
+
+fn to_json(node: &Node, format: Format) -> Result<Json, Diagnostic> {
     let number = |number: Option<Number>, text: &str| {
         let refused = || Diagnostic::new(node.span, format!("`{}` is out of range", shorten(text)));
         number.map(Json::Number).ok_or_else(refused)
@@ -34,11 +60,11 @@ fn json(node: &Node, format: Format) -> Result<Json, Diagnostic> {
             let message = format!("readers of YAML take `{}` for different things", shorten(text));
             Err(Diagnostic::new(node.span, message).help("write it in quotes"))
         }
-        Value::List(items) => items.iter().map(|item| json(item, format)).collect(),
+        Value::List(items) => items.iter().map(|item| to_json(item, format)).collect(),
         Value::Table(entries) => {
             let entry = |(name, node): &(_, Node)| -> Result<_, Diagnostic> {
                 let name: &crate::span::Spanned<String> = name;
-                Ok((name.value.clone(), json(node, format)?))
+                Ok((name.value.clone(), to_json(node, format)?))
             };
             entries.iter().map(entry).collect::<Result<Map<_, _>, _>>().map(Json::Object)
         }
@@ -47,8 +73,6 @@ fn json(node: &Node, format: Format) -> Result<Json, Diagnostic> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

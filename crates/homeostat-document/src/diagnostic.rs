@@ -7,7 +7,7 @@ use annotate_snippets::Renderer;
 use crate::document::Document;
 use crate::files::{Files, Location};
 use crate::render;
-use crate::span::Span;
+use crate::span::{FileId, Span};
 
 /// One mistake, with its place and the way out where there is one.
 #[derive(Clone, Debug)]
@@ -45,8 +45,8 @@ fn bounded(mut message: String) -> String {
 /// Every mistake of a document, sorted by place. Never empty when it is an error.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnostics {
-    files: Files,
-    found: Vec<Diagnostic>,
+    pub(crate) files: Files,
+    pub(crate) found: Vec<Diagnostic>,
     readable: Option<Box<Document>>,
 }
 
@@ -103,6 +103,18 @@ impl Diagnostic {
     pub fn also(mut self, span: Span, label: impl Into<String>) -> Self {
         self.also = Some((span, label.into()));
         self
+    }
+
+    /// The same, where the files have others before them.
+    pub(crate) fn moved(&self, first: u32) -> Self {
+        let moved = |span: Span| Span { file: FileId(span.file.0.saturating_add(first)), ..span };
+        let mut one = self.clone();
+        match &mut one.place {
+            Place::Span(span) | Place::Unseen(span) => *span = moved(*span),
+            Place::Path(_) => {}
+        }
+        one.also = one.also.map(|(span, label)| (moved(span), label));
+        one
     }
 
     fn order(&self) -> (u8, Span) {

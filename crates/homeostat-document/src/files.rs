@@ -117,6 +117,18 @@ impl Files {
         self.push(File { name, directory, format: None, text, first: 1, lines })
     }
 
+    /// Adds the texts of others; returns the number of the first.
+    pub(crate) fn absorb(&mut self, others: &Files) -> u32 {
+        let first = u32::try_from(self.texts.len()).unwrap_or(u32::MAX);
+        Arc::make_mut(&mut self.texts).extend(others.texts.iter().cloned());
+        first
+    }
+
+    /// The format that a file of the document is written in.
+    pub(crate) fn format(&self, id: FileId) -> Option<Format> {
+        self.file(id)?.format
+    }
+
     /// The texts of the document, in order.
     #[must_use]
     pub fn texts(&self) -> Vec<Text> {

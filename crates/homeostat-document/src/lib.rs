@@ -29,7 +29,7 @@ mod words;
 mod yaml;
 
 pub use checker::{Checker, Twins};
-pub use data::read_data;
+pub use data::{PlainTable, read_data};
 pub use diagnostic::{Diagnostic, Diagnostics, Finding};
 pub use document::Document;
 pub use fields::{

@@ -432,6 +432,7 @@ impl<S: Source> Controller<S> {
         config.dispatch.look(&input.focus);
         let Session { observer, writer, ledger_page } = &mut session;
         let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
+        self.publisher.emit_phases(observer.phases());
         self.publisher.planned(plan.summary(), plan.steps.is_empty());
         let hinted = self.hinted.take(&input.focus);
         self.count_drift(&plan, &input.focus, &hinted);
@@ -449,6 +450,7 @@ impl<S: Source> Controller<S> {
                 PassRun::start(&input, observer, writer, ledger_page, plan, LaneWait::Patience)
                     .await?;
             let report = run.conclude(&input, observer, ledger_page).await?;
+            self.publisher.emit_phases(observer.phases());
             let mut result = PassResult::applied(report, deferred, &mut self.open_reasons, now);
             result.feedback.waiting.extend(detached.iter().map(|lane| lane.key.clone()));
             result.feedback.written = written;

@@ -316,6 +316,9 @@ impl<S: Source> LedgerPage<S> {
         let desired = &plan.desired;
         let open = match focus {
             Focus::All => unapplied(plan, tally),
+            Focus::Keys(keys) if S::FAILS == Fails::Atomic && covers_all(keys, &**desired) => {
+                unapplied(plan, tally)
+            }
             // Elsewhere what waits is rare, and a desired state may be long: the next full pass is soon enough.
             Focus::Keys(_) if S::FAILS != Fails::Lanes => return,
             Focus::Keys(keys) => {
@@ -437,6 +440,12 @@ struct Advanced<S: Source> {
     desired: Arc<S::Desired>,
     prints: LastApplied,
     open: BTreeSet<S::Key>,
+}
+
+/// Whether a look at these keys is a look at everything that is declared.
+fn covers_all<D: Desired>(keys: &BTreeSet<D::Key>, desired: &D) -> bool {
+    let mut slots = (0..desired.len()).map(Slot::at);
+    keys.len() >= desired.len() && slots.all(|slot| keys.contains(&desired.key(slot)))
 }
 
 /// Keys whose desired state, or whose removal, has not been carried out.

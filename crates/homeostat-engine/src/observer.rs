@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Changes, Diff, Failure, Focus, Hint, Holdings, Reader, Retry, Rights, Snapshot, Source, View,
+    Changes, Diff, Failure, Focus, Hint, Holdings, Phase, Reader, Retry, Rights, Snapshot, Source,
+    View,
 };
 
 use crate::config::PassInput;
@@ -56,6 +57,11 @@ impl<S: Source> Observer<S> {
         self.reader.hint().await
     }
 
+    /// What happened on the way; see [`Reader::phases`].
+    pub(crate) fn phases(&mut self) -> Vec<Phase> {
+        self.reader.phases()
+    }
+
     /// What other owners have on these keys, in full; see [`Reader::snapshots`].
     pub(crate) async fn snapshots(
         &mut self,
@@ -76,6 +82,23 @@ impl<S: Source> Observer<S> {
             return Ok(BTreeMap::new());
         }
         self.reader.snapshots_along(taken).await
+    }
+
+    /// The same input with its desired state [as it is at this moment](Reader::resolve).
+    pub(crate) async fn resolve<'a>(
+        &mut self,
+        input: &PassInput<'a, S>,
+        holdings: &Holdings<S::Key, S::Object>,
+    ) -> Result<PassInput<'a, S>, Error> {
+        let view = View::new(&input.focus, &input.desired, &holdings.records);
+        match self.reader.resolve(&view).await {
+            Ok(None) => Ok(input.about(input.focus.clone())),
+            Ok(Some(desired)) => Ok(PassInput { desired, ..input.about(input.focus.clone()) }),
+            Err(failure) => {
+                let scope = self.scope.clone();
+                Err(Error::Observe { name: S::NAME, scope, failure })
+            }
+        }
     }
 
     /// Looks at the target, and returns what was learned and how it differs from the desired state.

@@ -32,6 +32,7 @@ pub(crate) async fn plan_focus<S: Source>(
     observer: &mut Observer<S>,
     holdings: &Holdings<S::Key, S::Object>,
 ) -> Result<Plan<S>, Error> {
+    let input = &observer.resolve(input, holdings).await?;
     let (moment, changes) = observer.diff(input, holdings).await?;
     let mut plan = Plan::new(input.source, Arc::clone(&input.desired), moment, changes)
         .since(holdings.last.clone());
@@ -147,7 +148,9 @@ impl<S: Source> PassRun<S> {
         let Some(focus) = second_look(plan, results, &disturbed, &input.focus) else {
             return Shown::default();
         };
-        match observer.diff(&input.about(focus), holdings).await {
+        // What was written is looked for, whatever the declaration would come to by now.
+        let again = PassInput { desired: Arc::clone(&plan.desired), ..input.about(focus) };
+        match observer.diff(&again, holdings).await {
             Ok((_, left)) => correct(plan, results, &disturbed, &left),
             Err(error) => {
                 let why = format!("written, but it could not be looked at again: {error}");

@@ -1,6 +1,8 @@
 //! The only writer: all steps as one swap.
 
-use homeostat_core::{Desired as _, Failure, Outcome, Outcomes, Owner, Retry, WaitsOn, Work};
+use homeostat_core::{
+    Desired as _, Failure, Outcome, Outcomes, Owner, Phase, Retry, WaitsOn, Work,
+};
 
 use crate::accounts::Accounts;
 use crate::check::Check;
@@ -30,6 +32,7 @@ impl Writer {
             let directory = files.store.directory().display();
             Failure::new(format!("{directory} cannot be written: {error}"), Retry::Soon)
         })?;
+        files.inputs.lock().keep_accepted();
         let writer = Writer { files, store };
         let recovered = writer.swap().and_then(|mut swap| {
             swap.recover().map_err(|error| {
@@ -79,9 +82,16 @@ impl Writer {
         };
         let taken = program.take_over(generation);
         self.files.brake().ended(now());
-        taken.map_err(|failure| {
+        taken.map_err(|mut failure| {
             // Without a note of it, the same is tried once more.
             let _ = self.store.write_refused(generation, &failure.error);
+            self.files.inputs.lock().refused = Some((generation.to_owned(), failure.error.clone()));
+            let back = Phase::RolledBack { failure: failure.clone() };
+            self.files.inputs.lock().phases.push(back);
+            if work.desired.resolution.trial.is_some() {
+                // Other values are tried in place of these.
+                failure.retry = Retry::Now;
+            }
             Trouble { item: None, why: Why::Failed(failure) }
         })
     }
@@ -137,6 +147,12 @@ impl Writer {
                         *outcome = Outcome::Settled { held: item.before.clone() };
                     }
                 }
+                let deployed = Phase::Deployed { objects: items.len() };
+                let reloaded = program.map(|_| Phase::Reloaded);
+                let deployed = (!items.is_empty()).then_some(deployed);
+                self.files.inputs.lock().phases.extend(deployed.into_iter().chain(reloaded));
+                // Without it, edits are not healed while a newer content is refused.
+                let _ = self.store.write_good(work.desired);
                 // A copy that is left over costs room only.
                 let kept = &work.moment.recorded;
                 let claimed = &work.moment.kept;

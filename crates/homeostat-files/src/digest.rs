@@ -12,6 +12,11 @@ use serde::{Deserialize, Serialize};
 pub struct Digest(String);
 
 impl Digest {
+    /// That of no content.
+    pub(crate) fn unknown() -> Self {
+        Digest(String::new())
+    }
+
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -10,15 +10,17 @@ pub enum Key {
     File(FilePath),
     /// By the name of the set.
     Program(String),
+    /// What files are made of, by its name. It is never written.
+    Input(String),
 }
 
 impl Key {
-    /// Where it is; nothing for a program.
+    /// Where it is; nothing for a program or an input.
     #[must_use]
     pub fn path(&self) -> Option<&FilePath> {
         match self {
             Key::Directory(path) | Key::File(path) => Some(path),
-            Key::Program(_) => None,
+            Key::Program(_) | Key::Input(_) => None,
         }
     }
 
@@ -34,6 +36,7 @@ impl fmt::Display for Key {
             Key::Directory(path) => write!(f, "directory {path}"),
             Key::File(path) => write!(f, "file {path}"),
             Key::Program(set) => write!(f, "program {set}"),
+            Key::Input(name) => write!(f, "input {name}"),
         }
     }
 }
@@ -46,6 +49,7 @@ impl FromStr for Key {
             Some(("directory", path)) => Ok(Key::Directory(path.parse()?)),
             Some(("file", path)) => Ok(Key::File(path.parse()?)),
             Some(("program", set)) if !set.is_empty() => Ok(Key::Program(set.to_owned())),
+            Some(("input", name)) if !name.is_empty() => Ok(Key::Input(name.to_owned())),
             _ => Err(PathError::NotAKey(text.to_owned())),
         }
     }
@@ -59,7 +63,7 @@ pub struct FilePath(String);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum PathError {
-    #[error("`{0}` is not `file PATH`, `directory PATH` or `program SET`")]
+    #[error("`{0}` is not `file PATH`, `directory PATH`, `program SET` or `input NAME`")]
     NotAKey(String),
     #[error("`{0}` is not an absolute path")]
     Relative(String),
@@ -132,7 +136,13 @@ mod tests {
 
     #[test]
     fn a_key_reads_back_as_itself() {
-        for text in ["file /etc/a b", "directory /etc/haproxy/maps", "file /x", "program web"] {
+        for text in [
+            "file /etc/a b",
+            "directory /etc/haproxy/maps",
+            "file /x",
+            "program web",
+            "input servers",
+        ] {
             assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
         }
         for text in ["/etc/a", "files /etc/a", "file etc/a", "file "] {

@@ -17,6 +17,7 @@ mod disk;
 mod fanotify;
 mod hints;
 mod key;
+mod live;
 mod look;
 mod model;
 mod observe;
@@ -25,8 +26,10 @@ mod plan;
 mod process;
 mod program;
 pub mod programs;
+mod recipe;
 #[cfg(feature = "document")]
 mod registration;
+mod resolve;
 mod running;
 #[cfg(feature = "document")]
 pub mod section;
@@ -43,15 +46,17 @@ pub use check::{Check, Network, Refusal, Verdict};
 pub use digest::{Digest, DigestKey};
 pub use disk::Tap;
 pub use key::{FilePath, Key, PathError};
+pub use live::LiveInputs;
 pub use model::{
     Account, Attributes, Content, DesiredState, DirectorySpec, FileObject, FileSpec, Mode, Object,
     Other, Wanted,
 };
 pub use observe::{Moment, Reader};
 pub use plan::{Left, Step};
+pub use recipe::{FilePart, ProgramOf, Recipe};
 #[cfg(feature = "document")]
 pub use registration::REGISTRATION;
 pub use running::{PLACEHOLDER, Program, Reload, Request, Running};
-pub use source::Files;
+pub use source::{Files, Shrinking};
 pub use store::Store;
 pub use unit::Unit;

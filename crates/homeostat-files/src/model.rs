@@ -1,17 +1,18 @@
 //! Files and directories, declared and seen.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
 use homeostat_core::desired::find_near;
-use homeostat_core::{Agreement, Desired, Slot};
+use homeostat_core::{Agreement, Desired, Failure, Slot, WaitsOn};
+use homeostat_render::{Draft, Proposal, Shrunk};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::digest::{Digest, DigestKey};
 use crate::key::{FilePath, Key};
-use crate::running::PLACEHOLDER;
+use crate::recipe::{FilePart, Made, ProgramOf, Recipe};
 
 /// What is on a path. Attributes that are not declared are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -182,9 +183,6 @@ impl fmt::Debug for Content {
     }
 }
 
-/// So many digits distinguish generations.
-const GENERATION: usize = 16;
-
 /// A declared file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
@@ -212,8 +210,47 @@ pub struct Wanted {
 }
 
 /// What a set declares, in key order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DesiredState(Vec<(Key, Wanted)>);
+///
+/// Where contents depend on more than the document, they are not known before the set is
+/// [resolved](crate::Recipe): until then files have no content.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DesiredState {
+    entries: Vec<(Key, Wanted)>,
+    /// What it is made of, where it is made of something.
+    recipe: Option<Arc<Recipe>>,
+    pub(crate) resolution: Resolution,
+}
+
+/// What resolving a set came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Resolution {
+    /// Why the newest content is not the desired one, by what is to blame.
+    pub(crate) shortfalls: Vec<(Key, Shortfall)>,
+    /// Values that are in force once these files are there, and the inputs that were read for them.
+    pub(crate) trial: Option<(Proposal, BTreeSet<String>)>,
+}
+
+/// Why the newest content of a set is not the desired one, or what else has to be said of it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Shortfall {
+    /// It waits for something.
+    Waits(WaitsOn),
+    /// It was refused: by a template, by the program that judges the set, or by the one that reads it.
+    Refused(Failure),
+    /// A file would lose most of its lines.
+    Shrinks(Shrunk),
+    /// A value is tried when others are in force.
+    NotTried,
+    /// The source of an input does not answer; its last accepted value is in force.
+    Silent { why: String },
+}
+
+impl Shortfall {
+    /// Whether the newest content is not the desired one because of it.
+    pub(crate) fn is_in_the_way(&self) -> bool {
+        !matches!(self, Shortfall::Silent { .. } | Shortfall::NotTried)
+    }
+}
 
 impl DesiredState {
     #[must_use]
@@ -222,54 +259,124 @@ impl DesiredState {
         files: BTreeMap<FilePath, FileSpec>,
         directories: BTreeMap<FilePath, DirectorySpec>,
     ) -> Self {
-        let directories = directories.into_iter().map(|(path, spec)| {
-            let DirectorySpec { attributes, adopt } = spec;
-            let object = Object::Directory(attributes);
-            (Key::Directory(path), Wanted { object, content: None, adopt })
-        });
+        Self::with_program(digests, files, directories, None)
+    }
+
+    /// The same for a set that a program reads, by the name of the set and its generation.
+    pub(crate) fn with_program(
+        digests: &DigestKey,
+        files: BTreeMap<FilePath, FileSpec>,
+        directories: BTreeMap<FilePath, DirectorySpec>,
+        program: Option<(&str, &str)>,
+    ) -> Self {
         let files = files.into_iter().map(|(path, spec)| {
             let FileSpec { content, attributes, secret, adopt } = spec;
             let (digest, size) = (digests.digest(content.bytes()), content.bytes().len() as u64);
             let object = Object::File(FileObject { digest, size, attributes, secret });
             (Key::File(path), Wanted { object, content: Some(content), adopt })
         });
-        // Directories sort before files, and maps are sorted.
-        DesiredState(directories.chain(files).collect())
+        let program = program.map(|(set, generation)| (set, Some(generation.to_owned())));
+        Self::of(files, directories, program)
     }
 
-    /// The same for a set that a program reads: in its files, [`PLACEHOLDER`] becomes the generation of the set.
+    fn of(
+        files: impl Iterator<Item = (Key, Wanted)>,
+        directories: BTreeMap<FilePath, DirectorySpec>,
+        program: Option<(&str, Option<String>)>,
+    ) -> Self {
+        let directories = directories.into_iter().map(|(path, spec)| {
+            let DirectorySpec { attributes, adopt } = spec;
+            let object = Object::Directory(attributes);
+            (Key::Directory(path), Wanted { object, content: None, adopt })
+        });
+        let program = program.map(|(set, generation)| {
+            let object = Object::Program { generation };
+            (Key::Program(set.to_owned()), Wanted { object, content: None, adopt: false })
+        });
+        // Directories sort before files, files before programs, and maps are sorted.
+        let entries = directories.chain(files).chain(program).collect();
+        DesiredState { entries, ..DesiredState::default() }
+    }
+
+    /// The same for a set that a program reads: in its files, [`PLACEHOLDER`](crate::PLACEHOLDER) becomes the generation of
+    /// the set.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "as for a set that nobody reads")]
     pub fn read_by_program(
         digests: &DigestKey,
         set: &str,
-        mut files: BTreeMap<FilePath, FileSpec>,
+        files: BTreeMap<FilePath, FileSpec>,
         directories: BTreeMap<FilePath, DirectorySpec>,
     ) -> Self {
-        let mut all = Vec::new();
-        for (path, spec) in &files {
-            all.extend_from_slice(path.as_str().as_bytes());
-            all.push(0);
-            all.extend_from_slice(digests.digest(spec.content.bytes()).as_str().as_bytes());
+        let (mut parts, mut contents) = (BTreeMap::new(), Vec::new());
+        for (path, FileSpec { content, attributes, secret, adopt }) in files {
+            let part = FilePart { attributes, secret, adopt };
+            contents.push((path.as_str().into(), content.bytes().to_vec(), part.secrecy()));
+            parts.insert(path, part);
         }
-        let generation: String = digests.digest(&all).as_str().chars().take(GENERATION).collect();
-        for spec in files.values_mut() {
-            if let Ok(text) = str::from_utf8(spec.content.bytes())
-                && text.contains(PLACEHOLDER)
-            {
-                spec.content = Content::new(text.replace(PLACEHOLDER, &generation).into_bytes());
+        let program = ProgramOf { set: set.to_owned(), profile: None };
+        let draft = Draft::of_marked(contents);
+        Made::finish(&draft, digests, &parts, &directories, Some(&program)).desired
+    }
+
+    /// A set whose contents are not known yet.
+    #[must_use]
+    pub fn made_of(recipe: Arc<Recipe>) -> Self {
+        let files = recipe.files.iter().map(|(path, part)| {
+            let FilePart { attributes, secret, adopt } = part.clone();
+            let file = FileObject { digest: Digest::unknown(), size: 0, attributes, secret };
+            (Key::File(path.clone()), Wanted { object: Object::File(file), content: None, adopt })
+        });
+        let program = recipe.program.as_ref().map(|program| (&*program.set, None));
+        let desired = Self::of(files, recipe.directories.clone(), program);
+        DesiredState { recipe: Some(recipe), ..desired }
+    }
+
+    pub(crate) fn made_by(self, recipe: &Arc<Recipe>) -> Self {
+        DesiredState { recipe: Some(Arc::clone(recipe)), ..self }
+    }
+
+    pub(crate) fn recipe(&self) -> Option<&Arc<Recipe>> {
+        self.recipe.as_ref()
+    }
+
+    /// The same keys with the contents of another one where it has them. The others are not known.
+    pub(crate) fn with_contents(
+        &self,
+        of: &BTreeMap<Key, GoodFile>,
+        generation: Option<&str>,
+    ) -> Self {
+        let entries = self.entries.iter().map(|(key, wanted)| {
+            let mut wanted = wanted.clone();
+            match (&mut wanted.object, of.get(key)) {
+                (Object::File(file), Some(good)) => {
+                    (file.digest, file.size) =
+                        (good.digest.clone(), good.content.bytes().len() as u64);
+                    wanted.content = Some(good.content.clone());
+                }
+                (Object::File(file), None) => {
+                    (file.digest, file.size) = (Digest::unknown(), 0);
+                    wanted.content = None;
+                }
+                (Object::Program { generation: wanted }, _) => {
+                    *wanted = generation.map(str::to_owned);
+                }
+                _ => {}
             }
-        }
-        let mut desired = Self::new(digests, files, directories);
-        let object = Object::Program { generation: Some(generation) };
-        // Programs sort behind everything else.
-        let wanted = Wanted { object, content: None, adopt: false };
-        desired.0.push((Key::Program(set.to_owned()), wanted));
-        desired
+            (key.clone(), wanted)
+        });
+        let recipe = self.recipe.clone();
+        DesiredState { entries: entries.collect(), recipe, resolution: Resolution::default() }
+    }
+
+    /// Whether the same is to be there, whatever it is made of.
+    pub(crate) fn has_same_entries(&self, other: &Self) -> bool {
+        self.entries == other.entries
     }
 
     /// The generation that the program of the set shall run.
     pub(crate) fn generation(&self) -> Option<(&Key, &str)> {
-        match self.0.last()? {
+        match self.entries.last()? {
             (key, Wanted { object: Object::Program { generation: Some(generation) }, .. }) => {
                 Some((key, generation))
             }
@@ -278,7 +385,7 @@ impl DesiredState {
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(Key, Wanted)> {
-        self.0.iter()
+        self.entries.iter()
     }
 
     pub(crate) fn wanted(&self, key: &Key) -> Option<&Wanted> {
@@ -286,8 +393,26 @@ impl DesiredState {
     }
 
     pub(crate) fn at(&self, slot: Slot) -> (&Key, &Wanted) {
-        let (key, wanted) = &self.0[slot.index()];
+        let (key, wanted) = &self.entries[slot.index()];
         (key, wanted)
+    }
+}
+
+/// A file of a set that was good.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GoodFile {
+    pub(crate) digest: Digest,
+    pub(crate) content: Content,
+}
+
+impl Wanted {
+    /// Whether it is known what is to be there.
+    pub(crate) fn is_known(&self) -> bool {
+        match &self.object {
+            Object::File(_) => self.content.is_some(),
+            Object::Program { generation } => generation.is_some(),
+            _ => true,
+        }
     }
 }
 
@@ -354,11 +479,11 @@ impl Desired for DesiredState {
     type Object = Object;
 
     fn len(&self) -> usize {
-        self.0.len()
+        self.entries.len()
     }
 
     fn slot(&self, key: &Key, near: Option<Slot>) -> Option<Slot> {
-        find_near(&self.0, near, |(own, _)| own.cmp(key))
+        find_near(&self.entries, near, |(own, _)| own.cmp(key))
     }
 
     fn key(&self, slot: Slot) -> Key {
@@ -381,8 +506,20 @@ impl Desired for DesiredState {
         object.shown()
     }
 
+    /// A set is written as one, and looked at as one.
+    fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
+        let others = self.entries.iter().map(|(other, _)| other).filter(|other| *other != key);
+        others.for_each(|other| tell(other.clone()));
+        let inputs = self.recipe.iter().flat_map(|recipe| recipe.inputs.keys());
+        inputs.for_each(|name| tell(Key::Input(name.clone())));
+    }
+
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
-        self.at(slot).1 == other.at(there).1
+        self.at(slot).1 == other.at(there).1 && self.recipe == other.recipe
+    }
+
+    fn is_same_desired(&self, other: &Self) -> bool {
+        self.entries == other.entries && self.recipe == other.recipe
     }
 }
 

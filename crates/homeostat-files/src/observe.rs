@@ -7,8 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::{
-    Desired as _, Failure, Focus, Hint, Original, Owner, Record, Retry, See, Seen, Stage, View,
+    Desired as _, Failure, Hint, Original, Owner, Phase, Record, Retry, See, Seen, Stage, View,
 };
+use homeostat_render::Facts;
 use rustix::process::{PidfdFlags, pidfd_open};
 use rustix::time::{ClockId, clock_gettime};
 
@@ -19,6 +20,7 @@ use crate::conffiles::Conffiles;
 use crate::digest::Digest;
 use crate::hints::Hints;
 use crate::key::{FilePath, Key};
+use crate::live::Following;
 use crate::look::{self, Entry, Signature};
 use crate::model::{Content, DesiredState, FileObject, Object, Other, Wanted};
 use crate::place::{Obstacle, Root};
@@ -53,8 +55,10 @@ pub struct Moment {
     pub(crate) recorded: HashSet<Digest>,
     /// What we made and is not declared any more.
     pub(crate) removed: Vec<Key>,
-    /// Whether anything is not as declared.
-    differs: bool,
+    /// Whether any path is not as declared.
+    pub(crate) differs: bool,
+    /// Whether the program runs something else.
+    runs_other: bool,
     /// What the program of the set says of what is declared; nothing, if it was not asked.
     pub(crate) verdict: Option<Verdict>,
     /// Why the program has refused what is declared, when it was tried.
@@ -76,7 +80,7 @@ impl Moment {
 /// Looks at files, and remembers the digests of those that have not changed.
 #[derive(Debug)]
 pub struct Reader {
-    files: Files,
+    pub(crate) files: Files,
     known: HashMap<FilePath, Known>,
     hints: Hints,
     /// The unit of the program.
@@ -84,7 +88,38 @@ pub struct Reader {
     /// When to look again at a program that may not be told now.
     wakeup: Option<Wakeup>,
     /// What the program said last, and of what.
-    judged: Option<(Arc<DesiredState>, Vec<Key>, Verdict)>,
+    pub(crate) judged: Vec<Judged>,
+    /// Whether inputs are followed; else they are read once.
+    pub(crate) follows: bool,
+    pub(crate) following: Option<Following>,
+    /// Whether who reads inputs and facts once has done so.
+    pub(crate) has_read: bool,
+    pub(crate) read_facts: Option<Arc<Facts>>,
+    /// What was resolved last.
+    pub(crate) resolved: Option<Arc<DesiredState>>,
+    /// Whether there is more to be tried.
+    pub(crate) wants_look: bool,
+}
+
+/// A set that was judged, with what leaves it.
+#[derive(Debug)]
+pub(crate) struct Judged {
+    desired: Arc<DesiredState>,
+    removed: Vec<Key>,
+    pub(crate) verdict: Verdict,
+}
+
+/// So many verdicts are remembered.
+const MOST_JUDGED: usize = 16;
+
+/// Whom a look asks beside the file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    Nobody,
+    /// What it runs. Its unit is up, or is waited for.
+    Program {
+        up: Result<Option<Up>, String>,
+    },
 }
 
 /// A content that was read.
@@ -109,37 +144,63 @@ struct Look<'a> {
     root: Root,
     accounts: Accounts,
     /// The unit of the program, if it has one.
-    up: Result<Option<Up>, String>,
     conffiles: Option<Conffiles>,
+    ask: Ask,
 }
 
 impl Reader {
-    pub(crate) fn new(files: Files, hints: Hints, wants_signals: bool) -> Self {
+    /// One that waits for hints, and follows inputs.
+    pub(crate) fn following(files: Files) -> Self {
+        Reader { follows: true, ..Self::new(files, Hints::open(), true) }
+    }
+
+    /// One that is never asked for hints.
+    pub(crate) fn once(files: Files) -> Self {
+        Self::new(files, Hints::none(), false)
+    }
+
+    fn new(files: Files, hints: Hints, wants_signals: bool) -> Self {
         let unit = files.program.as_ref().and_then(|program| program.unit.clone());
         let unit = unit.map(|unit| Watch::new(unit, wants_signals));
-        Reader { files, known: HashMap::new(), hints, unit, wakeup: None, judged: None }
+        Reader {
+            files,
+            known: HashMap::new(),
+            hints,
+            unit,
+            wakeup: None,
+            judged: Vec::new(),
+            follows: false,
+            following: None,
+            has_read: false,
+            read_facts: None,
+            resolved: None,
+            wants_look: false,
+        }
     }
 
     /// Asks the program of the set, if there is something to write. What it has accepted it is asked again only before
     /// the swap; what it has refused, at each look at everything: the reason may be outside of the set.
-    fn judge(&mut self, view: &View<'_, Files>, moment: &mut Moment) {
+    pub(crate) fn judge(&mut self, view: &View<'_, Files>, moment: &mut Moment) {
         let Some(check) = &self.files.check else { return };
-        if !moment.differs || moment.is_blocked() || view.desired.is_empty() {
+        let has_content = view.desired.iter().any(|(_, wanted)| wanted.content.is_some());
+        if !moment.differs || moment.is_blocked() || !has_content {
             return;
         }
-        let is_same = |desired: &Arc<DesiredState>, removed: &Vec<Key>| {
-            desired.is_same_desired(view.desired) && *removed == moment.removed
+        let is_same = |judged: &Judged| {
+            judged.desired.has_same_entries(view.desired) && judged.removed == moment.removed
         };
-        let known = self.judged.take().filter(|(desired, removed, verdict)| {
-            let is_valid = matches!(verdict, Verdict::Valid { .. });
-            is_same(desired, removed) && (is_valid || *view.focus != Focus::All)
-        });
-        let judged = known.unwrap_or_else(|| {
-            let verdict = check.ask(view.desired, moment.removed.clone());
-            (Arc::clone(view.desired), moment.removed.clone(), verdict)
-        });
-        moment.verdict = Some(judged.2.clone());
-        self.judged = Some(judged).filter(|(.., one)| !matches!(one, Verdict::Unchecked { .. }));
+        if let Some(judged) = self.judged.iter().find(|judged| is_same(judged)) {
+            moment.verdict = Some(judged.verdict.clone());
+            return;
+        }
+        let verdict = check.ask(view.desired, moment.removed.clone());
+        moment.verdict = Some(verdict.clone());
+        if !matches!(verdict, Verdict::Unchecked { .. }) {
+            let (desired, removed) = (Arc::clone(view.desired), moment.removed.clone());
+            let oldest = self.judged.len().saturating_sub(MOST_JUDGED - 1);
+            self.judged.drain(..oldest);
+            self.judged.push(Judged { desired, removed, verdict });
+        }
     }
 
     /// The content of a file: what was read last, if nothing has changed since.
@@ -176,23 +237,23 @@ fn is_settled(signature: Signature) -> bool {
     since > TICK
 }
 
-impl homeostat_core::Reader<Files> for Reader {
-    async fn observe(
+impl Reader {
+    /// Looks at everything, and hands over what is in focus.
+    pub(crate) fn look(
         &mut self,
         view: &View<'_, Files>,
         see: &mut See<'_, Key, Object>,
+        ask: Ask,
     ) -> Result<Moment, Failure> {
         let root = Root::open(&self.files.root).map_err(|error| {
             let path = self.files.root.display();
             Failure::new(format!("{path} cannot be opened: {error}"), Retry::Soon)
         })?;
-        let up = match &mut self.unit {
-            Some(unit) => unit.look().await.map(Some),
-            None => Ok(None),
-        };
         let accounts = Accounts::read(&self.files.root);
-        self.wakeup = None;
-        let mut look = Look { reader: self, root, accounts, up, conffiles: None };
+        if ask != Ask::Nobody {
+            self.wakeup = None;
+        }
+        let mut look = Look { reader: self, root, accounts, ask, conffiles: None };
         let recorded = view.records.values().filter_map(original_digest).cloned().collect();
         let mut moment = Moment { recorded, ..Moment::default() };
         // A set is written as one, so it is looked at as one.
@@ -218,12 +279,50 @@ impl homeostat_core::Reader<Files> for Reader {
             view.records.contains_key(&key) || view.desired.wanted(&key).is_some()
         };
         look.reader.known.retain(|path, _| is_known(path));
+        Ok(moment)
+    }
+}
+
+impl homeostat_core::Reader<Files> for Reader {
+    async fn resolve(
+        &mut self,
+        view: &View<'_, Files>,
+    ) -> Result<Option<Arc<DesiredState>>, Failure> {
+        self.resolve_set(view)
+    }
+
+    async fn observe(
+        &mut self,
+        view: &View<'_, Files>,
+        see: &mut See<'_, Key, Object>,
+    ) -> Result<Moment, Failure> {
+        let up = match &mut self.unit {
+            Some(unit) => unit.look().await.map(Some),
+            None => Ok(None),
+        };
+        let mut moment = self.look(view, see, Ask::Program { up })?;
         self.judge(view, &mut moment);
+        if !moment.differs && !moment.runs_other {
+            self.accept(view.desired);
+        }
         Ok(moment)
     }
 
+    fn phases(&mut self) -> Vec<Phase> {
+        std::mem::take(&mut self.files.inputs.lock().phases)
+    }
+
     async fn hint(&mut self) -> Result<Hint<Key>, Failure> {
-        let Reader { hints, unit, wakeup, files, .. } = self;
+        if std::mem::take(&mut self.wants_look) {
+            return Ok(all_keys(self.resolved.as_deref()));
+        }
+        let Reader { hints, unit, wakeup, files, following, resolved, .. } = self;
+        let followed = async {
+            match following {
+                Some(following) => following.changed(&files.inputs).await,
+                None => std::future::pending().await,
+            }
+        };
         let unit_changed = async {
             match unit {
                 Some(unit) => unit.changed().await,
@@ -239,6 +338,7 @@ impl homeostat_core::Reader<Files> for Reader {
         tokio::select! {
             biased;
             hint = hints.next() => return hint,
+            changed = followed => return changed.map(|()| all_keys(resolved.as_deref())),
             () = unit_changed => {}
             () = woken => {}
         }
@@ -246,6 +346,16 @@ impl homeostat_core::Reader<Files> for Reader {
         self.wakeup = None;
         Ok(Hint::keys([Key::Program(files.set.clone())]))
     }
+}
+
+/// A hint about everything in a set.
+fn all_keys(resolved: Option<&DesiredState>) -> Hint<Key> {
+    let mut keys = BTreeSet::new();
+    if let Some(resolved) = resolved {
+        keys.extend(resolved.iter().map(|(key, _)| key.clone()));
+        resolved.dependants(&Key::Input(String::new()), &mut |key| _ = keys.insert(key));
+    }
+    Hint::keys(keys)
 }
 
 /// When a program may be told of new files.
@@ -285,6 +395,8 @@ impl Look<'_> {
         }
         let Some(path) = key.path() else {
             let object = self.find_program(wanted, record, moment);
+            let is_asked_for = |wanted: &Wanted| !wanted.object.agrees(&object);
+            moment.runs_other = moment.down.is_none() && wanted.is_some_and(is_asked_for);
             let is_named = wanted.is_some() || record.is_some();
             let owner = Owner::Nobody;
             return is_named.then(|| Seen::Present { key: key.clone(), object, owner });
@@ -378,8 +490,9 @@ impl Look<'_> {
         else {
             return recorded().unwrap_or(nothing);
         };
+        let Ask::Program { up } = self.ask.clone() else { return recorded().unwrap_or(nothing) };
         moment.refused = store.refused(&set).filter(|(one, _)| one == wanted).map(|(_, why)| why);
-        match program.ask_if_up(wanted, self.up.clone()) {
+        match program.ask_if_up(wanted, up) {
             None => {
                 let runs = recorded().unwrap_or(nothing);
                 if !matches!(&runs, Object::Program { generation: Some(one) } if one == wanted) {

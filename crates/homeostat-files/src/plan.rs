@@ -1,27 +1,33 @@
 //! Turns changes into one swap of the whole set, or says why there is none. Pure.
 
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 
 use homeostat_core::{
-    Action, Change, ChangeList, Desired as _, Draft, Failure, Line, Owner, Retry, Reversibility,
-    Slot, WaitsOn,
+    Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, HeldBy, Line, Owner, Retry,
+    Reversibility, Slot, WaitsOn,
 };
 
 use crate::check::Verdict;
 use crate::difference;
 use crate::key::{FilePath, Key};
-use crate::model::{Content, DesiredState, Object, Other};
+use crate::model::{Content, DesiredState, Object, Other, Shortfall};
 use crate::observe::Moment;
 use crate::place::Obstacle;
-use crate::source::Files;
+use crate::resolve::shrunk_words;
+use crate::source::{Files, Shrinking};
 
 /// Turns changes into steps. A set is written whole or not at all: what was checked is the whole.
 pub(crate) fn draft(
     desired: &DesiredState,
     moment: &Moment,
+    shrinking: Shrinking,
     changes: ChangeList<Key, Object>,
 ) -> Draft<Files> {
-    let mut drafting = Drafting { desired, moment, draft: Draft::default(), blocked: None };
+    let shortfalls = &desired.resolution.shortfalls;
+    let behind = shortfalls.iter().find(|(_, shortfall)| shortfall.is_in_the_way());
+    let mut drafting = Drafting { desired, moment, draft: Draft::default(), blocked: None, behind };
+    drafting.tell_shortfalls(shrinking);
     drafting.find_blocks(&changes);
     for change in changes {
         drafting.take(change);
@@ -38,9 +44,44 @@ struct Drafting<'a> {
     draft: Draft<Files>,
     /// A path that keeps the whole set from being written.
     blocked: Option<Key>,
+    /// Why the newest content is not the desired one, if so.
+    behind: Option<&'a (Key, Shortfall)>,
 }
 
 impl Drafting<'_> {
+    fn tell_shortfalls(&mut self, shrinking: Shrinking) {
+        for (key, shortfall) in &self.desired.resolution.shortfalls {
+            let finding = match shortfall {
+                Shortfall::Waits(on) => Finding::Pending { on: on.clone() },
+                Shortfall::Refused(failure) => Finding::refused(failure.clone()),
+                Shortfall::Shrinks(shrunk) => {
+                    let mut why = shrunk_words(*shrunk);
+                    if let Shrinking::Hold { option } = shrinking {
+                        // Writing to a string cannot fail.
+                        let _ = write!(why, "; if that is meant, use {option}");
+                    }
+                    Finding::Held { action: Action::Update, by: HeldBy::DeleteBudget, why }
+                }
+                Shortfall::NotTried => Finding::Pending { on: WaitsOn::NextPass },
+                Shortfall::Silent { why } => {
+                    let on = format!("its source, while its last accepted value stands in: {why}");
+                    Finding::Pending { on: WaitsOn::Condition(on) }
+                }
+            };
+            self.draft.findings.push((key.clone(), finding));
+        }
+    }
+
+    /// What keys wait for whose content is not known, or that would leave together with the newest content.
+    fn wait_for_newest(&mut self, key: Key) {
+        match self.behind {
+            Some((blamed, _)) if *blamed == key => {}
+            Some((_, Shortfall::Waits(on))) => self.draft.wait(key, on.clone()),
+            Some((blamed, _)) => self.draft.wait(key, WaitsOn::Key(blamed.to_string())),
+            None => self.draft.wait(key, WaitsOn::NextPass),
+        }
+    }
+
     /// Conflicts and paths that cannot be read are found by the diff, which gives them no change.
     fn find_blocks(&mut self, changes: &ChangeList<Key, Object>) {
         let adopted: BTreeSet<Key> = changes
@@ -60,6 +101,13 @@ impl Drafting<'_> {
         match change {
             Change::Create { slot } => self.write(slot, Object::Nothing, None),
             Change::Update { slot, before, adopts } => self.write(slot, before, adopts),
+            Change::Delete { key, .. }
+            | Change::Release { key, .. }
+            | Change::GiveBack { key, .. }
+                if self.behind.is_some() =>
+            {
+                self.wait_for_newest(key);
+            }
             Change::Delete { key, before } => {
                 let content = self.moment.contents.get(&key).cloned();
                 self.draft.steps.push(Step::Remove { key, before, content });
@@ -72,6 +120,10 @@ impl Drafting<'_> {
 
     fn write(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
         let key = self.desired.key(slot);
+        if !self.desired.at(slot).1.is_known() {
+            self.wait_for_newest(key);
+            return;
+        }
         if let (Key::Program(_), Some(on)) = (&key, &self.moment.down) {
             // Its files are written all the same: it will read them when it starts.
             self.draft.wait(key, WaitsOn::Condition(on.clone()));

@@ -1,9 +1,11 @@
 //! Programs that are known. Each is a file here and a line in [`ALL`].
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use homeostat_core::Failure;
+use homeostat_render::Quoting;
 use rustix::process::Pid;
 
 use crate::key::FilePath;
@@ -41,7 +43,14 @@ pub struct Profile {
     /// Tries what the check does not, in the network of the program: whether it could work with a new main file in place of
     /// the former one.
     pub try_out: Option<TryOut>,
+    /// How values are quoted in its files.
+    pub quoting: Quoting,
+    /// What the running program can be told without a reload.
+    pub mask: Option<Mask>,
 }
+
+/// Takes out of a file what does not count for the generation of its set.
+pub type Mask = for<'a> fn(&Path, &'a [u8]) -> Cow<'a, [u8]>;
 
 /// Given what the main file holds, before and after.
 pub type TryOut = fn(&str, &str) -> Result<(), Failure>;

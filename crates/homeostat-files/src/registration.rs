@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_core::{Failure, Ownership, Retry, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
-use homeostat_engine::{LedgerKey, Planner};
+use homeostat_engine::{LedgerKey, MassDelete, Planner};
 use homeostat_registry::{
     BindResult, Binding, CapabilitySet, DocumentPlace, Error, MissingSections, OwnScopes, Reach,
     Registration, Scope, machine_identity,
@@ -14,10 +14,11 @@ use homeostat_registry::{
 
 use crate::brake::Brake;
 use crate::check::{Check, Network};
+use crate::live::LiveInputs;
 use crate::model::DesiredState;
 use crate::running::{Program, Reload, Request};
 use crate::section::{self, ProgramSection, Set, Sets, sets};
-use crate::source::Files;
+use crate::source::{Files, Shrinking};
 use crate::store::Store;
 use crate::unit::Unit;
 
@@ -123,8 +124,7 @@ fn bind_set(
     name: &str,
     set: Option<&Set>,
 ) -> Result<Box<dyn Planner>, Error> {
-    let desired = set.map(|set| set.desired(store.digests())).transpose();
-    let desired = desired.map_err(|error| Error::failed(&error))?;
+    let desired = set.map(|set| desired(binding, set)).transpose()?;
     let missing = binding.missing(|place| missing(binding, set, &place));
     let network = set.map_or(Ok(Network::Here), |set| network(binding, set))?;
     let arguments = set.and_then(|set| set.check.clone());
@@ -136,6 +136,7 @@ fn bind_set(
         let ProgramSection { reload, known, pid_file, unit, restart, running, within, limits } =
             section;
         let unit = unit.map(Unit::of_the_system);
+        let network = network.clone();
         Program { reload, pid_file, unit, restart, running, within, limits, network, known }
     });
     let brakes: Brakes = binding.caller.memory.of();
@@ -143,7 +144,12 @@ fn bind_set(
     let brake =
         Arc::clone(brakes.entry((store.directory().to_owned(), name.to_owned())).or_default());
     let source = Files::new(name, store.clone()).checked_by(check).read_by(program);
-    let source = source.braked_by(brake);
+    let shrinking = match binding.caller.guards.mass_delete {
+        MassDelete::Allow => Shrinking::Allow,
+        MassDelete::Hold => Shrinking::Hold { option: binding.caller.guards.options.mass_delete },
+    };
+    let source = source.braked_by(brake).sharing(live_inputs(binding, store, name));
+    let source = Files { shrinking, network, ..source };
     let desired: DesiredState = desired.unwrap_or_default();
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
     bound.ledger_key = LedgerKey {
@@ -153,6 +159,31 @@ fn bind_set(
     };
     Ok(bound)
 }
+
+/// What a set declares: it is made when it is looked at.
+fn desired(binding: &Binding<'_>, set: &Set) -> Result<DesiredState, Error> {
+    let values = binding.section.map(section::values).unwrap_or_default();
+    let recipe = set.recipe(&binding.document.files.directory(set.name.span), values);
+    let recipe = recipe.map_err(|unusable| {
+        let mut checker = Checker::new(binding.document.files.clone());
+        unusable.report(set, &mut checker);
+        checker.into_result().err().map_or_else(
+            || Error::from(Failure::new("a template cannot be read", Retry::Soon)),
+            Error::from,
+        )
+    })?;
+    Ok(DesiredState::made_of(Arc::new(recipe)))
+}
+
+/// The values of a set's inputs, which outlive the binding.
+fn live_inputs(binding: &Binding<'_>, store: &Store, set: &str) -> LiveInputs {
+    let all: AllInputs = binding.caller.memory.of();
+    let mut all = all.0.lock().unwrap_or_else(PoisonError::into_inner);
+    all.entry(store.directory().join(set)).or_default().clone()
+}
+
+#[derive(Clone, Default)]
+struct AllInputs(Arc<Mutex<HashMap<PathBuf, LiveInputs>>>);
 
 fn network(binding: &Binding<'_>, set: &Set) -> Result<Network, Error> {
     Ok(match &set.namespace {

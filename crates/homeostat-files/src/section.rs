@@ -1,29 +1,33 @@
 //! The section of the document: `[files.NAME]`, a set of files and directories.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fmt, fs, io};
 
 use homeostat_document::{
-    Checker, Diagnostic, Document, Fields, Join, MachinePath, Map, NamedRecord, NamespaceName,
-    Number, Period, Record, Scope, Scopes, Section, SectionType, SourceSections, Spanned, Text,
-    Twins, ValueError, record,
+    Checker, Diagnostic, Document, Fields, Join, Json, Location, MachinePath, Map, NamedRecord,
+    NamespaceName, Number, Period, PlainTable, Record, Scope, Scopes, Section, SectionType,
+    SourceSections, Span, Spanned, Text, Twins, ValueError, record,
 };
 use homeostat_registry::NamedFiles;
+use homeostat_render::{
+    Content as TemplateContent, FileSet, Form, InputSpec, Origin, RenderError, Secrecy, Url,
+    UrlOrigin, Value,
+};
 use homeostat_systemd::{JobKind, NotAUnit, UnitName};
 use rustix::process::Signal;
 
 use crate::brake::Limits;
-use crate::digest::DigestKey;
 use crate::key::{FilePath, Key};
-use crate::model::{Account, Attributes, Content, DesiredState, DirectorySpec, FileSpec, Mode};
+use crate::model::{Account, Attributes, DirectorySpec, Mode};
 use crate::programs::{self, Known, Profile, Setup, Sockets};
+use crate::recipe::{FilePart, ProgramOf, Recipe};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 /// All that files add to documents.
-pub const SECTIONS: SourceSections = SourceSections::new("files", &[SectionType::of::<Sets>()]);
+pub const SECTIONS: SourceSections =
+    SourceSections::new("files", &[SectionType::of::<Sets>(), SectionType::of::<Values>()]);
 
 /// `[files]`: all sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,9 +42,26 @@ pub struct Set {
     pub program: Option<ProgramSection>,
     /// The network in which programs of the set run.
     pub namespace: Option<Spanned<NamespaceName>>,
+    /// What its files are made of.
+    pub inputs: Vec<Input>,
     pub write: Vec<Write>,
     pub directories: Vec<Directory>,
 }
+
+/// `[values]`: plain data for templates.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Values(pub PlainTable);
+
+/// `inputs.NAME`: data that files are made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Input {
+    pub name: Spanned<InputName>,
+    pub spec: InputSpec,
+}
+
+/// The name of an input, as templates write it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct InputName(String);
 
 /// The program that reads a set.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,10 +94,12 @@ pub struct Write {
 /// Where a content comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// The document itself.
+    /// A template in the document itself.
     Text(Spanned<String>),
-    /// A file beside it.
+    /// A file beside it, as it is.
     Copy(Spanned<PathBuf>),
+    /// A template beside it.
+    Template(Spanned<PathBuf>),
 }
 
 /// `directories."/path"`.
@@ -92,62 +115,173 @@ pub(crate) fn sets(scope: &Scope) -> impl Iterator<Item = &Set> {
     scope.get::<Sets>().into_iter().flat_map(|sets| &sets.0)
 }
 
-/// Reports files that cannot be read.
+/// Reports contents that cannot be read, and mistakes in templates.
 pub(crate) fn resolve(scope: &Scope, checker: &mut Checker) {
-    for write in sets(scope).flat_map(|set| &set.write) {
-        if let (Some(Source::Copy(path)), Err(error)) = (&write.source, write.content()) {
-            let message = format!("{} cannot be read: {error}", path.display());
-            checker.report(Diagnostic::new(path.span, message));
+    for set in sets(scope) {
+        let directory = checker.resolve_file(set.name.span, ".");
+        if let Err(unusable) = set.templates(&directory) {
+            unusable.report(set, checker);
+        } else if let Ok(templates) = set.templates(&directory)
+            && let Err(error) = templates.check(&values(scope))
+        {
+            Unusable::Template(error).report(set, checker);
         }
     }
 }
 
-/// Adds the files that contents are copied from.
-pub(crate) fn files(_: &Document, scope: &Scope, named: &mut NamedFiles) {
-    let sources = sets(scope).flat_map(|set| &set.write).filter_map(|write| write.source.as_ref());
-    named.files.extend(sources.filter_map(|source| match source {
-        Source::Copy(path) => Some(path.value.clone()),
-        Source::Text(_) => None,
-    }));
+/// The plain data of a scope.
+pub(crate) fn values(scope: &Scope) -> Value {
+    let values = scope.get::<Values>();
+    Value::from(Json::Object(
+        values.map(|Values(PlainTable(values))| values.clone()).unwrap_or_default(),
+    ))
+}
+
+/// Adds the files that contents come from.
+pub(crate) fn files(document: &Document, scope: &Scope, named: &mut NamedFiles) {
+    for set in sets(scope) {
+        let sources = set.write.iter().filter_map(|write| write.source.as_ref());
+        named.files.extend(sources.filter_map(|source| match source {
+            Source::Copy(path) | Source::Template(path) => Some(path.value.clone()),
+            Source::Text(_) => None,
+        }));
+        // Those that cannot be understood include nothing.
+        if let Ok(templates) = set.templates(&document.files.directory(set.name.span)) {
+            named.files.extend(templates.templates());
+        }
+    }
+}
+
+/// Why the contents of a set cannot be had.
+pub(crate) enum Unusable {
+    Copy { path: Spanned<PathBuf>, error: io::Error },
+    Template(Box<RenderError>),
+}
+
+impl Unusable {
+    /// Reports it at its place: in the template, or in the document where the text of the template is written there.
+    pub(crate) fn report(&self, set: &Set, checker: &mut Checker) {
+        let error = match self {
+            Unusable::Copy { path, error } => {
+                let message = format!("{} cannot be read: {error}", path.display());
+                checker.report(Diagnostic::new(path.span, message));
+                return;
+            }
+            Unusable::Template(error) => error,
+        };
+        let of = |write: &&Write| Path::new(write.path.value.as_str()) == error.file;
+        let source = set.write.iter().find(of).and_then(|write| write.source.as_ref());
+        match source {
+            Some(Source::Text(text)) if error.at.file == TEXT => {
+                let (at, message) = if let Some(span) = place_in(text, error, checker) {
+                    (span, error.message.clone())
+                } else {
+                    let Location { line, column, .. } = &error.at;
+                    let message = &error.message;
+                    (text.span, format!("{message} (in line {line}, column {column} of it)"))
+                };
+                let help = "`text` is a template; what is none is written as a file of its own, with `copy`";
+                checker.report(Diagnostic::new(at, message).help(help));
+            }
+            Some(Source::Template(path)) if error.at.line == 1 && !path.exists() => {
+                let message = format!("{} cannot be read: there is no such file", path.display());
+                checker.report(Diagnostic::new(path.span, message));
+            }
+            _ => checker.absorb(error.diagnostics()),
+        }
+    }
+}
+
+/// What errors call a template that is written in the document.
+const TEXT: &str = "text";
+
+/// The place of a mistake in a text of the document: a text without escapes and indentation is there as it is.
+fn place_in(text: &Spanned<String>, error: &RenderError, checker: &Checker) -> Option<Span> {
+    let start = checker.written_at(text.span).find(text.as_str())?;
+    let Location { line, column, .. } = &error.at;
+    let before =
+        text.split_inclusive('\n').take(line.saturating_sub(1)).map(str::len).sum::<usize>();
+    let rest = text.get(before..)?.chars().take(column.saturating_sub(1));
+    let offset = u32::try_from(start + before + rest.map(char::len_utf8).sum::<usize>()).ok()?;
+    let at = text.span.start.saturating_add(offset);
+    Some(Span { start: at, end: at.saturating_add(1), ..text.span })
 }
 
 impl Set {
-    /// What the set declares.
-    pub fn desired(&self, digests: &DigestKey) -> io::Result<DesiredState> {
-        let files = self.write.iter().map(|write| {
-            let content = write.content().map_err(|error| {
-                io::Error::new(
-                    error.kind(),
-                    format!("the content of {}: {error}", write.path.value),
-                )
-            })?;
-            let Write { attributes, secret, adopt, .. } = write;
-            let (attributes, secret, adopt) = (attributes.clone(), *secret, *adopt);
-            Ok((write.path.value.clone(), FileSpec { content, attributes, secret, adopt }))
-        });
-        let files = files.collect::<io::Result<BTreeMap<_, _>>>()?;
+    /// Reads the contents of the set. Templates are named relative to `directory`.
+    pub(crate) fn templates(&self, directory: &Path) -> Result<FileSet, Unusable> {
+        let quoting = self.profile().map(|profile| profile.quoting).unwrap_or_default();
+        let mut builder = FileSet::builder(directory).quoting(quoting);
+        for input in &self.inputs {
+            builder = builder.input(input.name.0.clone(), input.spec.secrecy);
+        }
+        for write in &self.write {
+            let content = match &write.source {
+                None => TemplateContent::Bytes(Vec::new()),
+                Some(Source::Text(text)) => {
+                    TemplateContent::Text { name: TEXT.to_owned(), text: text.value.clone() }
+                }
+                Some(Source::Template(path)) => {
+                    let below = path.strip_prefix(directory).unwrap_or(path);
+                    TemplateContent::Template(below.to_owned())
+                }
+                Some(Source::Copy(path)) => {
+                    let read = fs::read(&path.value);
+                    let bytes =
+                        read.map_err(|error| Unusable::Copy { path: path.clone(), error })?;
+                    match self.program {
+                        Some(_) => TemplateContent::Marked(bytes),
+                        None => TemplateContent::Bytes(bytes),
+                    }
+                }
+            };
+            builder = builder.file(write.path.value.as_str(), content, write.part().secrecy());
+        }
+        builder.build().map_err(Unusable::Template)
+    }
+
+    fn profile(&self) -> Option<&'static Profile> {
+        self.program.as_ref()?.known.as_ref().map(|known| known.profile)
+    }
+
+    /// What the set is made of.
+    pub(crate) fn recipe(&self, directory: &Path, values: Value) -> Result<Recipe, Unusable> {
+        let files = self.write.iter().map(|write| (write.path.value.clone(), write.part()));
         let directories = self.directories.iter().map(|directory| {
             let Directory { path, attributes, adopt } = directory;
             (path.value.clone(), DirectorySpec { attributes: attributes.clone(), adopt: *adopt })
         });
-        let directories = directories.collect();
-        Ok(match &self.program {
-            Some(_) => {
-                DesiredState::read_by_program(digests, self.name.as_str(), files, directories)
-            }
-            None => DesiredState::new(digests, files, directories),
+        let inputs = self.inputs.iter().map(|input| (input.name.0.clone(), input.spec.clone()));
+        let program = self
+            .program
+            .as_ref()
+            .map(|_| ProgramOf { set: self.name.value.to_string(), profile: self.profile() });
+        Ok(Recipe {
+            files: files.collect(),
+            directories: directories.collect(),
+            templates: self.templates(directory)?,
+            values,
+            inputs: inputs.collect(),
+            program,
         })
     }
 }
 
 impl Write {
-    fn content(&self) -> io::Result<Content> {
-        Ok(Content::new(match &self.source {
-            Some(Source::Text(text)) => text.as_bytes().to_vec(),
-            Some(Source::Copy(path)) => fs::read(&path.value)?,
-            None => Vec::new(),
-        }))
+    fn part(&self) -> FilePart {
+        let Write { attributes, secret, adopt, .. } = self;
+        FilePart { attributes: attributes.clone(), secret: *secret, adopt: *adopt }
     }
+}
+
+impl Section for Values {
+    const NAME: &'static str = "values";
+    const DOC: &'static str = "Plain data for the templates of files";
+    const SCOPES: Scopes = Scopes::Host("files belong to the host, not to a namespace");
+    const JOIN: Join = Join::Tables(&[]);
+
+    type Value = PlainTable;
+    const NEW: fn(Self::Value) -> Self = Values;
 }
 
 impl Section for Sets {
@@ -197,6 +331,8 @@ impl Record for Set {
         let write: Option<Map<Write>> = fields.optional("write", "Files by path");
         let directories: Option<Map<Directory>> =
             fields.optional("directories", "Directories by path");
+        let inputs: Option<Map<Input>> =
+            fields.optional("inputs", "Data that the files are made of, by name");
         let written = write.as_ref().map(|Map(all)| all.as_slice()).unwrap_or_default();
         let program = read_program(fields, written);
         let known = program.as_ref().and_then(|program| program.known.as_ref());
@@ -206,6 +342,7 @@ impl Record for Set {
             check,
             program,
             namespace,
+            inputs: inputs.map(|Map(all)| all).unwrap_or_default(),
             write: write.map(|Map(all)| all).unwrap_or_default(),
             directories: directories.map(|Map(all)| all).unwrap_or_default(),
         })
@@ -439,14 +576,17 @@ impl Record for Write {
     const DOC: &'static str = "A file with its content";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
-        let text = fields.optional("text", "Its content");
+        let text = fields.optional("text", "A template that makes its content, written here");
+        let template = fields.optional("template", "A file with a template that makes its content");
         let copy = fields.optional("copy", "A file that has its content");
         let mut attributes = read_attributes(fields);
         let secret = fields.flag("secret", "Show nothing of its content anywhere");
         let adopt = fields.flag("adopt", ADOPT);
         fields.exclusive("text", "copy");
-        if fields.lacks(&["text", "copy"]) {
-            let message = "a file needs its content: `text` or `copy`";
+        fields.exclusive("text", "template");
+        fields.exclusive("template", "copy");
+        if fields.lacks(&["text", "template", "copy"]) {
+            let message = "a file needs its content: `text`, `template` or `copy`";
             fields.report(Diagnostic::new(fields.span(), message));
         }
         if secret {
@@ -458,8 +598,171 @@ impl Record for Write {
                 fields.report(Diagnostic::new(fields.value_at("mode"), message).help(help));
             }
         }
-        let source = text.map(Source::Text).or(copy.map(Source::Copy));
+        let source = text.map(Source::Text).or(template.map(Source::Template));
+        let source = source.or(copy.map(Source::Copy));
         Some(Write { path: fields.name()?, source, attributes, secret, adopt })
+    }
+}
+
+impl NamedRecord for Input {
+    const KEY: &'static str = "a name of your choice";
+}
+
+/// Where an input may come from.
+const ORIGINS: [&str; 4] = ["file", "directory", "url", "credential"];
+
+impl Record for Input {
+    const NAME: &'static str = "input";
+    const DOC: &'static str =
+        "Data that files are made of: from a file, a directory, a URL or a credential";
+
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        let file: Option<MachinePath> = fields.optional("file", "A file");
+        let directory: Option<MachinePath> =
+            fields.optional("directory", "The files in a directory, by name");
+        let url: Option<UrlText> =
+            fields.optional("url", "An address of https, or of http on this machine");
+        let credential: Option<String> =
+            fields.optional("credential", "A credential that systemd passes to the service");
+        let form: Option<FormWord> = fields.optional(
+            "as",
+            "How it is understood; by default as its name ends, and else as a text",
+        );
+        let every: Option<Period> = fields
+            .optional("every", "The time between two questions to a URL; 5 minutes by default");
+        let timeout: Option<Period> =
+            fields.optional("timeout", "How long a URL may take to answer; 30 seconds by default");
+        let at_most: Option<Size> =
+            fields.optional("at-most", "The largest answer of a URL; 1 MiB by default");
+        let bearer: Option<String> =
+            fields.optional("bearer", "The credential that is sent to a URL as a token");
+        let authority: Option<MachinePath> = fields.optional(
+            "authority",
+            "A file with the certificates to trust, in place of those of the system",
+        );
+        let secret = fields.flag("secret", "Only secret files may be made of it");
+        let allow_empty = fields.flag("allow-empty", "Whether nothing is a value, too");
+        let mut written = ORIGINS.into_iter().filter(|name| fields.has(name));
+        let (first, second) = (written.next(), written.next());
+        if let (Some(first), Some(second)) = (first, second) {
+            fields.exclusive(first, second);
+        }
+        if fields.lacks(&ORIGINS) {
+            let message = "an input needs its origin: `file`, `directory`, `url` or `credential`";
+            fields.report(Diagnostic::new(fields.span(), message));
+        }
+        if first != Some("url") {
+            for name in ["every", "timeout", "at-most", "bearer", "authority"] {
+                if fields.has(name) {
+                    let message = format!("`{name}` is for a `url`");
+                    fields.report(Diagnostic::new(fields.at(name), message));
+                }
+            }
+        }
+        let name = fields.name();
+        let url = url.map(|UrlText(url)| {
+            let mut origin = UrlOrigin::new(url);
+            origin.every = every.map_or(origin.every, Period::get);
+            origin.timeout = timeout.map_or(origin.timeout, Period::get);
+            origin.at_most = at_most.map_or(origin.at_most, |Size(bytes)| bytes);
+            origin.bearer = bearer;
+            origin.authority = authority.map(|MachinePath(path)| path);
+            Origin::Url(origin)
+        });
+        let path = |path: Option<MachinePath>, origin: fn(PathBuf) -> Origin| {
+            path.map(|MachinePath(path)| origin(path))
+        };
+        let origin = path(file, Origin::File).or(path(directory, Origin::Directory));
+        let origin = origin.or(url).or(credential.map(Origin::Credential))?;
+        let form = form.map_or_else(|| form_of(&origin), |FormWord(form)| form);
+        let secrecy = if secret { Secrecy::Secret } else { Secrecy::Public };
+        let spec = InputSpec::new(origin).form(form).secrecy(secrecy);
+        let spec = if allow_empty { spec.allow_empty() } else { spec };
+        Some(Input { name: name?, spec })
+    }
+}
+
+/// The form that the name of a source ends in.
+fn form_of(origin: &Origin) -> Form {
+    let name = match origin {
+        Origin::File(path) => path.to_string_lossy().into_owned(),
+        Origin::Url(origin) => origin.url.to_string(),
+        _ => return Form::Text,
+    };
+    let (_, end) = name.rsplit_once('.').unwrap_or_default();
+    let known = FORMS.iter().find(|(word, _)| *word == end);
+    known.map_or(if end == "yml" { Form::Yaml } else { Form::Text }, |(_, form)| *form)
+}
+
+const FORMS: [(&str, Form); 5] = [
+    ("json", Form::Json),
+    ("yaml", Form::Yaml),
+    ("toml", Form::Toml),
+    ("lines", Form::Lines),
+    ("text", Form::Text),
+];
+
+/// A form by its word.
+struct FormWord(Form);
+
+impl Text for FormWord {
+    const WHAT: &'static str = "a form of data";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let known = FORMS.iter().find(|(word, _)| *word == text);
+        known.map(|(_, form)| FormWord(*form)).ok_or_else(|| ValueError::is_not(text, Self::WHAT))
+    }
+
+    fn words() -> Vec<&'static str> {
+        FORMS.iter().map(|(word, _)| *word).collect()
+    }
+}
+
+/// The address of an input.
+struct UrlText(Url);
+
+impl Text for UrlText {
+    const WHAT: &'static str = "an address of https, or of http on this machine";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse()
+            .map(UrlText)
+            .map_err(|error: homeostat_render::Error| ValueError::new(error.to_string()))
+    }
+}
+
+/// So many bytes.
+struct Size(u64);
+
+impl Text for Size {
+    const WHAT: &'static str = "a size, such as \"512KiB\" or \"1MiB\"";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let unit = match text.get(digits.len()..).unwrap_or_default() {
+            "B" => Some(1),
+            "KiB" => Some(1 << 10),
+            "MiB" => Some(1 << 20),
+            _ => None,
+        };
+        let bytes = digits.parse::<u64>().ok().zip(unit);
+        let bytes = bytes.and_then(|(number, unit)| number.checked_mul(unit));
+        let is_sound = |bytes: &u64| (1..=64 << 20).contains(bytes);
+        let bytes = bytes.filter(is_sound).ok_or_else(|| ValueError::is_not(text, Self::WHAT))?;
+        Ok(Size(bytes))
+    }
+}
+
+impl Text for InputName {
+    const WHAT: &'static str = "a name of letters, digits and `_` that begins with a letter";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        let begins = text.starts_with(|c: char| c.is_ascii_alphabetic());
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let is_name = begins && text.len() <= 64 && text.chars().all(is_plain);
+        is_name
+            .then(|| InputName(text.to_owned()))
+            .ok_or_else(|| ValueError::is_not(text, Self::WHAT))
     }
 }
 

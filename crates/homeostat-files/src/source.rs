@@ -7,10 +7,10 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 
 use crate::apply::Writer;
 use crate::brake::Brake;
-use crate::check::Check;
+use crate::check::{Check, Network};
 use crate::disk::{Disk, Tap};
-use crate::hints::Hints;
 use crate::key::Key;
+use crate::live::LiveInputs;
 use crate::model::{DesiredState, Object};
 use crate::observe::{Moment, Reader};
 use crate::plan::{self, Step};
@@ -29,18 +29,43 @@ pub struct Files {
     pub check: Option<Check>,
     /// The program that reads the set.
     pub program: Option<Program>,
+    /// What is done with files that lose most of their lines.
+    pub shrinking: Shrinking,
+    /// The network whose links are facts.
+    pub network: Network,
+    /// The values that it is made of.
+    pub inputs: LiveInputs,
     pub(crate) disk: Disk,
     /// Shared by all that speak of the same set.
     pub(crate) brake: Arc<Mutex<Brake>>,
+}
+
+/// What is done with files that lose most of their lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shrinking {
+    Allow,
+    /// They are held; this option allows them.
+    Hold {
+        option: &'static str,
+    },
 }
 
 impl Files {
     /// A set of this machine.
     #[must_use]
     pub fn new(set: &str, store: Store) -> Self {
-        let (root, disk) = (PathBuf::from("/"), Disk::default());
-        let (set, brake) = (set.to_owned(), Arc::default());
-        Files { set, root, store, check: None, program: None, disk, brake }
+        Files {
+            set: set.to_owned(),
+            root: PathBuf::from("/"),
+            store,
+            check: None,
+            program: None,
+            shrinking: Shrinking::Allow,
+            network: Network::Here,
+            inputs: LiveInputs::default(),
+            disk: Disk::default(),
+            brake: Arc::default(),
+        }
     }
 
     /// The same, with everything below another directory.
@@ -59,6 +84,12 @@ impl Files {
     #[must_use]
     pub fn read_by(self, program: Option<Program>) -> Self {
         Files { program, ..self }
+    }
+
+    /// The same, with values that outlive it.
+    #[must_use]
+    pub fn sharing(self, inputs: LiveInputs) -> Self {
+        Files { inputs, ..self }
     }
 
     /// The same, with what is known of the reloads of its program.
@@ -93,11 +124,11 @@ impl Source for Files {
     type Writer = Writer;
 
     fn reader(&self) -> Result<Reader, Failure> {
-        Ok(Reader::new(self.clone(), Hints::open(), true))
+        Ok(Reader::following(self.clone()))
     }
 
     fn reader_without_hints(&self) -> Result<Reader, Failure> {
-        Ok(Reader::new(self.clone(), Hints::none(), false))
+        Ok(Reader::once(self.clone()))
     }
 
     fn writer(&self, _lock: &ScopeLock) -> Result<Writer, Failure> {
@@ -110,6 +141,8 @@ impl Source for Files {
             && self.store == other.store
             && self.check == other.check
             && self.program == other.program
+            && self.shrinking == other.shrinking
+            && self.network == other.network
     }
 
     fn plan(
@@ -118,6 +151,6 @@ impl Source for Files {
         moment: &Moment,
         changes: ChangeList<Key, Object>,
     ) -> Draft<Files> {
-        plan::draft(desired, moment, changes)
+        plan::draft(desired, moment, self.shrinking, changes)
     }
 }

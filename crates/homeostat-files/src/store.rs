@@ -1,23 +1,28 @@
-//! What a source keeps in the state directory: the key of its digests, the originals of files, and what a swap is
-//! about to do.
+//! What a source keeps in the state directory: the key of its digests, the originals of files, the set that was good last,
+//! and what a swap is about to do.
 
+use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
+use homeostat_render::Shrunk;
 use rustix::fs::{Mode, OFlags};
-use serde::Serialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use crate::digest::{Digest, DigestKey, random_name};
 use crate::disk::Disk;
+use crate::key::Key;
+use crate::model::{Content, DesiredState, GoodFile, Object};
 
 const KEY: &str = "key";
 const SWAP: &str = "swap.json";
 const BLOBS: &str = "blobs";
 const REFUSED: &str = "refused.json";
+const GOOD: &str = "good.json";
 /// What is being written; only one process writes a set.
 const UNFINISHED: &str = ".unfinished";
 
@@ -92,7 +97,22 @@ impl Store {
         serde_json::from_slice(&text).ok()
     }
 
-    /// An original that was kept; nothing, if it was not.
+    /// The set that was good last; nothing, if none is known.
+    pub(crate) fn good(&self, set: &str) -> Option<LastGood> {
+        let text = fs::read(self.directory.join("sets").join(set).join(GOOD)).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    /// The contents of the set that was good last, as far as they can be read.
+    pub(crate) fn good_files(&self, set: &str, good: &LastGood) -> BTreeMap<Key, GoodFile> {
+        let files = good.files.iter().filter_map(|(path, file)| {
+            let content = Content::new(self.blob(set, &file.digest).ok()??);
+            Some((Key::File(path.parse().ok()?), GoodFile { digest: file.digest.clone(), content }))
+        });
+        files.collect()
+    }
+
+    /// A content that was kept; nothing, if it was not.
     pub(crate) fn blob(&self, set: &str, digest: &Digest) -> io::Result<Option<Vec<u8>>> {
         let path = self.directory.join("sets").join(set).join(BLOBS).join(digest.as_str());
         match fs::read(path) {
@@ -102,6 +122,20 @@ impl Store {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A set that its program has taken over, or that was written if nobody can be asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LastGood {
+    pub(crate) generation: Option<String>,
+    /// By path.
+    pub(crate) files: BTreeMap<String, LastGoodFile>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct LastGoodFile {
+    pub(crate) digest: Digest,
+    pub(crate) lines: usize,
 }
 
 /// What is kept of one set.
@@ -122,8 +156,38 @@ impl SetStore {
         self.write(&self.blobs, digest.as_str(), content)
     }
 
-    /// Drops all contents but these.
+    /// Keeps a set as the one that was good last, with its contents.
+    pub(crate) fn write_good(&self, desired: &DesiredState) -> io::Result<()> {
+        let generation = desired.generation().map(|(_, generation)| generation.to_owned());
+        let mut good = LastGood { generation, files: BTreeMap::new() };
+        let mut contents = Vec::new();
+        for (key, wanted) in desired.iter() {
+            if let (Key::File(path), Object::File(file), Some(content)) =
+                (key, &wanted.object, &wanted.content)
+            {
+                let (digest, lines) = (file.digest.clone(), Shrunk::lines(content.bytes()));
+                contents.push((digest.clone(), content.clone()));
+                good.files.insert(path.to_string(), LastGoodFile { digest, lines });
+            }
+        }
+        if self.read_good().as_ref() == Some(&good) {
+            return Ok(());
+        }
+        for (digest, content) in contents {
+            self.keep(&digest, content.bytes())?;
+        }
+        self.write(&self.at, GOOD, &serde_json::to_vec(&good)?)
+    }
+
+    fn read_good(&self) -> Option<LastGood> {
+        serde_json::from_slice(&fs::read(self.path.join(GOOD)).ok()?).ok()
+    }
+
+    /// Drops all contents but these, and those of the set that was good last.
     pub(crate) fn retain(&self, is_needed: impl Fn(&str) -> bool) -> io::Result<()> {
+        let good = self.read_good().unwrap_or_default();
+        let is_good = |name: &str| good.files.values().any(|file| file.digest.as_str() == name);
+        let is_needed = |name: &str| is_needed(name) || is_good(name);
         for entry in fs::read_dir(self.path.join(BLOBS))? {
             let name = entry?.file_name();
             if let Some(name) = name.to_str().filter(|name| !is_needed(name)) {

@@ -14,15 +14,21 @@ impl Shrunk {
     /// Whether a file shrinks too much for being written without anybody's consent.
     #[must_use]
     pub fn find(old: &[u8], new: &[u8]) -> Option<Self> {
-        let (from_lines, to_lines) = (lines(old), lines(new));
+        Self::find_by_lines(Self::lines(old), Self::lines(new))
+    }
+
+    /// The same by the numbers of lines.
+    #[must_use]
+    pub fn find_by_lines(from_lines: usize, to_lines: usize) -> Option<Self> {
         let lost = from_lines.saturating_sub(to_lines);
         (lost > FREE_LINES && lost > from_lines / 2).then_some(Shrunk { from_lines, to_lines })
     }
-}
 
-/// A last line without newline counts.
-fn lines(bytes: &[u8]) -> usize {
-    bytes.split_inclusive(|byte| *byte == b'\n').count()
+    /// How many lines a text has. A last line without newline counts.
+    #[must_use]
+    pub fn lines(bytes: &[u8]) -> usize {
+        bytes.split_inclusive(|byte| *byte == b'\n').count()
+    }
 }
 
 #[cfg(test)]

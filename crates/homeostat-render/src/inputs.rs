@@ -22,6 +22,8 @@ use crate::value::Value;
 pub struct Inputs {
     entries: BTreeMap<String, Entry>,
     round: Round,
+    /// Whether accepted values are not kept for the next start.
+    is_only_read: bool,
 }
 
 /// One input.
@@ -105,6 +107,12 @@ impl Inputs {
         let accepted = kept.as_ref().and_then(Kept::read);
         let entry = Entry { accepted, kept, ..Entry::default() };
         self.entries.insert(name.into(), entry);
+    }
+
+    /// Whether values that are accepted from now on are kept for the next start; by default they are. Who only plans
+    /// writes nothing.
+    pub fn keep_accepted(&mut self, is_kept: bool) {
+        self.is_only_read = !is_kept;
     }
 
     /// Takes what an input has answered, or why it has not. True if there is something new to be tried.
@@ -212,7 +220,9 @@ impl Inputs {
             if entry.due() == Some(value) {
                 entry.pending = None;
             }
-            kept = kept.and(entry.kept.as_ref().map_or(Ok(()), |kept| kept.write(value)));
+            if let (Some(place), false) = (&entry.kept, self.is_only_read) {
+                kept = kept.and(place.write(value));
+            }
         }
         // What was refused alone may fit to what is in force from here on.
         if let (Round::Alone { .. }, true) = (&self.round, has_accepted) {

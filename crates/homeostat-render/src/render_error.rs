@@ -75,6 +75,18 @@ impl RenderError {
         Self::at(file, template, loader, places, message, cause)
     }
 
+    /// A mistake that was found without rendering; the place is known or not.
+    pub(crate) fn mistake(
+        file: &Path,
+        template: &str,
+        loader: &Loader,
+        message: String,
+        range: Option<Range<usize>>,
+    ) -> Box<Self> {
+        let place = Place { name: template.to_owned(), line: 1, range };
+        Self::at(file, template, loader, vec![place], message, RenderCause::Mistake)
+    }
+
     /// A file has read what it may not have; the place is known or not.
     pub(crate) fn needs(
         file: &Path,
@@ -120,6 +132,12 @@ impl RenderError {
         }
         let drawn = Diagnostics::new(files, vec![diagnostic]);
         Box::new(RenderError { file: file.to_owned(), at, message, cause, included_at, drawn })
+    }
+
+    /// The error with its places, to be shown among others.
+    #[must_use]
+    pub fn diagnostics(&self) -> &Diagnostics {
+        &self.drawn
     }
 
     /// The error for people: the lines of the templates with a mark under the place.

@@ -20,11 +20,13 @@ use crate::error::Error;
 use crate::filters::{self, Quoting};
 use crate::generation;
 use crate::reading::FileReader;
-use crate::render_error::RenderError;
-use crate::value::Secrecy;
+use crate::render_error::{RenderCause, RenderError};
+use crate::value::{Secrecy, Value};
 
 /// Instructions of the engine for one file: ten thousand servers cost about two hundred thousand.
 const FUEL: u64 = 5_000_000;
+/// What stands for the generation where no template is.
+const MARK: &str = "{{ generation }}";
 /// The largest file that is rendered.
 const MOST_BYTES: usize = 64 << 20;
 
@@ -38,6 +40,8 @@ pub enum Content {
     Text { name: String, text: String },
     /// These bytes, as they are.
     Bytes(Vec<u8>),
+    /// These bytes, in which `{{ generation }}` stands for the generation, and nothing else has a meaning.
+    Marked(Vec<u8>),
 }
 
 /// What a set is made of.
@@ -56,12 +60,16 @@ pub struct FileSet {
     inputs: Arc<BTreeMap<String, Secrecy>>,
     files: BTreeMap<PathBuf, (Body, Secrecy)>,
     loader: Arc<Loader>,
+    quoting: Quoting,
 }
 
+#[derive(PartialEq)]
 enum Body {
     /// The name of a template.
     Template(String),
     Bytes(Vec<u8>),
+    /// Bytes in which the placeholder of the generation is.
+    Marked(Vec<u8>),
 }
 
 /// The files of a set before their generation is known.
@@ -104,10 +112,106 @@ impl FileSet {
     }
 
     /// The files that were read so far as templates, or looked for and not found: to be watched. Those that templates
-    /// include are known once they were rendered.
+    /// include by a name that they compute are known once they were rendered.
     #[must_use]
     pub fn templates(&self) -> BTreeSet<PathBuf> {
         self.loader.loaded().values().filter_map(|loaded| loaded.path.clone()).collect()
+    }
+
+    /// Whether another set renders the same files from the same data.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        self.quoting == other.quoting
+            && self.inputs == other.inputs
+            && self.files == other.files
+            && self.loader.texts() == other.loader.texts()
+    }
+
+    /// Whether a template names facts of the machine. One that is included by a computed name is not known.
+    #[must_use]
+    pub fn names_facts(&self) -> bool {
+        const FACTS: [&str; 3] = ["host", "links", "namespaces"];
+        let names = |name: &String| {
+            let template = self.environment.get_template(name);
+            template.is_ok_and(|template| {
+                let variables = template.undeclared_variables(false);
+                FACTS.iter().any(|fact| variables.contains(*fact))
+            })
+        };
+        self.loader.texts().keys().any(names)
+    }
+
+    /// Finds mistakes that need no data: names that nobody declares, and what goes wrong with plain data alone.
+    pub fn check(&self, values: &Value) -> Result<(), Box<RenderError>> {
+        for (path, name) in self.named() {
+            self.find_unknown(path, name, true)?;
+            // A template that is included sees what the one around it has set.
+            let others = self.loader.texts().into_keys();
+            others.into_iter().try_for_each(|name| self.find_unknown(path, &name, false))?;
+        }
+        match self.render(&Data { values: values.clone(), ..Data::default() }) {
+            Err(error) if matches!(error.cause, RenderCause::Mistake) => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The files that have a template, with its name.
+    fn named(&self) -> impl Iterator<Item = (&PathBuf, &str)> {
+        self.files.iter().filter_map(|(path, (body, _))| match body {
+            Body::Template(name) => Some((path, name.as_str())),
+            Body::Bytes(_) | Body::Marked(_) => None,
+        })
+    }
+
+    fn find_unknown(
+        &self,
+        path: &Path,
+        name: &str,
+        is_whole: bool,
+    ) -> Result<(), Box<RenderError>> {
+        // One that cannot be read is found when it is rendered.
+        let Ok(template) = self.environment.get_template(name) else { return Ok(()) };
+        let variables: BTreeSet<String> = template.undeclared_variables(true).into_iter().collect();
+        for variable in &variables {
+            if let Some(message) = self.unknown(variable, is_whole) {
+                let at = mention(template.source(), variable);
+                return Err(RenderError::mistake(path, name, &self.loader, message, at));
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a variable of a template cannot have a value, if so. In one that is not whole, others may have set it.
+    fn unknown(&self, variable: &str, is_whole: bool) -> Option<String> {
+        const NAMES: [&str; 6] = ["inputs", "values", "host", "links", "namespaces", "generation"];
+        let mut parts = variable.split('.');
+        let first = parts.next().unwrap_or_default();
+        match (first, parts.next()) {
+            ("inputs", Some(input)) => (!self.inputs.contains_key(input))
+                .then(|| format!("the input `{input}` is not declared")),
+            _ if NAMES.contains(&first) || !is_whole => None,
+            _ if self.environment.globals().any(|(name, _)| name == first) => None,
+            _ => Some(format!("`{first}` is undefined")),
+        }
+    }
+
+    /// Reads the templates that others name as they are written, so that all of them are known from the beginning. What
+    /// cannot be read is found when it is rendered.
+    fn load_named(&self) {
+        let mut done = BTreeSet::new();
+        loop {
+            let texts = self.loader.texts();
+            let named = texts.values().flatten().flat_map(|text| named_templates(text));
+            let new: BTreeSet<String> =
+                named.filter(|name| !done.contains(name) && !texts.contains_key(name)).collect();
+            if new.is_empty() {
+                return;
+            }
+            for name in new {
+                let _ = self.environment.get_template(&name);
+                done.insert(name);
+            }
+        }
     }
 
     /// A public file whose template names a secret input is found before anything is known of the input. What a template
@@ -124,7 +228,7 @@ impl FileSet {
             let is_secret = |input: &&&str| self.inputs.get(**input) == Some(&Secrecy::Secret);
             if let Some(input) = inputs.iter().find(is_secret) {
                 let needs = Needs::Secrecy((*input).to_owned());
-                let at = mention(template.source(), input);
+                let at = mention(template.source(), &format!("inputs.{input}"));
                 return Err(RenderError::needs(path, name, &self.loader, &needs, at));
             }
         }
@@ -137,6 +241,10 @@ impl FileSet {
         for (path, (body, secrecy)) in &self.files {
             let (bytes, reads) = match body {
                 Body::Bytes(bytes) => (bytes.clone(), BTreeSet::new()),
+                Body::Marked(bytes) => {
+                    carriers.insert(path.clone());
+                    (bytes.clone(), BTreeSet::new())
+                }
                 Body::Template(name) => {
                     let root = Root::new(data, &self.inputs, *secrecy);
                     let bytes = self.render_file(path, name, &root)?;
@@ -222,6 +330,7 @@ impl FileSetBuilder {
         for (path, (content, secrecy)) in self.files {
             let body = match content {
                 Content::Bytes(bytes) => Body::Bytes(bytes),
+                Content::Marked(bytes) => marked(bytes),
                 Content::Template(template) => {
                     let name = template.to_string_lossy().into_owned();
                     let source = loader.load(&name, is_below(&template));
@@ -247,13 +356,33 @@ impl FileSetBuilder {
             };
             files.insert(path, (body, secrecy));
         }
-        let set = FileSet { environment, inputs: Arc::new(self.inputs), files, loader };
+        let (inputs, quoting) = (Arc::new(self.inputs), self.quoting);
+        let set = FileSet { environment, inputs, files, loader, quoting };
+        set.load_named();
         set.check_secrecy()?;
         Ok(set)
     }
 }
 
 impl Draft {
+    /// Files without templates, in which `{{ generation }}` stands for the generation.
+    #[must_use]
+    pub fn of_marked(files: impl IntoIterator<Item = (PathBuf, Vec<u8>, Secrecy)>) -> Self {
+        let mut draft = Draft { files: BTreeMap::new(), carriers: BTreeSet::new() };
+        for (path, bytes, secrecy) in files {
+            let bytes = match marked(bytes) {
+                Body::Marked(bytes) => {
+                    draft.carriers.insert(path.clone());
+                    bytes
+                }
+                Body::Bytes(bytes) => bytes,
+                Body::Template(_) => Vec::new(),
+            };
+            draft.files.insert(path, RenderedFile { bytes, secrecy, reads: BTreeSet::new() });
+        }
+        draft
+    }
+
     /// Makes the generation of the set, and writes it where templates have asked for it.
     ///
     /// `mask` takes out of a file what may change without a new generation, such as what the running program is told by
@@ -333,10 +462,32 @@ fn check_syntax(name: &str, text: &str) -> Result<(), JinjaError> {
         .map_err(|error| JinjaError::from(ErrorKind::BadInclude).with_source(error))
 }
 
-/// Where a template names an input first.
-fn mention(template: &str, input: &str) -> Option<Range<usize>> {
-    let named = format!("inputs.{input}");
-    let mut found = template.match_indices(&named).map(|(at, named)| at..at + named.len());
+/// Bytes that are text may hold the generation.
+fn marked(bytes: Vec<u8>) -> Body {
+    match String::from_utf8(bytes) {
+        Ok(text) if text.contains(MARK) => {
+            Body::Marked(text.replace(MARK, generation::PLACEHOLDER).into_bytes())
+        }
+        Ok(text) => Body::Bytes(text.into_bytes()),
+        Err(error) => Body::Bytes(error.into_bytes()),
+    }
+}
+
+/// The names in quotes behind the words that load another template.
+fn named_templates(text: &str) -> impl Iterator<Item = String> {
+    text.split("{%").skip(1).filter_map(|block| {
+        let block = block.trim_start_matches(['-', '+']).trim_start();
+        let words = ["include", "import", "extends", "from"];
+        let rest = words.iter().find_map(|word| block.strip_prefix(word))?.trim_start();
+        let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first))?;
+        let (name, _) = rest.get(1..)?.split_once(quote)?;
+        Some(name.to_owned())
+    })
+}
+
+/// Where a template names a variable first.
+fn mention(template: &str, named: &str) -> Option<Range<usize>> {
+    let mut found = template.match_indices(named).map(|(at, named)| at..at + named.len());
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
     found.find(|place| !template.get(place.end..).is_some_and(|rest| rest.starts_with(is_word)))
 }
@@ -363,6 +514,12 @@ struct Loaded {
 }
 
 impl Loader {
+    /// The texts by what templates call them; nothing for those that cannot be read.
+    fn texts(&self) -> BTreeMap<String, Option<String>> {
+        let loaded = self.loaded();
+        loaded.iter().map(|(name, loaded)| (name.clone(), loaded.text.clone())).collect()
+    }
+
     fn loaded(&self) -> MutexGuard<'_, BTreeMap<String, Loaded>> {
         self.loaded.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -74,6 +74,25 @@ impl InputTasks {
         }
     }
 
+    /// Waits until each of so many inputs has answered once, or has said why not, for so long at most. The answers, by
+    /// name.
+    pub async fn first_answers(
+        &self,
+        count: usize,
+        longest: Duration,
+    ) -> BTreeMap<String, Result<Value, String>> {
+        let mut answers = BTreeMap::new();
+        let all = async {
+            while answers.len() < count {
+                self.changed().await;
+                answers.extend(std::mem::take(&mut *self.mailbox.lock()));
+            }
+        };
+        // Those that have not answered by then are missing.
+        let _ = tokio::time::timeout(longest, all).await;
+        answers
+    }
+
     /// Hands the answers that have come over to the inputs. True if there is something new to be tried.
     pub fn deliver(&self, inputs: &mut Inputs) -> bool {
         let answers = std::mem::take(&mut *self.mailbox.lock());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::Reasons;
-use homeostat_core::{Action, Cause, Failure, Summary, WaitsOn};
+use homeostat_core::{Action, Cause, Failure, Phase, Summary, WaitsOn};
 use serde::{Serialize, Serializer};
 use tokio::sync::broadcast;
 
@@ -75,6 +75,19 @@ pub enum EventKind {
     },
     /// What was rendered is good: it is a desired state.
     Validated,
+    /// It is in place.
+    Deployed {
+        /// So many objects were written.
+        objects: usize,
+    },
+    /// The program that reads it has taken it over.
+    Reloaded,
+    /// What was in place before is back.
+    RolledBack {
+        /// Why.
+        #[serde(flatten)]
+        failure: Failure,
+    },
     /// What differs is known.
     Planned {
         /// How much.
@@ -167,6 +180,18 @@ pub enum EventKind {
     Resumed,
     /// The loop has ended.
     Stopped,
+}
+
+impl From<Phase> for EventKind {
+    fn from(phase: Phase) -> Self {
+        match phase {
+            Phase::Rendered { bytes, print } => EventKind::Rendered { bytes, print },
+            Phase::Deployed { objects } => EventKind::Deployed { objects },
+            Phase::Reloaded => EventKind::Reloaded,
+            Phase::RolledBack { failure } => EventKind::RolledBack { failure },
+            _ => EventKind::Validated,
+        }
+    }
 }
 
 pub(super) fn display<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {

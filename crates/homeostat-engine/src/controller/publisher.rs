@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::pacing::{Reason, Time};
-use homeostat_core::{Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind, Summary};
+use homeostat_core::{
+    Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind, Phase, Summary,
+};
 use tokio::sync::watch;
 
 use super::event::{Event, EventKind, Events, PassId};
@@ -53,6 +55,13 @@ impl Publisher {
         self.queue(kind);
         for event in self.queued.drain(..) {
             self.events.publish(event);
+        }
+    }
+
+    /// Publishes what happened within the source.
+    pub(super) fn emit_phases(&mut self, phases: Vec<Phase>) {
+        for phase in phases {
+            self.emit(phase.into());
         }
     }
 

@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
 use homeostat_core::{Failure, Retry};
+use homeostat_render::Quoting;
 use rustix::process::Pid;
 
 use crate::programs::{Profile, argv};
@@ -25,6 +26,8 @@ pub const PROFILE: Profile = Profile {
     needs: "`sockets = { master = \"/run/haproxy-master.sock\", admin = \"/run/haproxy/admin.sock\" }`, and in the main file \
             `setenv HOMEOSTAT {{ generation }}`",
     try_out: Some(try_to_listen),
+    quoting: Quoting::Shell,
+    mask: None,
 };
 
 /// How it is told of new files: by the socket of its master process.

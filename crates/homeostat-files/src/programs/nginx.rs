@@ -6,6 +6,7 @@
 //! that a killed `nginx` left behind. Workers of before a reload answer beside the new ones for 100 ms, until they are told to
 //! shut down, which then is in their title.
 
+use homeostat_render::Quoting;
 use rustix::process::{Pid, Signal};
 
 use crate::process::{children, command_line};
@@ -32,6 +33,8 @@ pub const PROFILE: Profile = Profile {
     needs: "`sockets = { status = \"127.0.0.1:8099\" }`, and in the main file \
             `server { listen 127.0.0.1:8099; return 200 \"{{ generation }}\"; }`",
     try_out: None,
+    quoting: Quoting::Backslash,
+    mask: None,
 };
 
 fn children_called(master: Pid, title: &str) -> Vec<Pid> {

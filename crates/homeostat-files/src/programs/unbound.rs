@@ -7,6 +7,8 @@
 
 use std::path::Path;
 
+use homeostat_render::Quoting;
+
 use crate::programs::{Profile, Setup, argv};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
@@ -26,6 +28,8 @@ pub const PROFILE: Profile = Profile {
     needs: "`control-interface: /run/unbound.ctl` and `identity: \"{{ generation }}\"` in the main file, and \
             `sockets = { control = \"/run/unbound.ctl\" }`, if it is another one",
     try_out: None,
+    quoting: Quoting::Backslash,
+    mask: None,
 };
 
 fn control(setup: &Setup<'_>, verb: &str) -> Request {

@@ -146,7 +146,7 @@ fn the_laws_hold_over_files() {
 /// Its points are those of the ledger: between its own calls the tests of crashes kill it.
 #[test]
 fn a_crash_between_ledger_and_files_is_made_good() {
-    let points = block_on(async { laws::check_crashes(&mut Tree::new()).await });
+    let points = block_on(async { Box::pin(laws::check_crashes(&mut Tree::new())).await });
     let points = points.unwrap_or_else(|broken| panic!("{broken}"));
     assert!(points >= 4, "{points} points");
 }

@@ -77,6 +77,11 @@ pub(super) fn log_event(event: &Event) -> Option<Level> {
         EventKind::Pending { key, on } => {
             log!(INFO, key, outcome = "pending", waits_on = %on, "pending")
         }
+        EventKind::RolledBack { failure } => {
+            log!(WARN, error = failure.error, help = failure.help, "rolled back")
+        }
+        EventKind::Deployed { objects } => log!(INFO, objects, "deployed"),
+        EventKind::Reloaded => log!(INFO, "reloaded"),
         EventKind::More { steps } => log!(INFO, more = steps, "more steps"),
         EventKind::Paused { .. } => log!(INFO, "paused"),
         EventKind::Resumed => log!(INFO, "resumed"),

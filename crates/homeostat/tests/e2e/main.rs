@@ -56,6 +56,7 @@ mod provider;
 mod random_network;
 mod random_trials;
 mod reading;
+mod rendered;
 mod restart;
 mod retries;
 mod sabotaged_files;
