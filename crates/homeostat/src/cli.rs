@@ -39,7 +39,7 @@ pub(crate) enum Command {
     Check(Documents),
     /// Show what would change; write nothing
     #[command(
-        after_help = "Exit: 0 nothing or changes, 1 error; with --detailed-exitcode 2 = not converged."
+        after_help = "Exit: 0 planned, with or without changes, 1 error; with --detailed-exitcode 2 = not converged."
     )]
     Plan(PlanArgs),
     /// Change the machine to the declared state, with the smallest change
@@ -70,12 +70,12 @@ pub(crate) enum Command {
     Reload(FormArgs),
     /// Confirm the open trial: its document stays in force
     #[command(
-        after_help = "A trial is begun by `homeostat apply DOC --confirm-within TIME`. Confirm it from a new \
-                            session: that the session still works which began it proves nothing about new connections. \
+        after_help = "`homeostat apply DOC --confirm-within TIME` begins a trial. Confirm it from a new login \
+                            session: an old session may still work while new connections fail. \
                             Exit: 0 confirmed, 1 no trial or error."
     )]
     Confirm(ConfirmArgs),
-    /// End the open trial: the document before it is in force again; or try an older confirmed document
+    /// End the open trial and restore the document before it; with `--to`, try an older confirmed document
     #[command(
         after_help = "Exit: 0 rolled back and converged, or the older document was confirmed; 1 no trial, not \
                             converged, not confirmed, or error."
@@ -89,10 +89,11 @@ pub(crate) enum Command {
     Forget(KeyArgs),
     #[command(flatten)]
     Source(SourceCommand),
-    /// List the documents that were confirmed, or show what one of them changed
+    /// List the confirmed documents, or show what one of them changed
     #[command(
-        after_help = "A document is confirmed once its first pass has run. The last twenty are kept, with every \
-                            file that they name; a daemon that starts with a broken document uses the last one. \
+        after_help = "Outside of trials, a document is confirmed once its first pass has run. The last twenty are \
+                            kept, with every file that they name. A daemon that starts with a broken document uses \
+                            the last confirmed one. \
                             Exit: 0 listed, 1 error."
     )]
     History(HistoryArgs),
@@ -118,7 +119,7 @@ pub(crate) enum Command {
     /// Hold a trial where no daemon runs; `apply --confirm-within` starts it
     #[command(hide = true)]
     HoldTrial(HoldArgs),
-    /// Bring back what was before a trial whose holder ended
+    /// Roll back a trial whose holder process ended
     #[command(hide = true)]
     EndLeftTrial,
     #[command(external_subcommand)]
@@ -177,11 +178,11 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Make it a trial: the document before it comes back unless `homeostat confirm` comes within this time
+    /// Make it a trial: restore the document before it, unless `homeostat confirm` is called within this time
     #[arg(long, value_name = "TIME")]
     pub(crate) confirm_within: Option<Period>,
     /// Check during the trial that this works: ping:ADDRESS, tcp:ADDRESS:PORT or `cmd:/PATH ARGUMENTS`; may be given
-    /// several times. One that fails before the trial keeps it from beginning
+    /// several times. If a check fails before the trial, the trial does not start
     #[arg(long = "check", value_name = "CHECK", requires = "confirm_within")]
     pub(crate) checks: Vec<Check>,
     /// What confirms the trial
@@ -343,7 +344,7 @@ pub(crate) struct RollbackArgs {
     /// Try this document of `homeostat history`
     #[arg(long, value_name = "N")]
     pub(crate) to: Option<u64>,
-    /// The time within which that must be confirmed
+    /// Restore the present document, unless `homeostat confirm` is called within this time
     #[arg(long, value_name = "TIME", default_value = "2m", requires = "to")]
     pub(crate) confirm_within: Period,
     #[command(flatten)]
@@ -422,8 +423,8 @@ pub(crate) struct ShowArgs {
     /// Print every knob of the network namespace, not only the common and the owned ones
     #[arg(long)]
     pub(crate) full: bool,
-    /// Print also what other programs keep: leases, router advertisements, routes of routing daemons,
-    /// links of container engines; otherwise they are comments
+    /// Also print what other programs manage: leases, router advertisements, routes of routing daemons,
+    /// links of container engines. Without this flag they are comments
     #[arg(long)]
     pub(crate) all: bool,
 }
@@ -443,10 +444,10 @@ pub(crate) struct Global {
     /// Allow steps whose side effects in the kernel delete foreign objects
     #[arg(long, global = true)]
     pub(crate) allow_cascades: bool,
-    /// In a trial, also do what cannot be undone; `plan` lists it
+    /// In a trial, also apply steps that cannot be undone; `plan` lists them
     #[arg(long, global = true)]
     pub(crate) accept_loss: bool,
-    /// Restore what a knob, a file or a unit was before, once it is no longer declared
+    /// Restore the original value of a knob, a file or a unit when it leaves the document
     #[arg(long, global = true)]
     pub(crate) revert_on_release: bool,
     /// Directory of the ledger [default: /var/lib/homeostat]
