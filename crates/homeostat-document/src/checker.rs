@@ -30,7 +30,6 @@ impl Checker {
         Self { files, ..Self::default() }
     }
 
-    /// Adds a mistake.
     pub fn report(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
     }

@@ -29,7 +29,7 @@ pub(crate) enum Place {
     Path(String),
 }
 
-/// More than anybody reads at once.
+/// How many diagnostics are shown at most.
 const MOST_DRAWN: usize = 500;
 
 /// A message may quote names and values of the document, or the words of another program.

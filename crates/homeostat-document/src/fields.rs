@@ -36,7 +36,6 @@ pub trait Keyed: Sized {
     /// What a field name is, for the schema.
     const KEY: &'static str;
 
-    /// Reads one field.
     fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self>;
 
     /// Describes one field's value.
@@ -431,7 +430,6 @@ pub fn describe_record<T: Record>(definitions: &mut Definitions) -> Json {
     json!({ "$ref": format!("#/$defs/{}", T::NAME) })
 }
 
-/// The entries of a table.
 pub fn read_table<'n>(node: &'n Node, checker: &mut Checker) -> Option<&'n [Entry]> {
     let help = match &node.value {
         Value::Table(entries) => return Some(entries),

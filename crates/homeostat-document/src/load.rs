@@ -70,7 +70,6 @@ pub struct Text {
     pub directory: PathBuf,
     /// What it is written in.
     pub format: Format,
-    /// The text.
     pub text: String,
 }
 
@@ -265,7 +264,7 @@ fn unreadable(path: &Path, error: &io::Error) -> Diagnostic {
     Diagnostic::about_path(shown(path), format!("cannot be read: {error}"))
 }
 
-/// A path for messages: a name may hold what a terminal would obey.
+/// A path for messages: control characters are escaped.
 #[must_use]
 pub fn shown(path: &Path) -> String {
     let mut shown = String::new();

@@ -11,7 +11,6 @@ pub(crate) const MAX_DEPTH: usize = 64;
 /// A value with its place.
 #[derive(Clone, Debug)]
 pub struct Node {
-    /// What was written.
     pub value: Value,
     /// Where it was written.
     pub span: Span,
@@ -20,21 +19,15 @@ pub struct Node {
 /// What was written, as far as the format itself says.
 #[derive(Clone, Debug)]
 pub enum Value {
-    /// Nothing.
     Null,
-    /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
     Int(i128),
     /// A number with a fraction or an exponent, as written; few fields want one.
     Float(String),
-    /// Text.
     Text(String),
     /// A scalar that readers of this format take for different things (`0755`, `no`, a date).
     Ambiguous(String),
-    /// A list.
     List(Vec<Node>),
-    /// A table.
     Table(Vec<Entry>),
 }
 

@@ -18,9 +18,7 @@ impl<N: Copy + TryFrom<i128> + Into<i128>> Whole for N {}
 pub struct Number<N> {
     /// What messages and the schema call it: "a metric".
     pub what: &'static str,
-    /// The smallest.
     pub least: N,
-    /// The largest.
     pub most: N,
 }
 

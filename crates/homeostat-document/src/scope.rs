@@ -20,7 +20,7 @@ pub struct Scope {
     pub(crate) found_at: Option<FoundAt>,
 }
 
-/// Where a namespace is found that has no entry in `/run/netns`: what keeps it alive is up to whoever made it.
+/// Where a namespace is found that has no entry in `/run/netns`. We do not keep it alive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundAt {
     /// At this file, as container engines mount them.

@@ -28,7 +28,6 @@ pub trait Section: Sized + Clone + fmt::Debug + PartialEq + Eq + Send + Sync + '
     const NAME: &'static str;
     /// One sentence on what it is.
     const DOC: &'static str;
-    /// The scopes that have it.
     const SCOPES: Scopes = Scopes::All;
     /// How it is joined where several files have it.
     const JOIN: Join = Join::Never;
@@ -85,7 +84,6 @@ pub enum Join {
 /// name one source can look at what another one sets, and none has to know the other.
 #[derive(Clone, Debug)]
 pub struct Assignment<'a> {
-    /// The name.
     pub name: String,
     /// The value as it is written.
     pub value: &'a str,
@@ -98,7 +96,6 @@ pub struct Assignment<'a> {
 pub struct SourceSections {
     /// The source's name: its settings are in `[settings.NAME]`.
     pub source: &'static str,
-    /// Its sections.
     pub sections: &'static [SectionType],
     /// Its fields in the tables of other sources.
     pub extensions: &'static [ExtensionType],

@@ -63,7 +63,7 @@ words! {
     OnStop, "a way to end":
     /// They stay, and stay owned.
     Leave = "leave",
-    /// They stay, and are nobody's.
+    /// They stay, without an owner.
     Release = "release",
     /// They are removed, and original values restored.
     Revert = "revert",

@@ -10,7 +10,6 @@ pub struct FileId(pub(crate) u32);
 /// A stretch of bytes in one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
-    /// The file.
     pub file: FileId,
     /// Offset of the first byte.
     pub start: u32,
@@ -32,7 +31,6 @@ impl Span {
 /// Two spanned values are equal when the values are: a desired state is the same desired state wherever it stands.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spanned<T> {
-    /// What was written.
     pub value: T,
     /// Where it was written.
     pub span: Span,
