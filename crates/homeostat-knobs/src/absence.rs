@@ -63,11 +63,10 @@ impl Absence {
             Absence::NoKnob { similar } => refusal("the kernel has no such knob".to_owned())
                 .with_known_help(no_knob_help(key, similar.as_deref())),
             Absence::NotAKnob { what } => refusal(format!("it is {what}, not a knob")),
-            Absence::WriteOnly => refusal(
-                "it can be written, but not read, so nobody can tell whether it is as declared"
-                    .to_owned(),
-            )
-            .with_help("it is a command: run it from a script or a timer"),
+            Absence::WriteOnly => {
+                refusal("it can be written but not read, so it cannot be compared".to_owned())
+                    .with_help("it is a command: run it from a script or a timer")
+            }
             Absence::HostWide { why } => refusal(format!("it belongs to the whole host: {why}"))
                 .with_help("declare it in the document of the host"),
             Absence::NoHierarchy => refusal("there is no cgroup v2 hierarchy".to_owned())

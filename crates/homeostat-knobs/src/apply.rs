@@ -15,7 +15,6 @@ use crate::observe::Look;
 use crate::plan::Step;
 use crate::source::Knobs;
 
-/// Writes knobs.
 #[derive(Debug)]
 pub struct Writer {
     pub(crate) knobs: Knobs,
@@ -61,7 +60,7 @@ impl Writer {
     }
 
     /// Puts back what the kernel rewrites along with a released knob: what it held before the knob was claimed or, if
-    /// somebody has written it since, what it held just now.
+    /// another program has written it since, what it held just now.
     fn put_back(
         &self,
         work: &Work<'_, Knobs>,

@@ -110,7 +110,7 @@ fn read(queue: &OwnedFd, watched: &mut HashMap<Watch, Key>) -> io::Result<Option
         if event.events().contains(ReadFlags::QUEUE_OVERFLOW) {
             return Ok(Some(Hint::Lost));
         }
-        // A file that went (with its link) is news too.
+        // A file that went (with its link) is a change, too.
         let key = if event.events().contains(ReadFlags::IGNORED) {
             watched.remove(&event.wd())
         } else {

@@ -1,7 +1,7 @@
 //! What goes with IPv6 on a link.
 //!
 //! Quirk `disabling-takes-addresses` (Linux 6.18): writing 1 to `net/ipv6/conf/va/disable_ipv6` deletes all IPv6
-//! addresses and routes of `va`, whoever made them, and 0 does not bring them back; `all` does so on every link.
+//! addresses and routes of `va`, those of other owners too, and 0 does not bring them back; `all` does so on every link.
 
 use std::collections::BTreeMap;
 use std::net::Ipv6Addr;

@@ -9,7 +9,6 @@ use std::str::FromStr;
 /// One knob.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Key {
-    /// A kernel parameter.
     Sysctl(SysctlPath),
     /// A file of a control group.
     Cgroup(CgroupFile),
@@ -350,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_tells_the_link_that_it_needs() {
+    fn a_key_names_the_link_that_it_needs() {
         for (text, link) in [
             ("net/ipv4/conf/enp3s0.200/forwarding", Some("enp3s0.200")),
             ("net/ipv6/neigh/eth0/gc_stale_time", Some("eth0")),

@@ -14,11 +14,9 @@ use rustix::io::Errno;
 /// What is at a path.
 #[derive(Debug)]
 pub(crate) enum Found {
-    /// A file.
     File(KnobFile),
     /// Something that cannot be a knob.
     Other(&'static str),
-    /// Nothing.
     Missing(Missing),
 }
 
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_mode_tells_what_is_for_reading_or_writing_only() {
+    fn the_mode_shows_what_is_for_reading_or_writing_only() {
         let root = tree();
         let path = root.path().join("net/ipv4/ip_forward");
         for (mode, readable, writable) in [(0o200, false, true), (0o444, true, false)] {

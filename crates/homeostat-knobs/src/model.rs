@@ -20,7 +20,6 @@ impl Value {
         Value(Form::of(key).normalize(text))
     }
 
-    /// The text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -38,7 +37,7 @@ impl Value {
         Form::of(key).agrees(&self.0, &seen.0)
     }
 
-    /// What has to be written so that this value is back where `wrote` stands.
+    /// The value to write so that this original is restored over `wrote`.
     pub(crate) fn restoring(&self, key: &Key, wrote: &Value) -> Value {
         match Form::of(key) {
             Form::Lines => Value(lines_restoring(&self.0, &wrote.0)),

@@ -131,7 +131,7 @@ pub(crate) fn lines_are_complete(text: &str) -> bool {
     !lines.is_empty() && lines.values().all(|keys| !keys.is_empty())
 }
 
-/// What has to be written so that `original` is back where `wrote` stands: what it lacks is lifted.
+/// The value to write so that `original` is restored over `wrote`: limits that it lacks are lifted.
 pub(crate) fn lines_restoring(original: &str, wrote: &str) -> String {
     let mut lines = parse_lines(original);
     for (name, keys) in parse_lines(wrote) {

@@ -38,8 +38,10 @@ pub struct Moment {
 /// What is in one file.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// This.
-    Holds { value: Value, writable: bool },
+    Holds {
+        value: Value,
+        writable: bool,
+    },
     /// Nothing: there is no such file, or none that could be managed.
     Absent(Absence),
     /// It could not be read.

@@ -97,7 +97,7 @@ impl Drafting<'_> {
             return;
         }
         if self.moment.read_only.contains(&key) {
-            let failure = Failure::new("the kernel lets nobody write it here", Retry::OnChange);
+            let failure = Failure::new("the kernel allows no write here", Retry::OnChange);
             let failure = failure.with_help("some knobs are writable on the host only, or never");
             self.draft.refuse(key, failure);
             return;
@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_knob_that_nobody_can_write_is_refused() {
+    fn a_read_only_knob_is_refused() {
         let desired = desired(&[("net.ipv4.ip_forward", "1")]);
         let read_only = [key("net.ipv4.ip_forward")].into();
         let moment = Moment { read_only, ..Moment::default() };

@@ -44,7 +44,7 @@ impl Bench {
         PassInput { source, desired, ownership: &OWNERSHIP, focus, config }
     }
 
-    pub(crate) fn book(&self) -> LedgerPage<Knobs> {
+    pub(crate) fn page(&self) -> LedgerPage<Knobs> {
         LedgerPage::open(self.ledger.clone(), filed()).unwrap()
     }
 
@@ -69,8 +69,8 @@ impl Bench {
     /// One full pass of a fresh process: only the ledger is left of the ones before.
     pub(crate) fn pass(&self, desired: &DesiredState) -> Report<Knobs> {
         let order = self.order(desired, Focus::All);
-        let (mut observer, mut book) = (self.observer(), self.book());
-        block_on(async { pass(&order, &mut observer, &self.writer(), &mut book).await.unwrap() })
+        let (mut observer, mut page) = (self.observer(), self.page());
+        block_on(async { pass(&order, &mut observer, &self.writer(), &mut page).await.unwrap() })
     }
 
     /// Expects that a pass has nothing to do (law 6).

@@ -46,11 +46,11 @@ fn a_focused_pass_also_mends_what_its_step_rewrites() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
     let desired = desired(&[("net.ipv4.conf.lo.forwarding", "0"), ("net.ipv4.ip_forward", "1")]);
-    let (mut observer, mut book, writer) = (bench.observer(), bench.book(), bench.writer());
+    let (mut observer, mut page, writer) = (bench.observer(), bench.page(), bench.writer());
     let forward = Key::sysctl("net.ipv4.ip_forward").unwrap();
     let mut run = |focus| {
         let order = bench.order(&desired, focus);
-        block_on(async { pass(&order, &mut observer, &writer, &mut book).await.unwrap() })
+        block_on(async { pass(&order, &mut observer, &writer, &mut page).await.unwrap() })
     };
     assert!(run(Focus::All).is_converged());
     meddle("ipv4/ip_forward", "0");

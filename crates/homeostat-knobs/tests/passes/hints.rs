@@ -9,7 +9,7 @@ use crate::bench::{Bench, block_on, desired, fresh_network, meddle};
 
 /// Lets the observer see the desired state once, so that its files are watched.
 async fn look(bench: &Bench, observer: &mut Observer<Knobs>, desired: &DesiredState) {
-    let held = bench.book();
+    let held = bench.page();
     plan(&bench.order(desired, Focus::All), observer, held.holdings()).await.unwrap();
 }
 

@@ -136,11 +136,10 @@ fn read_only_knobs_are_refused_if_they_differ() {
     let key = "net.ipv4.conf.lo.mc_forwarding";
     assert!(bench.pass(&desired(&[(key, "0")])).is_converged(), "it is so already");
     let report = bench.pass(&desired(&[(key, "1")]));
-    let line = format!("failed sysctl {key}: the kernel lets nobody write it here");
+    let line = format!("failed sysctl {key}: the kernel allows no write here");
     assert_eq!(report_lines(&report), [line]);
 }
 
-/// The one failure of a report.
 fn failure(report: &dyn Explain) -> homeostat_engine::Failure {
     let mut failures = Vec::new();
     report.explain(Kind::Failed, &mut |entry| {
@@ -157,7 +156,7 @@ fn failure(report: &dyn Explain) -> homeostat_engine::Failure {
 }
 
 #[test]
-fn values_that_the_kernel_refuses_wait_for_another_desired_state_and_starve_nobody() {
+fn values_that_the_kernel_refuses_wait_for_another_desired_state_and_starve_no_other_key() {
     let _network = fresh_network();
     let bench = Bench::of_the_kernel();
     for (key, value) in
@@ -168,7 +167,7 @@ fn values_that_the_kernel_refuses_wait_for_another_desired_state_and_starve_nobo
         assert!(failure.error.contains(&format!("refused the value `{value}`")), "{failure}");
         assert_eq!(failure.retry, Retry::OnChange);
         assert_eq!(kernel("ipv4/tcp_retries2"), "9");
-        assert!(!bench.book().holdings().records.contains_key(&Key::sysctl(key).unwrap()));
+        assert!(!bench.page().holdings().records.contains_key(&Key::sysctl(key).unwrap()));
     }
 }
 

@@ -57,12 +57,12 @@ fn a_link_that_goes_between_plan_and_apply_leaves_its_knob_pending() {
     let desired = desired(&[("net.ipv4.conf.v0.rp_filter", "2")]);
     let (order, plan) = (bench.order(&desired, Focus::All), bench.plan(&desired));
     network.ip("link del v0");
-    let (mut observer, mut book) = (bench.observer(), bench.book());
+    let (mut observer, mut page) = (bench.observer(), bench.page());
     let report = block_on(async {
-        apply(&order, &mut observer, &bench.writer(), &mut book, plan).await.unwrap()
+        apply(&order, &mut observer, &bench.writer(), &mut page, plan).await.unwrap()
     });
     assert_eq!(report_lines(&report), ["pending sysctl net.ipv4.conf.v0.rp_filter on link v0"]);
-    assert!(book.holdings().records.is_empty(), "nothing was written, nothing is ours");
+    assert!(page.holdings().records.is_empty(), "nothing was written, nothing is ours");
 }
 
 #[test]

@@ -8,8 +8,8 @@ use crate::bench::{Bench, desired, fresh_network, kernel, meddle, report_lines};
 const RETRIES: &str = "net.ipv4.tcp_retries2";
 
 fn original(bench: &Bench) -> String {
-    let book = bench.book();
-    let record = &book.holdings().records[&Key::sysctl(RETRIES).unwrap()];
+    let page = bench.page();
+    let record = &page.holdings().records[&Key::sysctl(RETRIES).unwrap()];
     match &record.original {
         Original::Was(value) => value.as_str().to_owned(),
         Original::Absent => panic!("a knob is never made"),
@@ -28,7 +28,7 @@ fn the_original_is_captured_once_and_kept_across_restarts() {
     let report = bench.pass(&desired(&[]));
     assert_eq!(report_lines(&report), [format!("- sysctl {RETRIES}: 11 -> 15")]);
     assert_eq!(kernel("ipv4/tcp_retries2"), "15");
-    assert!(bench.book().holdings().records.is_empty());
+    assert!(bench.page().holdings().records.is_empty());
     bench.assert_quiet(&desired(&[]));
 }
 

@@ -142,7 +142,7 @@ fn a_group_that_systemd_manages_is_a_conflict_and_adoptable() {
         report_lines(&bench.pass(&matched)),
         [format!("matched {key} of systemd (web.service)")]
     );
-    assert!(bench.book().holdings().records.is_empty(), "matched is not claimed");
+    assert!(bench.page().holdings().records.is_empty(), "matched is not claimed");
 
     let adopting = DesiredState::builder().cgroup(group, "memory.max", "1G").unwrap().adopting();
     let adopting = adopting.build().unwrap();
@@ -163,7 +163,7 @@ fn a_group_below_a_delegated_unit_is_free() {
 }
 
 #[test]
-fn modes_tell_what_can_be_managed() {
+fn modes_show_what_can_be_managed() {
     let fake = Fake::new(&[("sys/net/only_write", "1\n"), ("sys/net/only_read", "1\n")]);
     for (path, mode) in [("sys/net/only_write", 0o200), ("sys/net/only_read", 0o444)] {
         let path = fake.root.path().join(path);
@@ -173,9 +173,8 @@ fn modes_tell_what_can_be_managed() {
     assert_eq!(
         report_lines(&bench.plan(&desired(&[("net.only_write", "1"), ("net.only_read", "2")]))),
         [
-            "failed sysctl net.only_read: the kernel lets nobody write it here",
-            "failed sysctl net.only_write: it can be written, but not read, so nobody can tell \
-             whether it is as declared",
+            "failed sysctl net.only_read: the kernel allows no write here",
+            "failed sysctl net.only_write: it can be written but not read, so it cannot be compared",
         ]
     );
     bench.assert_quiet(&desired(&[("net.only_read", "1")]));
