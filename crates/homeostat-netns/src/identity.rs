@@ -1,4 +1,4 @@
-//! What tells one namespace from every other, also across reboots: its cookie and the boot it lived in.
+//! What distinguishes one namespace from every other, also across reboots: its cookie and the boot it lived in.
 
 use std::fmt;
 use std::fs;

@@ -68,7 +68,7 @@ pub fn remove_leftover(name: &Name) -> Result<bool> {
     }
 }
 
-/// Takes the name away; false if there was none. The namespace itself lives on while anybody holds it.
+/// Takes the name away; false if there was none. The namespace itself lives on while a process or a descriptor holds it.
 ///
 /// The mount and the file go in one step, so that a kill leaves the whole name or nothing.
 pub fn remove(name: &Name) -> Result<bool> {

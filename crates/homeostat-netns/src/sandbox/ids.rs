@@ -1,4 +1,4 @@
-//! Who the process is: outside the sandbox nobody special, inside it uid 0.
+//! User ids: unprivileged outside the sandbox, uid 0 inside.
 
 use std::fs;
 use std::io;
