@@ -30,7 +30,7 @@ impl Writer {
             return Err(Failure::new(error, Retry::Now));
         }
         let foreign = inside::foreign(&netns, &self.source, key)?;
-        if let Some(taken) = inside::news(&foreign, agreed) {
+        if let Some(taken) = inside::first_new(&foreign, agreed) {
             let error = format!("`{}` came into it meanwhile", taken.key);
             return Err(Failure::new(error, Retry::Now));
         }

@@ -38,8 +38,8 @@ pub(crate) fn foreign(
     Ok(found)
 }
 
-/// What is inside and was not when that was agreed to. A list that was cut short is agreed to whole.
-pub(crate) fn news<'a>(foreign: &'a [Taken], agreed: &[Taken]) -> Option<&'a Taken> {
+/// The first foreign object that was not in the agreed list. A truncated list counts as agreement to everything.
+pub(crate) fn first_new<'a>(foreign: &'a [Taken], agreed: &[Taken]) -> Option<&'a Taken> {
     foreign.iter().find(|taken| agreed.len() < ENOUGH && !agreed.contains(taken))
 }
 
@@ -82,12 +82,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_came_after_the_plan_is_news() {
+    fn only_objects_that_came_after_the_plan_are_new() {
         let link = |name: &str| Taken { key: name.to_owned(), owner: Owner::Unmarked };
         let (old, both) = ([link("old")], [link("old"), link("new")]);
-        assert_eq!(news(&old, &old), None);
-        assert_eq!(news(&both, &old), both.last());
-        assert_eq!(news(&old, &[]), old.first());
-        assert_eq!(news(&both, &vec![link("other"); ENOUGH]), None);
+        assert_eq!(first_new(&old, &old), None);
+        assert_eq!(first_new(&both, &old), both.last());
+        assert_eq!(first_new(&old, &[]), old.first());
+        assert_eq!(first_new(&both, &vec![link("other"); ENOUGH]), None);
     }
 }

@@ -24,7 +24,6 @@ impl Key {
         is_one_line.then_some(Key(name))
     }
 
-    /// The name.
     #[must_use]
     pub fn name(&self) -> &Name {
         &self.0

@@ -24,15 +24,15 @@ impl PartialEq for Namespace {
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
     /// Sorted, each name once.
-    names: Vec<(Key, Means)>,
+    names: Vec<(Key, Policy)>,
 }
 
-/// How much a name is declared.
+/// What homeostat does about a declared name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Means {
-    /// It is made when it is not there.
-    Make,
-    /// It stays while it is there.
+pub(crate) enum Policy {
+    /// Create it if it is absent.
+    Create,
+    /// Keep it while it exists; do not create it.
     Keep,
 }
 
@@ -40,18 +40,18 @@ impl DesiredState {
     /// These namespaces; one that is named twice is declared once.
     #[must_use]
     pub fn new(keys: impl IntoIterator<Item = Key>) -> Self {
-        DesiredState::default().and(keys, Means::Make)
+        DesiredState::default().and(keys, Policy::Create)
     }
 
     /// The same, and these namespaces are not removed if we made them.
     #[must_use]
     pub fn keeping(self, keys: impl IntoIterator<Item = Key>) -> Self {
-        self.and(keys, Means::Keep)
+        self.and(keys, Policy::Keep)
     }
 
     /// What is declared first of a name counts.
-    fn and(mut self, keys: impl IntoIterator<Item = Key>, means: Means) -> Self {
-        self.names.extend(keys.into_iter().map(|key| (key, means)));
+    fn and(mut self, keys: impl IntoIterator<Item = Key>, policy: Policy) -> Self {
+        self.names.extend(keys.into_iter().map(|key| (key, policy)));
         self.names.sort_by(|(a, _), (b, _)| a.cmp(b));
         self.names.dedup_by(|(later, _), (first, _)| later == first);
         self
@@ -63,9 +63,9 @@ impl DesiredState {
     }
 
     /// How much a namespace is declared, if at all.
-    pub(crate) fn means(&self, key: &Key) -> Option<Means> {
+    pub(crate) fn policy(&self, key: &Key) -> Option<Policy> {
         let slot = self.slot(key, None)?;
-        self.names.get(slot.index()).map(|(_, means)| *means)
+        self.names.get(slot.index()).map(|(_, policy)| *policy)
     }
 }
 
@@ -98,7 +98,7 @@ impl Desired for DesiredState {
     }
 
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
-        self.means(&self.key(slot)) == other.means(&other.key(there))
+        self.policy(&self.key(slot)) == other.policy(&other.key(there))
     }
 
     fn identity(&self, seen: &Namespace) -> Option<String> {
@@ -118,10 +118,10 @@ mod tests {
         assert_eq!(desired.len(), 2);
         assert_eq!(desired.key(Slot(0)), key("namespace blue"));
         assert_eq!(desired.slot(&key("namespace red"), None), Some(Slot(1)));
-        assert_eq!(desired.means(&key("namespace green")), None);
+        assert_eq!(desired.policy(&key("namespace green")), None);
         let desired = desired.keeping(["namespace green", "namespace red"].map(key));
-        assert_eq!(desired.means(&key("namespace green")), Some(Means::Keep));
-        assert_eq!(desired.means(&key("namespace red")), Some(Means::Make));
+        assert_eq!(desired.policy(&key("namespace green")), Some(Policy::Keep));
+        assert_eq!(desired.policy(&key("namespace red")), Some(Policy::Create));
         assert_eq!(desired.slot(&key("namespace red"), None), Some(Slot(2)));
     }
 

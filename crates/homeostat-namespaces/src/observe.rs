@@ -35,7 +35,7 @@ impl Reader {
         view: &View<'_, Namespaces>,
         moment: &mut Moment,
     ) -> Result<Option<Namespace>, Failure> {
-        let (record, is_declared) = (view.records.get(key), view.desired.means(key).is_some());
+        let (record, is_declared) = (view.records.get(key), view.desired.policy(key).is_some());
         let is_interrupted = record.is_some_and(is_interrupted);
         let netns = match Netns::named(key.name()) {
             Err(Error::NoSuchName { .. }) => return Ok(None),

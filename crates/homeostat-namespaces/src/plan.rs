@@ -3,7 +3,7 @@
 use homeostat_core::{Change, ChangeList, Desired as _, Draft};
 
 use crate::key::Key;
-use crate::model::{DesiredState, Means, Namespace};
+use crate::model::{DesiredState, Namespace, Policy};
 use crate::observe::Moment;
 use crate::source::Namespaces;
 use crate::step::{Ground, Step};
@@ -22,7 +22,7 @@ fn step(desired: &DesiredState, moment: &Moment, change: Change<Key, Namespace>)
     match change {
         Change::Create { slot } => {
             let key = desired.key(slot);
-            if desired.means(&key) == Some(Means::Keep) {
+            if desired.policy(&key) == Some(Policy::Keep) {
                 return None;
             }
             let is_leftover = moment.leftovers.contains(&key);

@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::model::{DesiredState, Namespace};
 
 /// What goes with a namespace.
-const INSIDE: &str = "programs in the namespace, and the links in it that nobody declares,";
+const INSIDE: &str = "programs in the namespace, and the links in it that are not declared,";
 
 /// What stands where a namespace is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -196,8 +196,8 @@ fn a_process_inside_keeps_it_as_long_as_it_lives() {
     assert_eq!(report_lines(&world.pass(""), Kind::Applied), ["- namespace blue"]);
 }
 
-/// The other end of a pair carries the group, and the owner's name in the middle of its alias: whoever
-/// made one end made both.
+/// The other end of a pair carries the group, and the owner's name in the middle of its alias: one request makes
+/// both ends.
 #[test]
 fn the_other_end_of_a_pair_of_ours_goes_with_it() {
     let world = World::new();

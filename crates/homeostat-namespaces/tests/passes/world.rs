@@ -80,9 +80,9 @@ impl World {
         };
         let mut observer = Observer::open(&source, "host").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let mut book = LedgerPage::open(self.ledger.clone(), place()).unwrap();
+        let mut page = LedgerPage::open(self.ledger.clone(), place()).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(pass(&order, &mut observer, &writer, &mut book)).unwrap()
+        runtime.block_on(pass(&order, &mut observer, &writer, &mut page)).unwrap()
     }
 }
 
