@@ -26,7 +26,6 @@ use crate::program::{NftProcess, not_started, run_on_thread};
 use crate::source::Nft;
 use crate::step::{GiveBack, Step};
 
-/// Commits transactions.
 pub struct Writer {
     source: Nft,
     connection: Mutex<Connection>,

@@ -156,7 +156,7 @@ impl Desired for DesiredState {
     }
 
     /// A table that creates its chains again has those of the same hooks created again that come behind it.
-    fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
+    fn dependants(&self, key: &Key, emit: &mut dyn FnMut(Key)) {
         let compiled = self.compiled();
         let table = self.slot(key, None).and_then(|slot| compiled.table(slot));
         let Some(table) = table else { return };
@@ -164,7 +164,7 @@ impl Desired for DesiredState {
             let is_behind =
                 |other: &Arc<Table>| other.handle > table.handle && table.shares_hooks(other);
             if other.table.as_ref().is_some_and(is_behind) {
-                tell(key.clone());
+                emit(key.clone());
             }
         }
     }

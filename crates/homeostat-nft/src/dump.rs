@@ -66,7 +66,7 @@ pub(crate) fn heads_in(
 ///
 /// Quirk `lists-continued-by-counting` (Linux 6.18): for each part of a list the kernel passes over as many entries as
 /// it had come to with the last one. Entries that a transaction has prepared count, and stop counting when it is
-/// refused: an entry that nobody touched is passed over or listed twice then, and neither the generation nor a flag
+/// refused: an entry that did not change is passed over or listed twice then, and neither the generation nor a flag
 /// shows it. In a list over all tables, a commit to another table does the same.
 #[derive(Debug, Default)]
 pub(crate) struct InParts {
@@ -210,7 +210,6 @@ fn listed_once(
     Err(Error::Moving { tries: LISTS })
 }
 
-/// What to list.
 struct List<'a> {
     message: u16,
     family: Family,

@@ -15,7 +15,7 @@ use crate::lexer::Position;
 pub(crate) enum Error {
     #[error("cannot talk to nftables")]
     Netlink(#[from] homeostat_netlink::Error),
-    #[error("what the kernel tells of {what} is malformed")]
+    #[error("the kernel's answer about {what} is malformed")]
     Malformed { what: &'static str, source: Malformed },
     #[error("the ruleset changed each of the {tries} times that it was read")]
     Moving { tries: u32 },
@@ -91,7 +91,6 @@ pub enum CompileError {
     /// `nft` did not take it, or it asks for something that no ruleset can have.
     #[error("{}", faults.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n"))]
     Refused {
-        /// What, and where.
         faults: Vec<Fault>,
         /// The way out, where it is known before `nft` is asked.
         help: Option<&'static str>,
@@ -125,7 +124,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// Of a longer line only a part is shown. Junk is not, since a terminal might obey it: file and line say where it is.
+/// Of a longer line only a part is shown. Control characters are not shown: file and line say where they are.
 const LONGEST: usize = 400;
 
 impl Fault {

@@ -90,14 +90,14 @@ impl Notifications {
         let Some(LinkNotifications { subscription, watch, .. }) = links else {
             return Ok(received.await?);
         };
-        let mut is_news = false;
-        let mut link = |event: Event<'_>| is_news |= watch.take(&event);
+        let mut is_relevant = false;
+        let mut link = |event: Event<'_>| is_relevant |= watch.take(&event);
         tokio::select! {
             biased;
             received = received => received?,
             received = subscription.receive(&mut link) => received?,
         }
-        if is_news {
+        if is_relevant {
             for key in watch.desired.keys() {
                 commits.dirty.add(key, None);
             }
@@ -216,14 +216,14 @@ impl LinkNotifications {
 }
 
 impl LinkWatch {
-    /// Whether this event is the first news since the links were listed.
+    /// Whether this event is the first relevant one since the links were listed.
     fn take(&mut self, event: &Event<'_>) -> bool {
-        let is_news = match event {
+        let is_relevant = match event {
             Event::Lost => true,
             Event::Message(message) => self.concerns(message),
         };
-        let is_first = is_news && !self.has_changed;
-        self.has_changed |= is_news;
+        let is_first = is_relevant && !self.has_changed;
+        self.has_changed |= is_relevant;
         is_first
     }
 

@@ -211,7 +211,6 @@ fn ends(part: &str) -> usize {
     part.matches('\n').count()
 }
 
-/// One of the files.
 #[derive(Clone, Debug, Hash)]
 struct File {
     /// What errors call it.

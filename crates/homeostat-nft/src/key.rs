@@ -45,12 +45,10 @@ impl FromStr for Family {
     }
 }
 
-/// One table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Which packets it is about.
     pub family: Family,
-    /// Its name.
     pub name: String,
 }
 

@@ -443,7 +443,6 @@ pub(crate) struct Stateful {
     pub(crate) handle: Handle,
     /// For comparing: without counts.
     pub(crate) definition: Box<[u8]>,
-    /// As dumped.
     pub(crate) dumped: Box<[u8]>,
     /// What packets have changed.
     pub(crate) counts: Box<[u8]>,

@@ -11,7 +11,6 @@ use crate::lexer::{Ends, Position, code, position, printing, statements};
 /// A text in nft's own language.
 #[derive(Clone, Debug, Hash)]
 pub struct Ruleset {
-    /// The text.
     pub text: Arc<str>,
     /// What errors call it.
     pub name: String,

@@ -52,7 +52,6 @@ impl<'a> Scratch<'a> {
         Ok(())
     }
 
-    /// Loads a text.
     pub(crate) fn load(&self, text: &str) -> Result<(), CompileError> {
         let name = &self.ruleset.name;
         let ran = self.run(&["-f", "-"], text)?;

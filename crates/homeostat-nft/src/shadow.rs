@@ -56,7 +56,6 @@ impl Shadow {
         Some(followed.generation)
     }
 
-    /// Forgets everything.
     pub(crate) fn discard(&mut self) {
         self.followed = None;
     }
@@ -470,7 +469,7 @@ mod tests {
         Key { family: Family(2), name: "a".to_owned() }
     }
 
-    fn announce(shadow: &mut Shadow, (kind, label): (u16, u16), attrs: Tlvs) {
+    fn announce(shadow: &mut Shadow, kind: u16, label: u16, attrs: Tlvs) {
         let [high, low] = label.to_be_bytes();
         let payload = [&[2, 0, high, low][..], &attrs.into_bytes()].concat();
         let message = Message {
@@ -488,16 +487,15 @@ mod tests {
         let mut attrs = Tlvs::default();
         attrs.put_name(TABLE_NAME, "a");
         let [_, _, high, low] = generation.to_be_bytes();
-        announce(shadow, (NFT_MSG_DELTABLE, u16::from_be_bytes([high, low])), attrs);
+        announce(shadow, NFT_MSG_DELTABLE, u16::from_be_bytes([high, low]), attrs);
     }
 
     fn ended(shadow: &mut Shadow, generation: Generation) {
         let mut attrs = Tlvs::default();
         attrs.put(NFTA_GEN_ID, &generation.to_be_bytes());
-        announce(shadow, (NFT_MSG_NEWGEN, 0), attrs);
+        announce(shadow, NFT_MSG_NEWGEN, 0, attrs);
     }
 
-    /// One that has looked at this generation.
     fn look(shadow: &mut Shadow, generation: Generation) {
         let head = Head { key: key(), handle: Handle(1), flags: 0, comment: Comment::default() };
         shadow.restart(generation);

@@ -46,7 +46,7 @@ pub struct Step {
 pub(crate) enum GiveBack {
     /// It is loaded as it was.
     Whole(Arc<Script>),
-    /// Somebody has changed it since: it stays as it is.
+    /// Another program has changed it since: it stays as it is.
     AsItIs,
 }
 

@@ -23,7 +23,6 @@ impl Tlvs {
         self.put(kind(attr), attr.value);
     }
 
-    /// Appends an attribute.
     pub(crate) fn put(&mut self, kind: u16, value: &[u8]) {
         let start = self.begin(kind);
         self.bytes.extend_from_slice(value);

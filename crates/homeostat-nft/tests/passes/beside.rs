@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use homeostat_engine::Explain as _;
 use homeostat_testkit::foreign_commits::ForeignCommits;
 
-use crate::shadow::Hearing;
+use crate::shadow::Subscribed;
 use crate::world::{World, by_hand, explained, nft};
 
 const FOREIGN: &str = "table ip foreign { set s { type ipv4_addr; }; }";
@@ -56,9 +56,9 @@ fn a_large_table_is_followed_beside_200_foreign_commits_a_second() {
     let desired = world.desired(&text(10_000, 1));
     assert!(world.pass(&desired).is_converged());
     let commits = ForeignCommits::begin(homeostat_netns::Netns::current().unwrap(), "foreign", "s");
-    let mut hearing = Hearing::of(&world, &desired);
-    assert!(!hearing.had_to_read(), "it was seen, and no commit changed it");
+    let mut subscribed = Subscribed::of(&world, &desired);
+    assert!(!subscribed.had_to_read(), "it was seen, and no commit changed it");
     by_hand("add rule ip t c drop");
-    assert!(!hearing.had_to_read(), "the commit that changed it was announced");
+    assert!(!subscribed.had_to_read(), "the commit that changed it was announced");
     assert!(commits.end() > 0);
 }

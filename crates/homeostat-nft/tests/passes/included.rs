@@ -94,7 +94,7 @@ fn a_line_that_is_too_long_to_be_repeated_names_its_link_all_the_same() {
 }
 
 #[tokio::test]
-async fn only_links_that_are_spoken_of_wake_anybody() {
+async fn only_links_that_the_ruleset_names_start_a_pass() {
     let directory = tempfile::tempdir().unwrap();
     files(directory.path(), &FILES);
     let world = World::new();

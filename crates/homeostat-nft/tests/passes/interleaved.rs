@@ -10,7 +10,7 @@ use homeostat_netlink::{Batch, Connection, Dumped, Family, Transacted};
 use homeostat_netns::Netns;
 use serde_json::Value;
 
-use crate::shadow::Hearing;
+use crate::shadow::Subscribed;
 use crate::world::{World, by_hand, expected, explained, listed};
 
 /// `NFPROTO_IPV4`.
@@ -145,11 +145,11 @@ impl Drop for Other {
 }
 
 /// How many calls a look makes that nobody disturbs.
-fn count_calls(hearing: &mut Hearing) -> usize {
+fn count_calls(subscribed: &mut Subscribed) -> usize {
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
-    hearing.before_each_call(move || _ = counter.fetch_add(1, Ordering::Relaxed));
-    hearing.seen();
+    subscribed.before_each_call(move || _ = counter.fetch_add(1, Ordering::Relaxed));
+    subscribed.seen();
     calls.load(Ordering::Relaxed)
 }
 
@@ -161,8 +161,8 @@ fn a_refused_transaction_is_never_seen() {
     by_hand(&ours());
     let desired = world.desired(&ours());
     let netns = Arc::new(Netns::current().unwrap());
-    let mut hearing = Hearing::of(&world, &desired);
-    let (expected, count) = (hearing.seen(), count_calls(&mut hearing));
+    let mut subscribed = Subscribed::of(&world, &desired);
+    let (expected, count) = (subscribed.seen(), count_calls(&mut subscribed));
     assert!(count > 20, "{count}");
     let mut wrong = Vec::new();
     for begin in 0..count {
@@ -170,11 +170,11 @@ fn a_refused_transaction_is_never_seen() {
             let watch = Connection::open(Family::Netfilter).unwrap();
             let mut other = Other { netns: Arc::clone(&netns), watch, begin, end, running: None };
             let mut call = 0;
-            hearing.before_each_call(move || {
+            subscribed.before_each_call(move || {
                 other.before_call(call);
                 call += 1;
             });
-            if hearing.seen() != expected {
+            if subscribed.seen() != expected {
                 wrong.push((begin, end));
             }
         }
@@ -201,21 +201,22 @@ fn an_element_that_a_look_passes_over_is_seen_by_the_looks_after_it() {
     by_hand(&table(&format!("{declared}{strays}")));
     let desired = world.desired(&table(&declared));
     let netns = Arc::new(Netns::current().unwrap());
-    let mut hearing = Hearing::of(&world, &desired);
-    let (expected, count) = (hearing.seen(), count_calls(&mut hearing));
+    let mut subscribed = Subscribed::of(&world, &desired);
+    let (expected, count) = (subscribed.seen(), count_calls(&mut subscribed));
     let (mut passed_over, mut wrong) = (0, Vec::new());
     for begin in 0..count {
         for end in [begin + 1, begin + 2, count] {
             let watch = Connection::open(Family::Netfilter).unwrap();
             let mut other = Other { netns: Arc::clone(&netns), watch, begin, end, running: None };
             let mut call = 0;
-            hearing.before_each_call(move || {
+            subscribed.before_each_call(move || {
                 other.before_call(call);
                 call += 1;
             });
-            passed_over += usize::from(hearing.seen() != expected);
-            hearing.before_each_call(|| {});
-            let later = [hearing.seen_at_rest(), hearing.seen_at_rest(), hearing.seen_at_rest()];
+            passed_over += usize::from(subscribed.seen() != expected);
+            subscribed.before_each_call(|| {});
+            let later =
+                [subscribed.seen_at_rest(), subscribed.seen_at_rest(), subscribed.seen_at_rest()];
             if later.iter().any(|seen| *seen != expected) {
                 wrong.push((begin, end));
             }
@@ -236,7 +237,7 @@ fn a_commit_between_two_reads_is_followed() {
     };
     load();
     let desired = world.desired(&texts[1..].join("\n"));
-    let count = count_calls(&mut Hearing::of(&world, &desired));
+    let count = count_calls(&mut Subscribed::of(&world, &desired));
     let removed = lines(40, |at| format!("delete chain ip b of_others_with_a_long_name_{at}\n"));
     let commits = [
         removed.as_str(),
@@ -252,17 +253,17 @@ fn a_commit_between_two_reads_is_followed() {
     for at in 0..count {
         for commit in commits.iter().cycle().skip(at).take(each) {
             load();
-            let mut hearing = Hearing::of(&world, &desired);
+            let mut subscribed = Subscribed::of(&world, &desired);
             let (mut call, text) = (0, (*commit).to_owned());
-            hearing.before_each_call(move || {
+            subscribed.before_each_call(move || {
                 if call == at {
                     by_hand(&text);
                 }
                 call += 1;
             });
-            hearing.look_anyhow(true);
-            hearing.had_to_read();
-            assert!(!hearing.had_to_read(), "before call {at} of {count}: {commit}");
+            subscribed.look_anyhow(true);
+            subscribed.had_to_read();
+            assert!(!subscribed.had_to_read(), "before call {at} of {count}: {commit}");
         }
     }
 }

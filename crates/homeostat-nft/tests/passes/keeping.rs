@@ -67,9 +67,9 @@ fn looped(source: Nft, desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
     let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
     let bound = Bound { source, desired, ownership, config, ledger_key, nothing };
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
+    let deps = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
     let mut pace = Pace::of::<Nft>(1).with_resync(Duration::from_millis(100)).unwrap();
     pace.hints = Hints::Ignore;
-    let (looped, handle) = Loop::new(bound, means, pace);
+    let (looped, handle) = Loop::new(bound, deps, pace);
     (handle, looped)
 }

@@ -41,7 +41,7 @@ fn a_rule_is_shown_as_its_author_wrote_it_and_as_nft_lists_it_with_its_place() {
 }
 
 #[test]
-fn for_nobody_to_read_only_rules_without_a_line_are_listed() {
+fn only_rules_without_a_line_are_listed_where_no_report_is_wanted() {
     let with_lines = "table ip a { chain x { tcp dport 0x16 accept; }; }\n";
     let rules_of = |text: &str| rules(&mut World::new(), text);
     let known = rules_of(with_lines);

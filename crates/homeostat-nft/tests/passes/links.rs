@@ -76,7 +76,7 @@ fn drift_is_still_called_drift_after_a_link_got_another_number() {
 }
 
 #[tokio::test]
-async fn a_link_that_is_made_again_is_heard_of() {
+async fn a_link_that_is_made_again_makes_a_hint() {
     let world = World::new();
     make_br8(&world);
     let desired = world.desired(BY_NUMBER);

@@ -63,10 +63,10 @@ fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
         (Nft::here(Mark::new("test")), Ownership::Marked, Config::default());
     let bound = Bound { source, desired, ownership, config, ledger_key, nothing: None };
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
+    let deps = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
     // Only a hint is in time.
     let every = Pace::of::<Nft>(1).with_resync(Duration::from_hours(10)).unwrap();
-    let (looped, handle) = Loop::new(bound, means, every);
+    let (looped, handle) = Loop::new(bound, deps, every);
     (handle, looped)
 }
 

@@ -12,7 +12,7 @@ use crate::random::numbers;
 use crate::world::{World, by_hand, done, explained, ip_here, nft};
 
 /// A reader with a subscription to commits.
-pub(crate) struct Hearing {
+pub(crate) struct Subscribed {
     source: Nft,
     desired: Arc<DesiredState>,
     reader: Reader,
@@ -25,13 +25,13 @@ struct Look {
     was_read: bool,
 }
 
-impl Hearing {
+impl Subscribed {
     /// One that has seen everything.
     pub(crate) fn of(world: &World, desired: &Arc<DesiredState>) -> Self {
         let (source, desired) = (world.source.clone(), Arc::clone(desired));
         let mut reader = source.reader().unwrap();
         look(&mut reader, &desired, &Focus::All);
-        Hearing { source, desired, reader }
+        Subscribed { source, desired, reader }
     }
 
     pub(crate) fn before_each_call(&mut self, run: impl FnMut() + Send + 'static) {
@@ -133,12 +133,12 @@ table ip b { }
 fn check(commits: &[&str], expected: bool) {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
+    let mut subscribed = Subscribed::of(&world, &world.desired(TEXT));
     for commit in commits {
         by_hand(commit);
-        assert_eq!(hearing.had_to_read(), expected, "{commit}");
+        assert_eq!(subscribed.had_to_read(), expected, "{commit}");
         // What was read is known again.
-        assert!(!hearing.had_to_read(), "{commit}, a second time");
+        assert!(!subscribed.had_to_read(), "{commit}, a second time");
     }
 }
 
@@ -192,13 +192,13 @@ fn what_notifications_leave_uncertain_is_read() {
 fn check_soon_after(text: &str, commit: &str, expected: bool) {
     let world = World::new();
     by_hand(text);
-    let mut hearing = Hearing::of(&world, &world.desired(text));
-    hearing.reader.read_again_after(Duration::from_hours(1));
+    let mut subscribed = Subscribed::of(&world, &world.desired(text));
+    subscribed.reader.read_again_after(Duration::from_hours(1));
     by_hand(commit);
-    let followed = look(&mut hearing.reader, &hearing.desired, &Focus::All);
+    let followed = look(&mut subscribed.reader, &subscribed.desired, &Focus::All);
     assert_eq!(followed.was_read, expected, "{commit}");
-    hearing.reader.read_again_after(Duration::ZERO);
-    let read = look(&mut hearing.reader, &hearing.desired, &Focus::All);
+    subscribed.reader.read_again_after(Duration::ZERO);
+    let read = look(&mut subscribed.reader, &subscribed.desired, &Focus::All);
     assert!(read.was_read && read.tables == followed.tables, "{followed:?}\n{read:?}");
 }
 
@@ -218,9 +218,9 @@ fn a_look_at_everything_soon_after_another_reads_only_what_is_not_announced() {
 fn a_look_at_everything_soon_after_another_finds_tables_that_are_ours() {
     let mut world = World::new();
     world.converge("table ip a { }\ntable ip b { }");
-    let mut hearing = Hearing::of(&world, &world.desired("table ip a { }"));
-    hearing.reader.read_again_after(Duration::from_hours(1));
-    let seen = look(&mut hearing.reader, &hearing.desired, &Focus::All);
+    let mut subscribed = Subscribed::of(&world, &world.desired("table ip a { }"));
+    subscribed.reader.read_again_after(Duration::from_hours(1));
+    let seen = look(&mut subscribed.reader, &subscribed.desired, &Focus::All);
     assert_eq!(seen.tables.len(), 2, "{seen:?}");
 }
 
@@ -228,7 +228,7 @@ fn a_look_at_everything_soon_after_another_finds_tables_that_are_ours() {
 fn a_replaced_rule_is_found_at_its_place() {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
+    let mut subscribed = Subscribed::of(&world, &world.desired(TEXT));
     for text in ["tcp dport 1 ", "tcp dport 2 ", "jump {"] {
         let list = nft(&["-a", "list", "chain", "ip", "a", "i"], "").unwrap();
         let rule = list.lines().find(|line| line.contains(text)).unwrap();
@@ -236,27 +236,27 @@ fn a_replaced_rule_is_found_at_its_place() {
         let inner = list.lines().rev().find_map(|line| line.strip_prefix("\t\t} # handle "));
         let handle = rule.split("# handle ").nth(1).or(inner).unwrap();
         by_hand(&format!("replace rule ip a i handle {handle} udp dport 9 drop"));
-        hearing.had_to_read();
-        assert!(!hearing.had_to_read(), "{text}");
+        subscribed.had_to_read();
+        assert!(!subscribed.had_to_read(), "{text}");
     }
 }
 
 #[test]
-fn a_table_that_nobody_has_seen_is_read_and_known_from_then_on() {
+fn a_table_without_a_shadow_is_read_and_known_from_then_on() {
     let world = World::new();
-    let mut hearing = Hearing::of(&world, &world.desired(""));
-    hearing.desired = world.desired("table ip a { }");
+    let mut subscribed = Subscribed::of(&world, &world.desired(""));
+    subscribed.desired = world.desired("table ip a { }");
     by_hand("table ip a { chain x { accept; }; }");
-    assert!(hearing.had_to_read());
+    assert!(subscribed.had_to_read());
     by_hand("add rule ip a x drop");
-    assert!(!hearing.had_to_read());
+    assert!(!subscribed.had_to_read());
 }
 
 #[test]
 fn lost_events_give_everything_up() {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
+    let mut subscribed = Subscribed::of(&world, &world.desired(TEXT));
     // More than any buffer holds.
     for round in 0..40_u32 {
         let elements = (0..2000_u32).map(|at| format!("10.{round}.{}.{}", 1 + (at >> 8), at & 255));
@@ -265,9 +265,9 @@ fn lost_events_give_everything_up() {
                 .replace("ip b s", "ip a s"),
         );
     }
-    assert!(hearing.had_to_read());
+    assert!(subscribed.had_to_read());
     by_hand("add rule ip a y counter");
-    assert!(!hearing.had_to_read());
+    assert!(!subscribed.had_to_read());
 }
 
 #[test]
@@ -277,11 +277,11 @@ fn counts_that_have_to_be_carried_on_are_read() {
     // Nothing of the desired state has to carry a count of what another program added, but a rule that is to be changed does.
     let desired =
         world.desired(&TEXT.replace("tcp dport 1 counter accept", "tcp dport 11 counter accept"));
-    let mut hearing = Hearing::of(&world, &desired);
-    assert!(hearing.had_to_read());
+    let mut subscribed = Subscribed::of(&world, &desired);
+    assert!(subscribed.had_to_read());
     let desired = world.desired(&TEXT.replace("tcp dport 2 accept", "tcp dport 12 accept"));
-    hearing.desired = desired;
-    assert!(!hearing.had_to_read());
+    subscribed.desired = desired;
+    assert!(!subscribed.had_to_read());
 }
 
 #[test]
@@ -297,10 +297,10 @@ fn every_ruleset_is_followed_to_any_other() {
             let bare: Vec<String> = keys.map(|key| format!("{key} {{ }}")).collect();
             let desired = world.desired(&bare.join("\n"));
             by_hand(from);
-            let mut hearing = Hearing::of(&world, &desired);
+            let mut subscribed = Subscribed::of(&world, &desired);
             by_hand(&to);
-            hearing.had_to_read();
-            assert!(!hearing.had_to_read() || to.contains("device"), "a second time");
+            subscribed.had_to_read();
+            assert!(!subscribed.had_to_read() || to.contains("device"), "a second time");
         })
     };
     let count = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 300 } else { 30 };
@@ -320,12 +320,12 @@ proptest! {
         std::thread::spawn(move || {
             let mut world = World::new();
             world.converge(&rulesets[0].text());
-            let mut hearing = Hearing::of(&world, &world.desired(&rulesets[0].text()));
+            let mut subscribed = Subscribed::of(&world, &world.desired(&rulesets[0].text()));
             for numbers in &rulesets[1..] {
                 let desired = world.desired(&numbers.text());
                 let report = world.pass(&desired);
                 assert!(homeostat_engine::Explain::is_converged(&report), "{}", explained(&report));
-                hearing.had_to_read();
+                subscribed.had_to_read();
             }
         })
         .join()
@@ -341,10 +341,10 @@ fn what_goes_with_a_device_is_not_announced() {
         table inet b { chain i { type filter hook ingress device v0 priority 0; accept; }; }
         table ip c { chain i { type filter hook input priority 0; accept; }; }";
     by_hand(text);
-    let mut hearing = Hearing::of(&world, &world.desired(text));
-    assert!(hearing.had_to_read());
+    let mut subscribed = Subscribed::of(&world, &world.desired(text));
+    assert!(subscribed.had_to_read());
     ip_here("link del v0");
-    assert!(hearing.had_to_read());
+    assert!(subscribed.had_to_read());
 }
 
 #[test]
@@ -353,14 +353,14 @@ fn a_refused_transaction_is_a_reason_to_read() {
     world.converge("table ip a { set s { type ipv4_addr; flags timeout; }; chain x { accept; }; }");
     let desired = world
         .desired("table ip a { set s { type ipv4_addr; flags timeout; }; chain x { drop; }; }");
-    let mut hearing = Hearing::of(&world, &desired);
-    assert!(!hearing.had_to_read());
+    let mut subscribed = Subscribed::of(&world, &desired);
+    assert!(!subscribed.had_to_read());
     // A transaction that was planned before another program's commit does not fit any more.
     let plan = world.plan(&desired);
     by_hand("flush ruleset");
     assert!(!homeostat_engine::Explain::is_converged(&world.apply_plan(&desired, plan)));
-    assert!(hearing.had_to_read());
-    assert!(!hearing.had_to_read());
+    assert!(subscribed.had_to_read());
+    assert!(!subscribed.had_to_read());
 }
 
 /// Quirk `elements-listed-twice`.

@@ -5,7 +5,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::UNIX_EPOCH;
 
-use crate::shadow::Hearing;
+use crate::shadow::Subscribed;
 use crate::world::{World, by_hand, nft};
 
 /// Numbers that look random and are the same each time.
@@ -243,7 +243,7 @@ fn tables_are_followed_through_a_storm_of_writers() {
     let text: String = TABLES.iter().map(|name| table(name)).collect();
     let netns = homeostat_netns::Netns::current().unwrap();
     by_hand(&text);
-    let mut hearing = Hearing::of(&world, &world.desired(&text));
+    let mut subscribed = Subscribed::of(&world, &world.desired(&text));
     let stage = Stage::default();
     let seed = seed();
     let looks: u32 = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 150 } else { 30 };
@@ -264,12 +264,12 @@ fn tables_are_followed_through_a_storm_of_writers() {
                 stage.commits.load(Ordering::Relaxed) + u32::try_from(dice.roll(6)).unwrap();
             let is_calm = || stage.commits.load(Ordering::Relaxed) < enough;
             for _ in (0..MOST).take_while(|_| is_calm()) {
-                hearing.look_anyhow(dice.roll(8) == 0);
+                subscribed.look_anyhow(dice.roll(8) == 0);
             }
             assert!(!is_calm(), "there is no writer any more");
             let _calm = stage.calm.write().unwrap();
-            reads += u32::from(hearing.had_to_read());
-            assert!(!hearing.had_to_read(), "seed {seed}");
+            reads += u32::from(subscribed.had_to_read());
+            assert!(!subscribed.had_to_read(), "seed {seed}");
         }
     });
     assert!(reads < looks, "{reads} of {looks} looks had to read");

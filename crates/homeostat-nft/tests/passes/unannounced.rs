@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::shadow::Hearing;
+use crate::shadow::Subscribed;
 use crate::world::{World, by_hand, nft};
 
 const TEXT: &str = "table ip a {
@@ -23,13 +23,13 @@ fn handles() -> Vec<String> {
 fn check(commit: &str) {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
+    let mut subscribed = Subscribed::of(&world, &world.desired(TEXT));
     let commit = handles().iter().enumerate().fold(commit.to_owned(), |text, (at, handle)| {
         text.replace(&format!("#{}", at + 1), &format!("handle {handle}"))
     });
     by_hand(&commit);
-    hearing.had_to_read();
-    assert!(!hearing.had_to_read(), "{commit}");
+    subscribed.had_to_read();
+    assert!(!subscribed.had_to_read(), "{commit}");
 }
 
 #[test]
@@ -80,15 +80,15 @@ fn later(so: impl Fn() -> bool) -> bool {
 #[test]
 fn what_goes_with_an_owner_is_not_announced() {
     let world = World::new();
-    let mut hearing = Hearing::of(&world, &world.desired("table ip a { }\ntable ip b { }"));
+    let mut subscribed = Subscribed::of(&world, &world.desired("table ip a { }\ntable ip b { }"));
     let mut owner = owned("add table ip a { flags owner; }; add chain ip a x");
     let is_there = || nft(&["list", "chain", "ip", "a", "x"], "").is_ok();
     assert!(later(is_there));
-    hearing.had_to_read();
+    subscribed.had_to_read();
     drop(owner.stdin.take());
     owner.wait().unwrap();
     assert!(later(|| !is_there()));
-    hearing.had_to_read();
+    subscribed.had_to_read();
 }
 
 /// Quirk `counted-before-done`: a look in the midst of a commit shows all of it.
@@ -103,7 +103,7 @@ fn a_commit_is_counted_before_it_is_done() {
     }";
     by_hand(text);
     by_hand("add element ip a p { 10.0.0.0/8 . 1-2 }");
-    let mut hearing = Hearing::of(&world, &world.desired(text));
+    let mut subscribed = Subscribed::of(&world, &world.desired(text));
     let netns = homeostat_netns::Netns::current().unwrap();
     for round in 0..ROUNDS {
         // What is changed last is the policy, and what is seen last are the elements.
@@ -119,11 +119,11 @@ fn a_commit_is_counted_before_it_is_done() {
                 by_hand(&commit);
             });
             while !writer.is_finished() {
-                let seen = hearing.seen();
+                let seen = subscribed.seen();
                 assert!(!seen.contains(NO_ELEMENTS), "round {round}: half of a commit was seen");
             }
         });
-        hearing.had_to_read();
+        subscribed.had_to_read();
     }
 }
 
@@ -131,10 +131,10 @@ fn a_commit_is_counted_before_it_is_done() {
 fn waiting_for_commits_changes_and_announces_nothing() {
     let world = World::new();
     by_hand(TEXT);
-    let mut hearing = Hearing::of(&world, &world.desired(TEXT));
+    let mut subscribed = Subscribed::of(&world, &world.desired(TEXT));
     let before = nft(&["-a", "list", "ruleset"], "").unwrap();
     // Each of these looks waits.
-    (0..3).for_each(|_| hearing.look_anyhow(true));
-    assert!(!hearing.had_to_read(), "what was followed still counts: no generation moved");
+    (0..3).for_each(|_| subscribed.look_anyhow(true));
+    assert!(!subscribed.had_to_read(), "what was followed still counts: no generation moved");
     assert_eq!(nft(&["-a", "list", "ruleset"], "").unwrap(), before);
 }

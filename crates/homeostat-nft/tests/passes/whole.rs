@@ -82,7 +82,6 @@ async fn what_is_loaded_for_us_does_not_wake_us() {
     tokio::time::timeout(Duration::from_secs(10), reader.hint()).await.unwrap().unwrap();
 }
 
-/// What was recorded.
 #[derive(Debug, Default)]
 struct Recorded(Mutex<Vec<(String, Snapshot)>>);
 

@@ -24,7 +24,7 @@ pub(crate) struct World {
     pub(crate) source: Nft,
     observer: Observer<Nft>,
     writer: Writer,
-    pub(crate) book: LedgerPage<Nft>,
+    pub(crate) page: LedgerPage<Nft>,
     pub(crate) config: Config<Key>,
 }
 
@@ -39,10 +39,10 @@ impl World {
         let source = Nft::here(Mark::new("test")).with_wording(wording);
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let book = LedgerPage::open(Arc::new(MemoryLedger::default()), place()).unwrap();
+        let page = LedgerPage::open(Arc::new(MemoryLedger::default()), place()).unwrap();
         let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
         let config = Config { guards, ..Config::default() };
-        World { namespace, source, observer, writer, book, config }
+        World { namespace, source, observer, writer, page, config }
     }
 
     pub(crate) fn compile(&self, text: &str) -> Result<DesiredState, CompileError> {
@@ -56,17 +56,17 @@ impl World {
     }
 
     pub(crate) fn plan(&mut self, desired: &Arc<DesiredState>) -> Plan<Nft> {
-        let World { source, observer, book, config, .. } = self;
+        let World { source, observer, page, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
         let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
-        done(pass::plan(&order, observer, book.holdings())).unwrap()
+        done(pass::plan(&order, observer, page.holdings())).unwrap()
     }
 
     pub(crate) fn pass(&mut self, desired: &Arc<DesiredState>) -> Report<Nft> {
-        let World { source, observer, writer, book, config, .. } = self;
+        let World { source, observer, writer, page, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
         let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
-        done(pass::pass(&order, observer, writer, book)).unwrap()
+        done(pass::pass(&order, observer, writer, page)).unwrap()
     }
 
     /// Calls this before each request of a look.
@@ -79,18 +79,18 @@ impl World {
         desired: &Arc<DesiredState>,
         plan: Plan<Nft>,
     ) -> Report<Nft> {
-        let World { source, observer, writer, book, config, .. } = self;
+        let World { source, observer, writer, page, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
         let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
-        done(pass::apply(&order, observer, writer, book, plan)).unwrap()
+        done(pass::apply(&order, observer, writer, page, plan)).unwrap()
     }
 
     /// A pass inside of a test's own runtime: whether it converged.
     pub(crate) async fn pass_async(&mut self, desired: &Arc<DesiredState>) -> bool {
-        let World { source, observer, writer, book, config, .. } = self;
+        let World { source, observer, writer, page, config, .. } = self;
         let (focus, ownership) = (Focus::All, &Ownership::Marked);
         let order = PassInput { source, desired: Arc::clone(desired), focus, ownership, config };
-        pass::pass(&order, observer, writer, book).await.unwrap().is_converged()
+        pass::pass(&order, observer, writer, page).await.unwrap().is_converged()
     }
 
     /// Applies a text in one pass and shows that the next one would write nothing.
