@@ -144,7 +144,6 @@ fn lifetime_agrees(desired: Option<Lifetime>, seen: Option<Lifetime>) -> bool {
     }
 }
 
-/// Which address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct AddressKey {

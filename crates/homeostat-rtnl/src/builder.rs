@@ -77,7 +77,6 @@ impl Builder {
         self.add(Key::Address(key), Object::Address(Address::default()))
     }
 
-    /// Declares a route.
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, DesiredError> {
         self.declare_route(&key, route, false)
     }

@@ -197,7 +197,6 @@ impl DesiredState {
         templates.flat_map(|template| self.routes_of(template))
     }
 
-    /// The keys of the routes of a template.
     pub(crate) fn routes_of(&self, template: &RouteTemplate) -> impl Iterator<Item = RouteKey> {
         let numbers = self.by_template.get(template.routes.clone()).unwrap_or_default().iter();
         numbers.filter_map(|number| Some(self.packed(*number as usize)?.key()))

@@ -405,7 +405,7 @@ fn process(port: Port) -> Option<String> {
     })
 }
 
-/// A process may call itself what it likes: nothing of it is for a terminal to obey.
+/// Replaces control characters: process names are untrusted.
 fn plain(name: &str) -> String {
     let letters = name.trim_end().chars();
     letters.map(|letter| if letter.is_control() { '?' } else { letter }).collect()
@@ -466,7 +466,7 @@ mod culprit_tests {
     }
 
     #[test]
-    fn the_kernel_itself_and_ports_that_were_just_free_name_nobody() {
+    fn the_kernel_itself_and_ports_that_were_just_free_name_no_process() {
         assert_eq!(name(0, None), None);
         assert_eq!(name(u32::MAX - 4096, None), None);
         assert_eq!(name(0, Some(12)), Some("protocol bird".to_owned()));

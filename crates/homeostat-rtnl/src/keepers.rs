@@ -15,9 +15,9 @@ use crate::observe::{ListedObject, foreign};
 pub(crate) fn take_kept_by_others(found: &mut Vec<ListedObject>) -> BTreeMap<String, Vec<String>> {
     let links = kept_links(found);
     let mut kept: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    found.retain(|one| match keeper(one, &links) {
-        Some(keeper) => {
-            kept.entry(keeper).or_default().push(one.key.to_string());
+    found.retain(|one| match program(one, &links) {
+        Some(program) => {
+            kept.entry(program).or_default().push(one.key.to_string());
             false
         }
         None => true,
@@ -25,12 +25,12 @@ pub(crate) fn take_kept_by_others(found: &mut Vec<ListedObject>) -> BTreeMap<Str
     kept
 }
 
-/// The program that keeps an object; nothing, if it is static and nobody else's.
-fn keeper(one: &ListedObject, links: &HashMap<LinkName, &'static str>) -> Option<String> {
+/// The program that keeps an object; nothing, if it is static and no other program manages it.
+fn program(one: &ListedObject, links: &HashMap<LinkName, &'static str>) -> Option<String> {
     if one.owner == Owner::Kernel {
         return None;
     }
-    let on_link = |link: &LinkName| links.get(link).map(|&keeper| keeper.to_owned());
+    let on_link = |link: &LinkName| links.get(link).map(|&program| program.to_owned());
     match (&one.key, &one.object) {
         (Key::Link(link), _) => on_link(link),
         (Key::Address(key), Object::Address(address)) => {

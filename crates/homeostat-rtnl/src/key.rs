@@ -57,7 +57,6 @@ impl Key {
         }
     }
 
-    /// The key of an address.
     pub(crate) fn address(&self) -> Option<AddressKey> {
         match self {
             Key::Address(key) => Some(*key),

@@ -111,7 +111,6 @@ impl Links {
         self.by_index.insert(index, name);
     }
 
-    /// Forgets a link by name.
     pub(crate) fn forget(&mut self, name: LinkName) {
         if let Some(index) = self.by_name.remove(&name) {
             self.by_index.remove(&index);

@@ -31,7 +31,6 @@ use crate::number::{ParseError, Protocol, serde_as_text};
 use crate::object::Object;
 use crate::observe::{MOST_LOOKUPS, Observation, collect, foreign};
 
-/// Which neighbour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct NeighbourKey {

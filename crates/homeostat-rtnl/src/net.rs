@@ -76,10 +76,8 @@ impl FromStr for Net {
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Family {
-    /// IPv4.
     #[serde(rename = "ipv4")]
     V4,
-    /// IPv6.
     #[serde(rename = "ipv6")]
     V6,
 }

@@ -64,10 +64,8 @@ pub struct Nexthop {
     /// The family of the routes; that of the gateway, if there is one; a group has none. IPv4 if neither is declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub family: Option<Family>,
-    /// The gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
-    /// The link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<LinkName>,
     /// Whether the gateway counts as reachable on the link whatever its address is.
@@ -103,7 +101,6 @@ pub enum Unusual {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// The nexthop.
     pub id: NexthopId,
     /// Its share of the traffic, from 1 to 256.
     ///
@@ -124,13 +121,11 @@ impl Nexthop {
         Nexthop { family: Some(family), dev: Some(link), ..Nexthop::default() }
     }
 
-    /// A hole.
     #[must_use]
     pub fn blackhole(family: Family) -> Self {
         Nexthop { family: Some(family), blackhole: true, ..Nexthop::default() }
     }
 
-    /// A group.
     #[must_use]
     pub fn group(members: Vec<Member>) -> Self {
         Nexthop { group: members, ..Nexthop::default() }

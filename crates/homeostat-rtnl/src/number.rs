@@ -169,11 +169,8 @@ impl Protocol {
 pub struct Scope(pub u8);
 
 impl Scope {
-    /// Anywhere.
     pub const GLOBAL: Self = Scope(RT_SCOPE_UNIVERSE);
-    /// On the link.
     pub const LINK: Self = Scope(RT_SCOPE_LINK);
-    /// On this host.
     pub const HOST: Self = Scope(RT_SCOPE_HOST);
 }
 

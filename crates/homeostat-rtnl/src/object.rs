@@ -19,17 +19,11 @@ use crate::rule::{self, Rule};
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
 pub enum Object {
-    /// Of a route.
     Route(Route),
-    /// Of a nexthop.
     Nexthop(Nexthop),
-    /// Of a rule.
     Rule(Rule),
-    /// Of a neighbour.
     Neighbour(Neighbour),
-    /// Of a link.
     Link(Box<Link>),
-    /// Of an address.
     Address(Address),
     /// Of a field of a link.
     Setting(Configured),

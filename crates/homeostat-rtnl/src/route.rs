@@ -40,7 +40,6 @@ pub struct Route {
     /// The gateway; an IPv4 route may have an IPv6 one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
-    /// The link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<LinkName>,
     /// Whether the gateway counts as reachable on the link whatever its address is.
@@ -66,10 +65,8 @@ pub struct Route {
 /// One way of several.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Hop {
-    /// The gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub via: Option<IpAddr>,
-    /// The link.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dev: Option<LinkName>,
     /// Its share of the traffic, from 1 to 256.
@@ -154,7 +151,6 @@ impl Route {
         Route { hops, ..Route::default() }
     }
 
-    /// The links that it names.
     pub(crate) fn links(&self) -> impl Iterator<Item = LinkName> {
         self.dev.into_iter().chain(self.hops.iter().filter_map(|hop| hop.dev))
     }
@@ -276,7 +272,6 @@ pub(crate) fn is_touched_by(route: &Route, address: &AddressKey) -> bool {
     route_rests_on(route, address) || route.links().any(|link| link == address.link)
 }
 
-/// Which route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct RouteKey {

@@ -58,7 +58,6 @@ pub struct Rule {
     pub suppress_prefixlength: Option<u8>,
 }
 
-/// What a rule does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RuleAction {
@@ -83,7 +82,6 @@ impl Rule {
         Rule::of(RuleAction::Table(table))
     }
 
-    /// A rule with an action.
     #[must_use]
     pub fn of(action: RuleAction) -> Self {
         Rule { action, suppress_prefixlength: None }
@@ -259,9 +257,7 @@ pub struct Mark {
 /// Ports from the first to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ports {
-    /// The first.
     pub first: u16,
-    /// The last.
     pub last: u16,
 }
 
@@ -526,7 +522,7 @@ impl Observation<'_, '_> {
             let owner = route_owner(observed.seen.protocol, self.source.protocol);
             self.report(Key::from(observed.key), Object::Rule(observed.seen.rule), owner);
         }
-        // What is out of focus is not written, whatever should become of it.
+        // Rules outside the focus are kept in this pass.
         let hidden = moment.rules.iter_mut().filter(|one| one.verdict == Verdict::Delete);
         for observed in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
             observed.verdict = Verdict::Keep;
@@ -604,8 +600,7 @@ fn decide(rules: &mut [ObservedRule], ours: Protocol, desired: &DesiredState) {
     }
 }
 
-/// What is reported of each key: of ours one that is deleted, so that it is put right; else ours; else
-/// the first foreign one. In the kernel's order.
+/// One rule per key: ours that will be deleted, else ours, else the first foreign one. In the kernel's order.
 fn reported(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
     let rank = |rule: &ObservedRule| match rule.verdict {
         Verdict::Delete => 0,

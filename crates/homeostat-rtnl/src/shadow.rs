@@ -36,7 +36,6 @@ pub(crate) enum RouteEvent {
     Added,
     /// It replaced another.
     Replaced,
-    /// It was deleted.
     Removed,
 }
 

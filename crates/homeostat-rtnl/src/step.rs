@@ -44,19 +44,14 @@ pub enum Phase {
     PutNeighbours,
     /// Rules are made and changed.
     PutRules,
-    /// Rules go.
     DeleteRules,
-    /// Neighbours go.
     DeleteNeighbours,
-    /// Routes go.
     DeleteRoutes,
     /// Groups of nexthops go.
     DeleteGroups,
-    /// Nexthops go.
     DeleteNexthops,
     /// Addresses go, secondary ones first.
     DeleteAddresses,
-    /// Links go.
     DeleteLinks,
     /// Routes are made whose gateway is reached by another link once addresses are gone.
     PutMoved,
@@ -116,7 +111,6 @@ pub enum Step {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GiveBack {
     pub key: Key,
-    /// What exists.
     pub before: Object,
     /// What its former owner had there.
     pub original: Object,
@@ -131,7 +125,6 @@ pub struct GiveBack {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Update {
     pub slot: Slot,
-    /// What exists.
     pub before: Object,
     /// Whose it was, if it is taken over.
     pub adopts: Option<Owner>,
@@ -143,7 +136,6 @@ pub struct Update {
     pub recreate: Option<Cascade>,
 }
 
-/// A removal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delete {
     pub key: Key,
@@ -391,9 +383,7 @@ pub struct LinkStep {
     pub key: Key,
     /// The desired state, if it is declared.
     pub slot: Option<Slot>,
-    /// What is there.
     pub before: Option<Object>,
-    /// What is done.
     pub act: Act,
     /// Whose it was, if it is taken over.
     pub adopts: Option<Owner>,
@@ -412,7 +402,6 @@ pub struct LinkStep {
 /// What is done to a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
-    /// It is made.
     Create,
     /// It is changed while it is there.
     Update(Cycle),
@@ -431,7 +420,6 @@ pub enum Act {
     },
     /// It gets what could not be set before others were there.
     Finish,
-    /// It goes.
     Delete,
     /// It returns to its former owner: what is declared of it as that owner had it, and without our mark.
     GiveBack {
@@ -476,7 +464,6 @@ impl LinkStep {
         }
     }
 
-    /// Its turn.
     #[must_use]
     pub fn phase(&self) -> Phase {
         match self.act {

@@ -13,15 +13,12 @@ use crate::neighbour::Mac;
 use crate::net::{Family, Net};
 use crate::route::{ROUTE_KINDS, RouteKind};
 
-/// A metric.
 pub(crate) const METRIC: Number<u32> = Number { what: "a metric", least: 0, most: u32::MAX };
 /// The largest packet of a route or a link.
 pub(crate) const MTU: Number<u32> = Number { what: "an MTU in bytes", least: 68, most: 65_536 };
-/// A type of service.
 pub(crate) const TOS: Number<u8> = Number { what: "a type of service", least: 0, most: u8::MAX };
 /// The share of one nexthop among several.
 pub(crate) const WEIGHT: Number<u16> = Number { what: "a weight", least: 1, most: 256 };
-/// The number of a nexthop.
 pub(crate) const NEXTHOP_ID: Number<u32> =
     Number { what: "a nexthop id", least: 1, most: u32::MAX };
 

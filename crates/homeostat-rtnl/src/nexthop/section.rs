@@ -28,7 +28,7 @@ impl Record for Declared<NexthopId, Nexthop> {
         let via: Option<Spanned<IpAddr>> = fields.optional("via", "The gateway");
         let dev = fields.optional("dev", "The link");
         let family: Option<Spanned<Family>> =
-            fields.optional("family", "Needed only where no gateway tells it");
+            fields.optional("family", "Needed only where no gateway implies it");
         let onlink = fields.optional("onlink", "Take the gateway to be on the link");
         let scope = fields.optional("scope", "How far it is");
         let blackhole = fields.flag("blackhole", "Drop the packets");

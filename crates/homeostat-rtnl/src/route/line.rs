@@ -17,7 +17,6 @@ use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS};
 /// A route as one line of a list says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteLine {
-    /// Which route.
     pub key: RouteKey,
     /// Where it leads.
     pub route: Route,
@@ -306,7 +305,6 @@ fn number(text: &str) -> Option<u32> {
     u32::from_str_radix(digits, radix).ok().filter(|_| plain)
 }
 
-/// An address.
 fn parse_ip(text: &str) -> Option<IpAddr> {
     let bytes = text.as_bytes();
     let is_v6 = bytes.iter().take(5).any(|byte| *byte == b':');

@@ -116,7 +116,6 @@ pub(super) fn split(mut from: impl BufRead, each: &mut impl Each) -> io::Result<
     }
 }
 
-/// What a line ends with.
 enum LineEnd {
     Newline,
     /// The file ends before it.

@@ -43,7 +43,7 @@ impl Record for Declared<RuleKey, Rule> {
         let from: Option<Spanned<Destination>> = fields.optional("from", "Source of the packets");
         let to: Option<Spanned<Destination>> = fields.optional("to", "Destination of the packets");
         let family: Option<Spanned<Family>> =
-            fields.optional("family", "Needed only if neither `from` nor `to` tells it");
+            fields.optional("family", "Needed only if neither `from` nor `to` implies it");
         let mut key = RuleKey::new(family_of(fields, from, to, family));
         (key.from, key.to) = (from.map(|from| from.net), to.map(|to| to.net));
         key.iif = fields.optional("iif", "The link that the packets come in by");
@@ -90,7 +90,7 @@ fn family_of(
         let [other_is, first_is] = [other, first].map(|one| one.to_string().to_lowercase());
         let message = format!("this is {other_is}, and the rule is {first_is}");
         let mixed = Diagnostic::new(other.span, message);
-        fields.report(mixed.also(first.span, "the family is told here"));
+        fields.report(mixed.also(first.span, "the family is given here"));
     }
     first.value
 }

@@ -55,7 +55,7 @@ fn known(dst: &str, noted: &[(u8, Protocol)], events: &[Event]) -> (String, bool
 }
 
 #[test]
-fn a_dump_and_the_events_after_it_tell_what_stands_on_a_key() {
+fn a_dump_and_the_events_after_it_show_what_a_key_holds() {
     use RouteEvent::{Added, Removed, Replaced};
     type PackedRoute<'a> = (&'a [(u8, Protocol)], &'a [Event], &'a str, bool);
     let rows: [PackedRoute<'_>; 14] = [
