@@ -15,16 +15,14 @@ pub struct Key {
 /// Which value of a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Aspect {
-    /// Whether nobody can start it, by whatever way.
+    /// Whether it cannot be started at all.
     Masked,
     /// Whether it starts with the units that want it, such as at a boot.
     Enabled,
-    /// Whether it runs.
     Active,
 }
 
 impl Aspect {
-    /// All of them.
     pub const ALL: [Aspect; 3] = [Aspect::Masked, Aspect::Enabled, Aspect::Active];
 
     /// Its name in keys and documents.

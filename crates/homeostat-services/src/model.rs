@@ -99,11 +99,11 @@ impl Desired for DesiredState {
     }
 
     /// A unit that is not masked any more may be enabled and started; one whose file changed may be started.
-    fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
+    fn dependants(&self, key: &Key, emit: &mut dyn FnMut(Key)) {
         let others = crate::key::Aspect::ALL.into_iter().filter(|aspect| *aspect > key.aspect);
         others
             .map(|aspect| key.with(aspect))
             .filter(|key| self.wanted(key).is_some())
-            .for_each(tell);
+            .for_each(emit);
     }
 }

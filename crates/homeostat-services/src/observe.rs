@@ -16,7 +16,6 @@ pub struct Moment {
     pub has_systemd: bool,
     /// Units that do not exist.
     pub missing: BTreeSet<UnitName>,
-    /// Units that are masked.
     pub masked: BTreeSet<UnitName>,
     /// Services that end by themselves when their work is done.
     pub ends_by_itself: BTreeSet<UnitName>,

@@ -14,7 +14,6 @@ use crate::model::{DesiredState, Wanted};
 pub const SECTIONS: SourceSections =
     SourceSections::new("services", &[SectionType::of::<ServiceSection>()]);
 
-/// A declared unit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Service {
     pub name: Spanned<String>,
@@ -52,8 +51,7 @@ impl Record for Service {
         let enabled: Option<bool> = fields
             .optional("enabled", "Whether it starts with the units that want it, such as at boot");
         let active: Option<bool> = fields.optional("active", "Whether it runs");
-        let masked: Option<bool> =
-            fields.optional("masked", "Whether nobody can start it, by whatever way");
+        let masked: Option<bool> = fields.optional("masked", "Whether it cannot be started at all");
         let adopt = fields.flag("adopt", "Take this over from any owner");
         let name: Spanned<String> = fields.name()?;
         if fields.lacks(&Aspect::ALL.map(Aspect::word)) {

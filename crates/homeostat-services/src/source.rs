@@ -32,7 +32,7 @@ impl Services {
 impl Source for Services {
     const NAME: &'static str = "services";
     const FAILS: Fails = Fails::Independent;
-    // A link that somebody makes in /etc/systemd/system by hand is not announced before systemd reads its files again.
+    // A link that is made in /etc/systemd/system by hand sends no signal before systemd reads its files again.
     const COVERAGE: Coverage = Coverage::Some;
 
     type Key = Key;

@@ -8,7 +8,6 @@ use crate::model::{DesiredState, State};
 
 pub(crate) const LOST_BY_A_STOP: &str = "what the program had in memory";
 
-/// One write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Makes a value what is declared.

@@ -156,7 +156,7 @@ impl Harness for World {
                 self.machine.systemctl("start stranger");
                 Ability::Done
             }
-            // A value goes only with its unit, and belongs to whoever writes it.
+            // A value goes only with its unit, and has no owner.
             Disturbance::Remove(_) | Disturbance::Occupy(_) => Ability::Unable,
         }
     }
@@ -200,7 +200,7 @@ impl Harness for World {
         self.machine.systemctl("reset-failed");
     }
 
-    /// Signals come from other processes. Nothing comes for a stranger, and is waited for as long.
+    /// Signals come from other processes. None comes for a foreign unit; the wait for it is as long.
     fn patience(&self) -> Later<'_, ()> {
         let nothing = std::future::pending::<()>();
         Box::pin(async move { _ = tokio::time::timeout(Duration::from_secs(3), nothing).await })
