@@ -47,7 +47,6 @@ pub struct Unit {
     path: OwnedObjectPath,
 }
 
-/// What a job does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobKind {
     Start,
@@ -223,7 +222,7 @@ impl Systemd {
         Ok(())
     }
 
-    /// Has nobody start a unit, by whatever way.
+    /// Masks a unit: it cannot be started at all.
     pub async fn mask(&self, name: &UnitName) -> Result<(), Error> {
         let _: LinkChanges =
             self.ask("MaskUnitFiles", &(vec![name.as_str()], false, false)).await?;
@@ -242,7 +241,7 @@ impl Systemd {
         self.call("Reload", &()).await.map(|_| ())
     }
 
-    /// Asks systemd for signals; it sends none before somebody did.
+    /// Subscribes to systemd's signals; it sends none before a client has subscribed.
     pub(crate) async fn subscribe(&self) -> Result<(), Error> {
         match self.call("Subscribe", &()).await {
             Err(Error::Refused { name, .. }) if name.ends_with(".AlreadySubscribed") => Ok(()),
@@ -280,7 +279,6 @@ const BUS: &str = "run/dbus/system_bus_socket";
 /// What systemd makes to say that it is running.
 const RUNNING: &str = "run/systemd/system";
 
-/// A new connection.
 async fn open(root: &Path) -> Result<Connection, Error> {
     // Connecting to a local socket does not wait, unless its backlog is full.
     let stream = UnixStream::connect(root.join(BUS)).map_err(|error| match error.kind() {

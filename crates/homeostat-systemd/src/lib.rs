@@ -1,6 +1,6 @@
 //! A small client of systemd over D-Bus: the states of units, jobs to their end, unit files, and signals.
 //!
-//! Start at [`Systemd::connect`]. [`Signals`] has a connection of its own, so that signals that nobody reads hold back
+//! Start at [`Systemd::connect`]. [`Signals`] has a connection of its own, so that unread signals hold back
 //! no answer.
 //!
 //! ```no_run

@@ -22,7 +22,6 @@ pub enum NotAUnit {
 }
 
 impl NotAUnit {
-    /// The way out.
     #[must_use]
     pub fn help(&self) -> String {
         match self {
@@ -134,7 +133,7 @@ mod tests {
         };
         assert_eq!(of("haproxy_2eservice").as_deref(), Some("haproxy.service"));
         assert_eq!(of("getty_40tty1_2eservice").as_deref(), Some("getty@tty1.service"));
-        assert_eq!(of("_2d_2eslice"), None, "a type that nobody declares");
+        assert_eq!(of("_2d_2eslice"), None, "a type that cannot be declared");
         assert_eq!(of("broken_2"), None);
         assert_eq!(UnitName::of_path("/org/freedesktop/systemd1/job/7"), None);
     }
