@@ -6,7 +6,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::{Error, Event, Group, Listener, Result, sys};
 
-/// A listener that needs a runtime only once somebody waits for its events.
+/// A listener that needs a runtime only once its events are awaited.
 #[derive(Debug)]
 pub struct AsyncListener {
     /// Made by the first call that waits. It goes before the socket is closed: fields are dropped in this order.

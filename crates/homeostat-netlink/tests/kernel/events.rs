@@ -106,7 +106,7 @@ fn only_the_kernel_is_believed() {
 }
 
 #[test]
-fn groups_beyond_the_thirty_first_are_heard() {
+fn groups_beyond_the_thirty_first_are_received() {
     let namespace = wired();
     let mut listener = listen(&[RTNLGRP_NEXTHOP], &Options::for_events());
     namespace.ip(&["nexthop", "add", "id", "10", "dev", "v0"]).unwrap();
@@ -214,7 +214,7 @@ fn k_a_filter_keeps_foreign_churn_out_but_not_the_theft_of_our_route() {
 }
 
 #[test]
-fn a_listener_in_another_namespace_hears_that_one() {
+fn a_listener_in_another_namespace_receives_its_events() {
     let namespace = wired();
     let groups = [Group(RTNLGRP_LINK)];
     let there = homeostat_netns::Netns::anonymous().unwrap();
@@ -259,7 +259,7 @@ fn a_task_waits_for_events_without_a_thread_of_its_own() {
 }
 
 #[test]
-fn a_group_that_is_joined_later_is_heard_from_then_on() {
+fn a_group_that_is_joined_later_is_received_from_then_on() {
     let namespace = wired();
     let mut listener = listen(&[RTNLGRP_IPV4_ROUTE], &Options::for_events());
     namespace.ip(&["nexthop", "add", "id", "7", "via", "10.0.0.9", "dev", "v0"]).unwrap();
