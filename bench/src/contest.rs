@@ -62,7 +62,6 @@ impl Group {
     }
 }
 
-/// The results of a group.
 #[derive(Debug, Default)]
 pub struct GroupResults {
     /// One per contestant that ran.

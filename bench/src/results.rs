@@ -28,7 +28,6 @@ pub struct Absent {
     pub why: String,
 }
 
-/// One contestant.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Row {
     pub group: &'static str,

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, StreamExt as _, stream};
 use homeostat_engine::Failure;
-use homeostat_shapes::client::{Client, Conditions};
+use homeostat_shapes::client::{Client, Conditions, Request};
 use homeostat_shapes::service::Service;
 use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -36,8 +36,8 @@ async fn reconcile(desired: Arc<ConfigMap>, context: Arc<Context>) -> Result<Act
     let path = format!("/shapes/{name}");
     let there = context.client.read(&path).await?;
     let call = match there.status {
-        404 => ("POST", "/shapes"),
-        200 if there.body["colour"] != json!(colour) => ("PATCH", &*path),
+        404 => Request::new("POST", "/shapes"),
+        200 if there.body["colour"] != json!(colour) => Request::new("PATCH", &path),
         200 => return Ok(context.again.clone()),
         _ => return Err(there.failure()),
     };

@@ -14,7 +14,7 @@ use crate::vm::Order;
     subcommand_value_name = "TASK",
     subcommand_help_heading = "Tasks"
 )]
-#[command(after_help = "`cargo xtask <TASK> --help` tells more about one task.")]
+#[command(after_help = "`cargo xtask <TASK> --help` says more about one task.")]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
     pub(crate) task: Task,
@@ -109,7 +109,7 @@ pub(crate) enum Task {
     /// Packs every member that may be published, without a registry, and checks what a registry and its readers need:
     /// metadata, a README, licences, a front page that names no files of the repository.
     Package {
-        /// Build the packages, too, as somebody else's program would
+        /// Build the packages, too, as a program outside of this workspace would
         #[arg(long)]
         verify: bool,
     },

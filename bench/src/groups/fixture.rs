@@ -17,7 +17,7 @@ pub(super) struct Fixture<S: Source> {
     desired: Arc<S::Desired>,
     observer: Observer<S>,
     writer: S::Writer,
-    book: LedgerPage<S>,
+    page: LedgerPage<S>,
     config: Config<S::Key>,
     runtime: Runtime,
 }
@@ -46,7 +46,7 @@ impl<S: Source> Fixture<S> {
             desired,
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
-            book: LedgerPage::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
+            page: LedgerPage::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
             config: Config { guards, ..Config::default() },
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
             source,
@@ -54,10 +54,10 @@ impl<S: Source> Fixture<S> {
     }
 
     pub(super) fn pass(&mut self, focus: Focus<S::Key>) -> Result<Report<S>> {
-        let Fixture { source, desired, observer, writer, book, config, runtime } = self;
+        let Fixture { source, desired, observer, writer, page, config, runtime } = self;
         let (desired, ownership) = (Arc::clone(desired), &Ownership::Marked);
         let order = PassInput { source, desired, ownership, focus, config };
-        Ok(runtime.block_on(pass(&order, observer, writer, book))?)
+        Ok(runtime.block_on(pass(&order, observer, writer, page))?)
     }
 
     /// Makes a full pass, which must change nothing.

@@ -12,7 +12,6 @@ use crate::clock;
 
 /// The link to the gateways.
 const LINK: &str = "v0";
-/// The index of that link.
 pub(super) const LINK_INDEX: u32 = 77;
 
 /// Longer than any contestant needs for a million routes.

@@ -204,9 +204,9 @@ fn our_loop(run: &mut Run) -> Result<()> {
     let strategy = Strategy::Exclusive(Exclusive::everything_in_this_scope_is_mine());
     let bound = Adapted::new(api).bind(&strategy, desired, place::<Calm>("bench", "here"))?;
     let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), Arc::<MemoryLedger>::default());
-    let means = LoopDeps::new(lock, ledger);
+    let deps = LoopDeps::new(lock, ledger);
     let pace = Pace::of::<Adapted<Calm>>(1).with_resync(Duration::from_hours(1))?;
-    let (kept, handle) = Loop::new(bound, means, pace);
+    let (kept, handle) = Loop::new(bound, deps, pace);
     runtime.spawn(kept.run());
     runtime.block_on(handle.wait_for(|status| status.is_ready))?;
     let mut seen = looked.subscribe();

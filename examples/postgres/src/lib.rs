@@ -4,7 +4,7 @@
 //! server runs as one transaction. `CREATE DATABASE` runs outside of transactions, so a database gets its comment by a
 //! second call: it is marked after the create. A database needs its owner.
 //!
-//! `PostgreSQL` has no event triggers for objects that all databases share, so nobody can be told of every change. Who
+//! `PostgreSQL` has no event triggers for objects that all databases share, so not every change sends an event. Who
 //! changes a role by a script may send `NOTIFY homeostat, 'role app'`, and it is looked at at once; what comes without a
 //! notice is found by the resync, every five seconds. So the coverage is `Some`.
 

@@ -26,25 +26,34 @@ pub struct Client {
     tap: Option<Tap>,
 }
 
-/// What a shape must be like for a write to take place.
+/// The first line of an HTTP request.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    method: &'a str,
+    path: &'a str,
+}
+
+impl<'a> Request<'a> {
+    #[must_use]
+    pub fn new(method: &'a str, path: &'a str) -> Self {
+        Request { method, path }
+    }
+}
+
+/// The service writes only to a shape that has this label and this version, where they are given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Conditions<'a> {
-    /// It has this label.
     pub label: Option<(&'a str, &'a str)>,
-    /// It has this version.
     pub version: Option<&'a str>,
 }
 
-/// A shape as the service tells it.
+/// A shape as the service returns it.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Remote {
-    /// Its name.
     pub name: String,
-    /// What tells it from a later shape of the same name.
+    /// Differs from that of a later shape of the same name.
     pub uid: u64,
-    /// Its version.
     pub version: u64,
-    /// What it is like.
     #[serde(flatten)]
     pub shape: Shape,
 }
@@ -63,15 +72,13 @@ pub enum Answered {
     Exists(Remote),
     /// A condition does not hold for the one that is there.
     Unmet(Remote),
-    /// There were too many requests.
+    /// There were too many requests; the next one may be sent after this time.
     Busy(Duration),
-    /// Refused.
     Refused(Failure),
 }
 
 /// What the service replied.
 pub struct Reply {
-    /// The HTTP status.
     pub status: u16,
     /// The JSON body, null if there was none.
     pub body: Value,
@@ -92,13 +99,14 @@ impl Client {
 
     /// Reads one resource.
     pub async fn read(&self, path: &str) -> Result<Reply, Failure> {
-        self.request(("GET", path), Conditions::default(), &Value::Null).await.map_err(broken)
+        let request = Request { method: "GET", path };
+        self.request(request, Conditions::default(), &Value::Null).await.map_err(broken)
     }
 
     /// Sends one request to write.
     pub async fn send(
         &self,
-        request: (&str, &str),
+        request: Request<'_>,
         conditions: Conditions<'_>,
         body: &Value,
     ) -> io::Result<Reply> {
@@ -111,7 +119,7 @@ impl Client {
 
     async fn request(
         &self,
-        request: (&str, &str),
+        request: Request<'_>,
         conditions: Conditions<'_>,
         body: &Value,
     ) -> io::Result<Reply> {
@@ -128,7 +136,7 @@ impl Client {
             |when: &str| self.tap.iter().filter(|_| method != "GET").for_each(|tap| tap(when));
         tap("before");
         let mut stream = std::net::TcpStream::connect(self.addr)?;
-        let text = self.text((method, path), Conditions::default(), body);
+        let text = self.text(Request { method, path }, Conditions::default(), body);
         stream.write_all(text.as_bytes())?;
         let mut text = String::new();
         stream.read_to_string(&mut text)?;
@@ -136,12 +144,13 @@ impl Client {
         parse(&text).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
     }
 
-    fn text(&self, (method, path): (&str, &str), on: Conditions<'_>, body: &Value) -> String {
+    fn text(&self, request: Request<'_>, conditions: Conditions<'_>, body: &Value) -> String {
+        let Request { method, path } = request;
         let mut head = format!("{method} {} HTTP/1.1\r\nHost: {}\r\n", escaped(path), self.addr);
-        if let Some((name, value)) = on.label {
+        if let Some((name, value)) = conditions.label {
             let _ = write!(head, "If-Label: {name}={value}\r\n");
         }
-        if let Some(version) = on.version {
+        if let Some(version) = conditions.version {
             let _ = write!(head, "If-Match: {version}\r\n");
         }
         let body = body.to_string();
@@ -183,9 +192,9 @@ pub struct Changes(Lines);
 impl Notices<String> for Changes {
     fn next(&mut self) -> Later<'_, Result<Notice<String>, Failure>> {
         Box::pin(async move {
-            let told: Value = serde_json::from_str(&self.0.next().await?).unwrap_or_default();
-            let key = told["name"].as_str().map(str::to_owned);
-            Ok(Notice::new(told["number"].as_u64().unwrap_or_default(), key))
+            let notice: Value = serde_json::from_str(&self.0.next().await?).unwrap_or_default();
+            let key = notice["name"].as_str().map(str::to_owned);
+            Ok(Notice::new(notice["number"].as_u64().unwrap_or_default(), key))
         })
     }
 }
@@ -236,7 +245,7 @@ fn broken(error: io::Error) -> Failure {
     Failure::from_error(&error, Retry::Soon)
 }
 
-/// Whatever could end the path or the line becomes a number.
+/// Percent-encodes every byte that could end the path or the line.
 fn escaped(path: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     let letter = |byte| if plain(byte) { char::from(byte).into() } else { format!("%{byte:02x}") };

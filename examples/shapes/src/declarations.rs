@@ -28,14 +28,13 @@ use homeostat_kit::store::{Revision, Snapshot, Store, StoreWatch, WatchEvent};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::client::{Client, Conditions, Lines, Reply};
+use crate::client::{Client, Conditions, Lines, Reply, Request};
 use crate::service;
 use crate::shape::{FIELDS, Shape};
 
 /// The store of a service, with the name of our finalizer.
 #[derive(Clone)]
 pub struct Declarations {
-    /// Where it is.
     pub client: Client,
     /// The name of our finalizer.
     pub finalizer: String,
@@ -58,7 +57,8 @@ impl Declarations {
 
     async fn send(&self, method: &str, path: &str, body: &Value) -> Result<Reply, Failure> {
         let path = format!("/declarations/{path}");
-        let sent = self.client.send((method, &path), Conditions::default(), body).await;
+        let request = Request::new(method, &path);
+        let sent = self.client.send(request, Conditions::default(), body).await;
         sent.map_err(|error| match Refusal::from(error) {
             Refusal::Failed(failure) => failure,
             // Whether it was written shows in the store.

@@ -32,14 +32,14 @@ use crate::source::Shapes;
 pub struct Document {
     /// Whose desired state it is.
     pub owner: String,
-    /// How the owner's shapes are told from others'.
+    /// How the owner's shapes are distinguished from others'.
     pub ownership: Ownership,
     /// The shapes by name.
     #[serde(default)]
     pub shapes: BTreeMap<String, Declared>,
 }
 
-/// How shapes are told from others'. It has to be said.
+/// How shapes are distinguished from others'. It has no default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Ownership {
@@ -53,13 +53,12 @@ pub enum Ownership {
     Exclusive,
 }
 
-/// One shape.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Declared {
     /// What it is like.
     #[serde(flatten)]
     pub shape: Shape,
-    /// Whether it may be taken from whoever has it.
+    /// Whether it may be taken from another owner.
     #[serde(default)]
     pub adopt: bool,
 }
@@ -98,7 +97,7 @@ impl FromStr for Document {
 }
 
 impl Document {
-    /// How the owner's shapes are told from others'.
+    /// How the owner's shapes are distinguished from others'.
     pub fn strategy(&self) -> Result<Strategy, Error> {
         Ok(match self.ownership {
             Ownership::Mark => Strategy::marker(&self.owner)?,

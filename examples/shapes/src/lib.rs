@@ -1,11 +1,11 @@
-//! The teaching example: somebody's API, and what it takes to keep it as declared.
+//! The teaching example: a foreign API, and what it takes to keep it as declared.
 //!
-//! [`service`] is a tiny real HTTP service that keeps shapes and can be told to misbehave. It stands
+//! [`service`] is a tiny real HTTP service that stores shapes and can be made to misbehave. It stands
 //! for any API that homeostat does not know. [`source`] is all that an author writes to have it kept
 //! converged: one file of about a hundred lines. [`document`] is the desired state as a person writes it,
 //! [`declarations`] a store in which declarations live with their finalizers, and [`refs`] a ledger in that store.
 //! [`pipeline`] renders a [`template`] and checks the text before it is a desired state. The project's page about
-//! reconciliation tells the story, scenario by scenario; each is a test of this package.
+//! reconciliation explains it scenario by scenario; each is a test of this package.
 //!
 //! Start at [`source`].
 

@@ -1,9 +1,9 @@
-//! A tiny HTTP service that keeps shapes, one request a connection. It stands for somebody's API.
+//! A tiny HTTP service that stores shapes, one request a connection. It stands for a foreign API.
 //!
 //! `GET /shapes`, `POST /shapes`, `GET`, `PATCH` and `DELETE /shapes/NAME`, `GET /tasks/ID`. `GET
 //! /watch` sends one line a change, numbered, for as long as the connection stands. A write may be
 //! conditional: `If-Label: NAME=VALUE` on a label, `If-Match: VERSION` on the version of the shape
-//! that is there. `PUT /faults` tells it to misbehave ([`Faults`]). Beside the shapes it has a store of
+//! that is there. `PUT /faults` makes it misbehave ([`Faults`]). Beside the shapes it has a store of
 //! declarations under `/declarations`, which is watched at `/declarations/watch/REVISION`, and of references under
 //! `/refs`.
 
@@ -39,7 +39,7 @@ pub struct Service {
 
 struct Shared {
     state: Mutex<State>,
-    /// Wakes whoever is being slow.
+    /// Ends the pauses of slow answers.
     ended: Condvar,
     stop: AtomicBool,
 }
@@ -79,7 +79,7 @@ impl Service {
         self.shared.state()
     }
 
-    /// Tells how many requests to write came in.
+    /// How many requests to write came in.
     pub fn writes(&self) -> impl Fn() -> u64 + Send + Sync + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.state().calls.len() as u64
@@ -122,7 +122,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     let mut state = shared.state();
     if let Some(lines) = state.watched(&request.path) {
         drop(state);
-        return tell(stream, &lines);
+        return send_notices(stream, &lines);
     }
     let slow = Duration::from_millis(state.faults.slow_ms);
     if !slow.is_zero() {
@@ -135,7 +135,7 @@ fn answer(stream: &TcpStream, shared: &Shared) -> io::Result<()> {
     answered.map_or(Ok(()), |answer| answer.write(stream))
 }
 
-fn tell(mut stream: &TcpStream, notices: &Receiver<String>) -> io::Result<()> {
+fn send_notices(mut stream: &TcpStream, notices: &Receiver<String>) -> io::Result<()> {
     stream.write_all(b"HTTP/1.1 200 -\r\n\r\n")?;
     notices.iter().try_for_each(|notice| stream.write_all(notice.as_bytes()))
 }

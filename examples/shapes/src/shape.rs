@@ -51,7 +51,6 @@ pub const FIELDS: Fields<Shape> = Fields::new(&[
 ]);
 
 impl Shape {
-    /// A square of a colour.
     #[must_use]
     pub fn square(colour: &str) -> Self {
         let [kind, colour] = ["square", colour].map(str::to_owned);

@@ -9,7 +9,7 @@ use homeostat_kit::simple::{
 use homeostat_kit::strategy::Strategy;
 use serde_json::{Value, json};
 
-use crate::client::{Answered, Client, Conditions, Remote, Reply};
+use crate::client::{Answered, Client, Conditions, Remote, Reply, Request};
 use crate::shape::{FIELDS, Shape};
 
 /// The label that holds our mark.
@@ -17,9 +17,8 @@ pub const MARK: &str = "homeostat-owner";
 
 /// The shapes of one service, for one owner.
 pub struct Shapes {
-    /// Where they are.
     pub client: Client,
-    /// How ours are told from others'.
+    /// How our shapes are distinguished from others'.
     pub strategy: Strategy,
 }
 
@@ -39,8 +38,8 @@ impl Shapes {
         }
     }
 
-    async fn write(&self, how: (&str, &str), on: Conditions<'_>, body: &Value) -> Written<Self> {
-        match self.client.send(how, on, body).await?.answered()? {
+    async fn write(&self, call: Request<'_>, on: Conditions<'_>, body: &Value) -> Written<Self> {
+        match self.client.send(call, on, body).await?.answered()? {
             Answered::Holds(remote) => match self.seen(remote) {
                 Seen::Present { object, .. } => Ok(Some(object)),
                 Seen::Unknown { .. } => Ok(None),
@@ -59,10 +58,10 @@ impl Shapes {
     }
 
     /// Writes to the very shape that was seen, and only while it carries our mark.
-    async fn write_ours(&self, how: (&str, &str), before: &Object, body: &Value) -> Written<Self> {
+    async fn write_ours(&self, call: Request<'_>, before: &Object, body: &Value) -> Written<Self> {
         let mark = self.strategy.condition();
         let label = mark.as_deref().map(|mark| (MARK, mark));
-        self.write(how, Conditions { label, version: before.version() }, body).await
+        self.write(call, Conditions { label, version: before.version() }, body).await
     }
 
     /// A body with our mark in it, if ours are marked.
@@ -100,20 +99,20 @@ impl Api for Shapes {
     async fn create(&self, key: &String, wanted: &Object) -> Written<Self> {
         let mut body = self.marked(json!(wanted));
         body["name"] = json!(key);
-        self.write(("POST", "/shapes"), Conditions::default(), &body).await
+        self.write(Request::new("POST", "/shapes"), Conditions::default(), &body).await
     }
 
     async fn update(&self, key: &String, before: &Object, wanted: &Object) -> Written<Self> {
-        self.write_ours(("PATCH", &path(key)), before, &wanted.patch(before)).await
+        self.write_ours(Request::new("PATCH", &path(key)), before, &wanted.patch(before)).await
     }
 
     async fn adopt(&self, key: &String, before: &Object, wanted: &Object) -> Written<Self> {
         let on = Conditions { version: before.version(), ..Conditions::default() };
-        self.write(("PATCH", &path(key)), on, &self.marked(wanted.patch(before))).await
+        self.write(Request::new("PATCH", &path(key)), on, &self.marked(wanted.patch(before))).await
     }
 
     async fn delete(&self, key: &String, before: &Object) -> Result<(), Refusal> {
-        self.write_ours(("DELETE", &path(key)), before, &Value::Null).await.map(|_| ())
+        self.write_ours(Request::new("DELETE", &path(key)), before, &Value::Null).await.map(|_| ())
     }
 
     fn compare(wanted: &Object, seen: &Object) -> Agreement {

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 /// What inputs say, by name.
 pub type Facts = BTreeMap<String, Json>;
 
-/// The name under which errors tell of the template.
+/// The name of the template in errors.
 const NAME: &str = "template";
 
 /// A template in Jinja's language. A fact that is missing is an error, and never an empty text.
@@ -19,7 +19,7 @@ const NAME: &str = "template";
 pub struct Template(Environment<'static>);
 
 impl Template {
-    /// Reads a template; tells what is wrong with it.
+    /// Parses a template; the error says what is wrong with it.
     pub fn new(text: &str) -> Result<Self, String> {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);

@@ -56,7 +56,7 @@ struct Process {
     source: Adapted<Shapes>,
     strategy: Strategy,
     observer: Observer<Adapted<Shapes>>,
-    book: LedgerPage<Adapted<Shapes>>,
+    page: LedgerPage<Adapted<Shapes>>,
 }
 
 impl Process {
@@ -72,20 +72,20 @@ impl Process {
         Process {
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap(),
             observer: Observer::open(&source, "loopback").unwrap(),
-            book: LedgerPage::open(Arc::new(ledger), place::<Shapes>("me", "loopback")).unwrap(),
+            page: LedgerPage::open(Arc::new(ledger), place::<Shapes>("me", "loopback")).unwrap(),
             source,
             strategy,
         }
     }
 
     fn pass(&mut self, text: &str) {
-        let Process { runtime, source, strategy, observer, book } = self;
+        let Process { runtime, source, strategy, observer, page } = self;
         let (ownership, config) = (strategy.ownership(), Config::default());
         let (ownership, config, focus) = (&ownership, &config, Focus::All);
         let order =
             PassInput { source, desired: Arc::new(desired(text)), ownership, focus, config };
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        runtime.block_on(pass(&order, observer, &writer, book)).unwrap();
+        runtime.block_on(pass(&order, observer, &writer, page)).unwrap();
     }
 
     /// Lives from one of the desired states on, and notes how far it came.
@@ -111,7 +111,7 @@ fn fuse(dies_at: u64) -> Tap {
     })
 }
 
-/// The service with its strangers: one apart and, where that can be told, one on a declared name.
+/// The service with its strangers: one apart and, where the strategy can distinguish it, one on a declared name.
 fn service(strategy: &str) -> (Service, BTreeMap<String, Stored>) {
     let service = Service::start().unwrap();
     if strategy != "exclusive" {
@@ -139,7 +139,7 @@ fn effects(service: &Service) -> Vec<String> {
 
 /// Also runs as another process that dies on the way, for the test below.
 #[test]
-fn a_life_that_nobody_cuts_short_leaves_nothing_behind() {
+fn a_run_that_is_not_killed_leaves_nothing_behind() {
     if let Ok(order) = std::env::var(CHILD) {
         let [name, addr, at, directory] = order.splitn(4, ' ').collect::<Vec<_>>()[..] else {
             panic!("{order}")
@@ -155,19 +155,19 @@ fn a_life_that_nobody_cuts_short_leaves_nothing_behind() {
         let mut process = Process::start(name, (&addr, directory.path()), untapped());
         process.live(0, directory.path());
         assert_eq!(service.state().shapes, strangers, "{name}");
-        assert!(process.book.holdings().records.is_empty(), "{name}");
+        assert!(process.page.holdings().records.is_empty(), "{name}");
     }
 }
 
 #[expect(clippy::disallowed_methods, reason = "the one place where these tests start a program")]
 fn child(order: &str) -> ExitStatus {
     let mut command = Command::new(std::env::current_exe().unwrap());
-    command.arg("--exact").arg("a_life_that_nobody_cuts_short_leaves_nothing_behind");
+    command.arg("--exact").arg("a_run_that_is_not_killed_leaves_nothing_behind");
     command.env(CHILD, order).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().unwrap()
 }
 
-/// Kills a process at a boundary and lets another one go on; tells whether there was such a boundary.
+/// Kills a process at a boundary and lets another one go on; returns whether there was such a boundary.
 fn survives(name: &str, at: u64, expected: &[String]) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let (service, strangers) = service(name);
@@ -177,10 +177,10 @@ fn survives(name: &str, at: u64, expected: &[String]) -> bool {
     let from = std::fs::read_to_string(directory.path().join("at")).unwrap().parse().unwrap();
     let mut process = Process::start(name, (&addr, directory.path()), untapped());
     process.live(from, directory.path());
-    let told = format!("{name}, killed at boundary {at}, in desired state {from}");
-    assert_eq!(effects(&service), expected, "{told}: an effect twice, or missing");
-    assert_eq!(service.state().shapes, strangers, "{told}: something was leaked or stolen");
-    assert!(process.book.holdings().records.is_empty(), "{told}: a record is left");
+    let context = format!("{name}, killed at boundary {at}, in desired state {from}");
+    assert_eq!(effects(&service), expected, "{context}: an effect twice, or missing");
+    assert_eq!(service.state().shapes, strangers, "{context}: something was leaked or stolen");
+    assert!(process.page.holdings().records.is_empty(), "{context}: a record is left");
     !status.success()
 }
 

@@ -48,7 +48,7 @@ impl Harness for Bench {
     }
 
     fn snapshot(&self) -> BTreeMap<String, String> {
-        // Ids and versions tell in which order things happened, and nothing else.
+        // Ids and versions show in which order things happened, and nothing else.
         let plain =
             |shape: &Stored| format!("{:?}", Stored { uid: 0, version: 0, ..shape.clone() });
         let state = self.service.state();

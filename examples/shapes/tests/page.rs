@@ -1,4 +1,4 @@
-//! The page about reconciliation tells of every scenario, and of none that does not exist.
+//! The page about reconciliation names every scenario, and none that does not exist.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeSet;
@@ -34,7 +34,7 @@ fn scenarios() -> BTreeSet<String> {
 }
 
 /// What stands in backticks on the page and is a sentence.
-fn told() -> BTreeSet<String> {
+fn named() -> BTreeSet<String> {
     let quoted = PAGE.split('`').skip(1).step_by(2);
     let is_name = |text: &&str| {
         text.matches('_').count() > 2
@@ -45,10 +45,10 @@ fn told() -> BTreeSet<String> {
 
 #[test]
 fn every_scenario_of_the_page_is_a_test_and_every_test_stands_on_the_page() {
-    let (told, tested) = (told(), scenarios());
+    let (named, tested) = (named(), scenarios());
     assert!(tested.len() > 40, "{tested:?}");
-    let untested: Vec<_> = told.difference(&tested).collect();
-    assert!(untested.is_empty(), "the page tells of tests that do not exist: {untested:?}");
-    let untold: Vec<_> = tested.difference(&told).collect();
-    assert!(untold.is_empty(), "the page does not tell of {untold:?}");
+    let untested: Vec<_> = named.difference(&tested).collect();
+    assert!(untested.is_empty(), "the page names tests that do not exist: {untested:?}");
+    let unnamed: Vec<_> = tested.difference(&named).collect();
+    assert!(unnamed.is_empty(), "the page does not name {unnamed:?}");
 }

@@ -1,4 +1,4 @@
-//! What becomes a desired state, what stands when something fails, and what is told.
+//! What becomes a desired state, what stays in force when something fails, and which events are published.
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use homeostat_engine::{EventKind, Events};
@@ -16,12 +16,12 @@ struct Scene {
     colour: Sender<Value>,
     size: Sender<Value>,
     latest: Latest<Pipeline<String>>,
-    told: tokio::sync::broadcast::Receiver<homeostat_engine::Event>,
+    published: tokio::sync::broadcast::Receiver<homeostat_engine::Event>,
 }
 
 fn scene() -> Scene {
     let events = Events::default();
-    let told = events.subscribe();
+    let published = events.subscribe();
     let (colour, colours): (_, Channel<Value>) = channel();
     let (size, sizes) = channel();
     let template = Template::new("{{ colour }}/{{ size }}").unwrap();
@@ -29,7 +29,7 @@ fn scene() -> Scene {
         .with("colour", colours)
         .with("size", sizes)
         .with_events(events, "doors", "here");
-    Scene { colour, size, latest: Latest::new(pipeline), told }
+    Scene { colour, size, latest: Latest::new(pipeline), published }
 }
 
 impl Scene {
@@ -42,8 +42,8 @@ impl Scene {
         }
     }
 
-    fn told(&mut self) -> Vec<EventKind> {
-        std::iter::from_fn(|| self.told.try_recv().ok().map(|event| event.kind)).collect()
+    fn published_kinds(&mut self) -> Vec<EventKind> {
+        std::iter::from_fn(|| self.published.try_recv().ok().map(|event| event.kind)).collect()
     }
 
     fn phase(&self) -> Option<Phase> {
@@ -64,13 +64,13 @@ async fn a_desired_state_of_several_inputs_is_unknown_until_each_has_answered() 
     assert_eq!(desired, None);
     assert!(why.unwrap().starts_with("input: `size` has not answered yet"));
     assert_eq!(scene.phase(), Some(Phase::Input));
-    assert!(!scene.told().iter().any(|what| matches!(what, EventKind::Rendered { .. })));
+    assert!(!scene.published_kinds().iter().any(|what| matches!(what, EventKind::Rendered { .. })));
     scene.size.put(json!(3));
     assert_eq!(scene.ask().await, good("green/3"));
-    let told = scene.told();
+    let kinds = scene.published_kinds();
     assert!(
-        matches!(told[..], [EventKind::Rendered { bytes: 7, .. }, EventKind::Validated]),
-        "{told:?}"
+        matches!(kinds[..], [EventKind::Rendered { bytes: 7, .. }, EventKind::Validated]),
+        "{kinds:?}"
     );
 }
 
@@ -91,12 +91,12 @@ async fn nothing_is_rendered_while_no_input_says_anything_new() {
     scene.colour.put(json!("green"));
     scene.size.put(json!(3));
     scene.ask().await;
-    scene.told();
+    scene.published_kinds();
     scene.colour.put(json!("green"));
     for _ in 0..3 {
         assert_eq!(scene.ask().await, good("green/3"));
     }
-    assert!(scene.told().is_empty());
+    assert!(scene.published_kinds().is_empty());
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn the_last_good_desired_state_stands_and_the_error_names_the_phase() {
     scene.colour.put(json!("green"));
     scene.size.put(json!(3));
     scene.ask().await;
-    scene.told();
+    scene.published_kinds();
     scene.colour.put(json!("bad"));
     for _ in 0..3 {
         let (desired, why) = scene.ask().await;
@@ -113,11 +113,11 @@ async fn the_last_good_desired_state_stands_and_the_error_names_the_phase() {
         assert_eq!(why.unwrap(), "validate: it is bad");
     }
     assert_eq!(scene.latest.provider().pending().collect::<Vec<_>>(), ["colour"]);
-    let told = scene.told();
+    let kinds = scene.published_kinds();
     assert!(
-        matches!(&told[..], [EventKind::Rendered { .. }, EventKind::Failed { failure }]
+        matches!(&kinds[..], [EventKind::Rendered { .. }, EventKind::Failed { failure }]
             if failure.error == "validate: it is bad"),
-        "what was refused is not tried again, and told once: {told:?}"
+        "what was refused is not tried again, and reported once: {kinds:?}"
     );
     scene.colour.put(json!("green"));
     assert_eq!(scene.ask().await, good("green/3"), "the bad word was taken back");

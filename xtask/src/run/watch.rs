@@ -20,7 +20,7 @@ pub(crate) enum Ended {
     },
     /// Killed after this time without output.
     Silent(Duration),
-    /// Killed because whoever saw its output had enough of it.
+    /// Killed because the callback asked to stop after a line of output.
     Cut,
 }
 

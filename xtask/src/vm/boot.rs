@@ -16,7 +16,6 @@ const LAST_LINES: usize = 40;
 
 pub(crate) struct Machine<'a> {
     pub(crate) kernel: &'a Path,
-    /// The initramfs.
     pub(crate) image: &'a Path,
     /// The file for the console of the kernel.
     pub(crate) console: &'a Path,

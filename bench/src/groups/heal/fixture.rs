@@ -45,7 +45,6 @@ pub(super) fn with_fixture<T>(
     })
 }
 
-/// Drops all fixtures.
 pub(super) fn clear() {
     KEPT.take();
 }

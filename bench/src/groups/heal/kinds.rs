@@ -294,7 +294,7 @@ impl Fixture {
     }
 }
 
-/// A namespace with many of a kind, and nobody who keeps them.
+/// A namespace with many of a kind, and no daemon that keeps them.
 struct Unkept {
     socket: Socket,
     network: TestNetwork,

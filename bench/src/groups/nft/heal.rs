@@ -101,9 +101,9 @@ impl RunningLoop {
             ledger_key: place("nft"),
             nothing: None,
         };
-        let means = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()));
+        let deps = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()));
         let pace = Pace { min_interval: Duration::from_millis(1), ..Pace::of::<Nft>(1) };
-        let (kept, handle) = Loop::new(bound, means, pace);
+        let (kept, handle) = Loop::new(bound, deps, pace);
         // A thread begins in the namespace of the one that starts it.
         let thread = thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;

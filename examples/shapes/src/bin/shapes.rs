@@ -86,17 +86,17 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
     let mut desired_states = Latest::new(Every::new(Duration::from_secs(1), file));
     let first = desired_states.next_desired().await;
     let (lock, events) = (Arc::new(Alone::i_am_the_only_writer()), Events::default());
-    let mut told = events.subscribe();
-    let means = LoopDeps::new(lock, ledger).with_events(events);
+    let mut published = events.subscribe();
+    let deps = LoopDeps::new(lock, ledger).with_events(events);
     let pace = Pace::of::<Adapted<Shapes>>(u64::from(std::process::id()));
-    let (kept, handle) = Loop::new(binder.bound(&first)?, means, pace);
+    let (kept, handle) = Loop::new(binder.bound(&first)?, deps, pace);
     let running = tokio::spawn(kept.run());
     loop {
         tokio::select! {
             desired = desired_states.next_desired() => {
                 handle.put(binder.bound(&desired)?)?;
             }
-            event = told.recv() => event.iter().try_for_each(tell)?,
+            event = published.recv() => event.iter().try_for_each(print)?,
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
                 handle.stop(OnStop::Leave).await;
@@ -106,7 +106,7 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
     }
 }
 
-fn tell(event: &Event) -> io::Result<()> {
+fn print(event: &Event) -> io::Result<()> {
     let line = match &event.kind {
         EventKind::StepApplied { action, key, .. } => format!("{} {key}", action.sign()),
         EventKind::StepFailed { key, failure, .. } => format!("! {key}: {failure}"),

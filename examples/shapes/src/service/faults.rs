@@ -1,4 +1,4 @@
-//! What the service can be told to do wrong, by a test or by `PUT /faults`.
+//! The faults that a test or `PUT /faults` can switch on.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct Faults {
     /// Answers everything that reads with an error.
     pub blind: bool,
-    /// Lists tell no more than this many shapes, and that there are more.
+    /// Lists hold no more than this many shapes, and say that there are more.
     pub partial: Option<usize>,
     /// Refuses writes to these shapes.
     pub frozen: BTreeSet<String>,
@@ -25,11 +25,11 @@ pub struct Faults {
     pub lost_answers: u32,
     /// Answers the next so many writes with "too many requests".
     pub busy: u32,
-    /// Takes writes as tasks, which end when somebody says so.
+    /// Takes writes as tasks, which end when the test says so.
     pub tasks: bool,
 }
 
-/// Counts a number down, and tells whether there was anything left.
+/// Counts a number down; returns whether there was anything left.
 pub(super) fn spend<N>(left: &mut N) -> bool
 where
     N: Copy + Default + PartialEq + std::ops::SubAssign + From<u8>,

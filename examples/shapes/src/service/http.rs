@@ -11,7 +11,6 @@ use serde_json::{Value, json};
 pub(super) struct Request {
     /// GET, POST and so on.
     pub(super) method: String,
-    /// Which resource.
     pub(super) path: String,
     /// The JSON body, null if there is none.
     pub(super) body: Value,
@@ -22,7 +21,6 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Reads one request.
     pub(super) fn read(stream: &TcpStream) -> io::Result<Self> {
         let mut reader = BufReader::new(stream);
         let first = line(&mut reader)?;
@@ -77,9 +75,7 @@ fn line(reader: &mut impl BufRead) -> io::Result<String> {
 
 /// What the service replies.
 pub(super) struct Answer {
-    /// The HTTP status.
     pub(super) status: u16,
-    /// The JSON body.
     pub(super) body: Value,
 }
 

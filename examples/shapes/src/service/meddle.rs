@@ -1,9 +1,9 @@
-//! What strangers do: all of it behind our back.
+//! Changes by other writers, which the source does not see being made.
 
 use super::{Service, Stored};
 
 impl Service {
-    /// Somebody paints a shape, or brings one that nobody has marked.
+    /// Another writer paints a shape, or adds one without a mark.
     pub fn paint(&self, name: &str, colour: &str) {
         let mut state = self.state();
         let mut shape = state.shapes.get(name).cloned().unwrap_or_else(|| Stored::plain(name, ""));
@@ -11,12 +11,12 @@ impl Service {
         state.put(shape);
     }
 
-    /// Somebody takes a shape away.
+    /// Another writer deletes a shape.
     pub fn remove(&self, name: &str) {
         self.state().take_away(name);
     }
 
-    /// Somebody takes a label off.
+    /// Another writer removes a label.
     pub fn strip(&self, name: &str, label: &str) {
         let mut state = self.state();
         if let Some(mut shape) = state.shapes.get(name).cloned() {

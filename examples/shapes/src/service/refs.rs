@@ -1,4 +1,4 @@
-//! References to shapes: small records beside the declarations, each of which says that somebody owns a shape.
+//! References to shapes: small records beside the declarations, each of which says that a shape has an owner.
 
 use std::collections::BTreeMap;
 

@@ -23,7 +23,7 @@ pub struct Stored {
     /// A few words for people; the label printer has room for eight letters.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// Tells it from a later shape of the same name.
+    /// Differs from that of a later shape of the same name.
     #[serde(default)]
     pub uid: u64,
     /// Grows with each change.
@@ -35,7 +35,7 @@ pub struct Stored {
 const ROOM: usize = 8;
 
 impl Stored {
-    /// A shape that nobody has marked.
+    /// A shape without a mark.
     #[must_use]
     pub fn plain(name: &str, colour: &str) -> Self {
         let [name, kind, colour] = [name, "circle", colour].map(str::to_owned);

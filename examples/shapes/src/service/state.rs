@@ -20,14 +20,13 @@ pub enum Effect {
     Removed(String, u64),
 }
 
-/// Everything behind the service, open to whoever wants to meddle.
+/// Everything behind the service; tests change it behind the source's back.
 #[derive(Default)]
 pub struct State {
     /// The shapes by name.
     pub shapes: BTreeMap<String, Stored>,
-    /// The declarations.
     pub store: Store,
-    /// Which shapes somebody owns, by name.
+    /// Which shapes have an owner, by name.
     pub refs: BTreeMap<String, String>,
     /// What it does wrong.
     pub faults: Faults,
@@ -87,7 +86,7 @@ impl State {
                 let shape = self.shapes.get(name.trim_start_matches('/'));
                 shape.map_or_else(missing, |shape| Answer::of(200, shape))
             }
-            ("/tasks", id) => self.told(id.trim_start_matches('/')),
+            ("/tasks", id) => self.task_status(id.trim_start_matches('/')),
             _ => missing(),
         }
     }
@@ -98,7 +97,7 @@ impl State {
         Answer::of(200, json!({ "shapes": some, "total": self.shapes.len() }))
     }
 
-    fn told(&self, id: &str) -> Answer {
+    fn task_status(&self, id: &str) -> Answer {
         match self.tasks.get(id) {
             None => missing(),
             Some(Task::Running(_)) => Answer::of(200, json!({ "status": "running" })),
@@ -167,7 +166,7 @@ impl State {
         }
     }
 
-    /// Puts a shape there, or another in its place, and tells the watchers.
+    /// Puts a shape there, or another in its place, and notifies the watchers.
     pub fn put(&mut self, shape: Stored) -> Stored {
         self.versions += 1;
         let former = self.shapes.get(&shape.name).map(|shape| shape.uid);
@@ -183,7 +182,7 @@ impl State {
         shape
     }
 
-    /// Takes a shape away, and tells the watchers.
+    /// Deletes a shape, and notifies the watchers.
     pub fn take_away(&mut self, name: &str) -> Option<Stored> {
         let shape = self.shapes.remove(name)?;
         self.effects.push(Effect::Removed(name.to_owned(), shape.uid));

@@ -1,4 +1,4 @@
-//! The store of declarations: each stays, marked as being deleted, as long as somebody has a finalizer on it. It numbers
+//! The store of declarations: each stays, marked as being deleted, as long as it has a finalizer. It numbers
 //! its changes, and can be watched from any of them on that it still knows.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 
 use super::http::{Answer, Request};
 
-/// A declared shape.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Declaration {
     /// What is declared: a shape without its name.
@@ -17,7 +16,7 @@ pub struct Declaration {
     /// Who has to clean up before it may go.
     #[serde(default)]
     pub finalizers: BTreeSet<String>,
-    /// Whether somebody has deleted it.
+    /// Whether its deletion was asked for.
     #[serde(default)]
     pub deleting: bool,
 }

@@ -10,9 +10,9 @@ use crate::stage::{DOOR, Stage, TWO, marker};
 #[tokio::test]
 async fn what_is_declared_is_made() {
     let stage = Stage::new(marker());
-    let told = stage.life().pass(TWO).await;
-    assert_eq!(told.applied, ["+ my-door", "+ my-window"]);
-    assert!(told.converged);
+    let report = stage.life().pass(TWO).await;
+    assert_eq!(report.applied, ["+ my-door", "+ my-window"]);
+    assert!(report.converged);
     assert_eq!(stage.service.shown(), "green my-door, blue my-window");
 }
 
@@ -23,8 +23,8 @@ async fn a_second_pass_writes_nothing() {
         let mut life = stage.life();
         life.pass(TWO).await;
         assert_eq!(stage.calls().len(), 2);
-        for told in [life.pass(TWO).await, stage.life().pass(TWO).await] {
-            assert!(told.converged && told.applied.is_empty(), "{told:?}");
+        for report in [life.pass(TWO).await, stage.life().pass(TWO).await] {
+            assert!(report.converged && report.applied.is_empty(), "{report:?}");
         }
         assert!(stage.calls().is_empty());
     }
@@ -36,8 +36,8 @@ async fn an_edit_patches_only_the_changed_field() {
     let mut life = stage.life();
     life.pass(TWO).await;
     stage.calls();
-    let told = life.pass(&[("my-door", "purple"), ("my-window", "blue")]).await;
-    assert_eq!(told.applied, ["~ my-door"]);
+    let report = life.pass(&[("my-door", "purple"), ("my-window", "blue")]).await;
+    assert_eq!(report.applied, ["~ my-door"]);
     assert_eq!(stage.calls(), [r#"PATCH /shapes/my-door {"colour":"purple"}"#]);
 }
 
@@ -51,7 +51,7 @@ async fn what_is_no_longer_declared_goes() {
 }
 
 #[tokio::test]
-async fn a_field_that_does_not_read_back_is_told_and_never_corrected() {
+async fn a_field_that_does_not_read_back_is_reported_and_never_corrected() {
     let stage = Stage::new(marker());
     let mut life = stage.life();
     let noted = |colour: &str| {
@@ -62,12 +62,12 @@ async fn a_field_that_does_not_read_back_is_told_and_never_corrected() {
     life.try_pass(noted("green")).await.unwrap();
     stage.calls();
     for _ in 0..3 {
-        let told = life.try_pass(noted("green")).await.unwrap();
-        assert!(told.open["my-door"].contains("`note` differs"), "{told:?}");
+        let report = life.try_pass(noted("green")).await.unwrap();
+        assert!(report.open["my-door"].contains("`note` differs"), "{report:?}");
     }
     assert!(stage.calls().is_empty(), "the service cuts notes short: correcting it never ends");
-    let told = life.try_pass(noted("red")).await.unwrap();
-    assert!(told.open["my-door"].contains("`note` differs"), "{told:?}");
+    let report = life.try_pass(noted("red")).await.unwrap();
+    assert!(report.open["my-door"].contains("`note` differs"), "{report:?}");
     assert_eq!(stage.calls(), [r#"PATCH /shapes/my-door {"colour":"red"}"#]);
 }
 

@@ -87,12 +87,12 @@ fn is_vanished(stage: &Stage) -> bool {
 
 /// Nothing is made for a declaration that could vanish: it is there, and has its finalizer.
 #[track_caller]
-fn check(stage: &Stage, told: &str) {
+fn check(stage: &Stage, context: &str) {
     let left = stage.service.state();
     for name in left.shapes.keys().filter(|name| *name != "cloud") {
         let declared = left.store.declarations.get(name);
         let is_held = declared.is_some_and(|one| one.finalizers.contains(FINALIZER));
-        assert!(is_held, "{told}: {name} could be leaked");
+        assert!(is_held, "{context}: {name} could be leaked");
     }
 }
 
@@ -142,20 +142,20 @@ async fn finalizers_survive_a_crash_at_every_step() {
         for at in 1.. {
             let stage = Arc::new(Stage::new(strategy.clone()));
             stage.service.paint("cloud", "white");
-            let told = format!("killed at {at}");
+            let context = format!("killed at {at}");
             users(&stage).declare("my-door", &Shape::square("green")).await.unwrap();
             let died_young = runs(&stage, at, is_made).await;
-            check(&stage, &told);
+            check(&stage, &context);
             runs(&stage, NEVER, is_made).await;
-            assert_eq!(stage.service.shown(), "white cloud, green my-door", "{told}");
+            assert_eq!(stage.service.shown(), "white cloud, green my-door", "{context}");
             users(&stage).delete("my-door").await.unwrap();
             let died_old = runs(&stage, at, is_vanished).await;
-            check(&stage, &told);
+            check(&stage, &context);
             runs(&stage, NEVER, is_vanished).await;
             let left = stage.service.state();
-            assert_eq!(left.shapes.len(), 1, "{told}");
+            assert_eq!(left.shapes.len(), 1, "{context}");
             let made = left.effects.iter().filter(|effect| matches!(effect, Effect::Made(..)));
-            assert_eq!(made.count(), 2, "{told}: the cloud, and the door once");
+            assert_eq!(made.count(), 2, "{context}: the cloud, and the door once");
             if !died_young && !died_old {
                 break;
             }

@@ -45,7 +45,7 @@ async fn a_gap_in_the_notices_leads_to_a_look_at_everything() {
     in_time("convergence", handle.wait_for(|status| status.is_converged)).await.unwrap();
     stage.service.state().faults.lost_notices = 1;
     stage.service.remove("my-window");
-    assert!(stage.service.colour("my-window").is_none(), "nobody was told");
+    assert!(stage.service.colour("my-window").is_none(), "no hint came");
     stage.service.paint("cloud", "white");
     until("the window", || stage.service.colour("my-window").is_some()).await;
     let is_looked_at = |status: &Status| status.counts.lost == 1 && status.counts.full == 2;
@@ -69,7 +69,7 @@ async fn a_watch_that_ends_is_opened_anew_and_everything_is_listed_again() {
 async fn hints_during_the_first_pass_are_not_lost() {
     let stage = Stage::new(marker());
     stage.life().pass(TWO).await;
-    // The list is answered slowly: what happens after it was made up is told by the watch alone.
+    // The list is answered slowly: what happens after it was made up comes by the watch alone.
     stage.service.state().faults.slow_ms = 50;
     let handle = stage.keep(TWO, RARELY);
     until("a watcher", || stage.service.state().watched_by() == 1).await;

@@ -31,8 +31,8 @@ async fn a_strangers_shape_on_a_declared_name_is_a_conflict_for_a_thousand_passe
         let before = stage.service.state().shapes["my-door"].clone();
         let mut life = stage.life();
         for _ in 0..1000 {
-            let told = life.pass(TWO).await;
-            assert_eq!(told.open["my-door"], "conflict: belongs to another owner");
+            let report = life.pass(TWO).await;
+            assert_eq!(report.open["my-door"], "conflict: belongs to another owner");
         }
         assert_eq!(stage.service.state().shapes["my-door"], before);
         assert_eq!(stage.calls().len(), 1, "the window was made: the rest goes on");
@@ -43,8 +43,8 @@ async fn a_strangers_shape_on_a_declared_name_is_a_conflict_for_a_thousand_passe
 async fn a_strangers_shape_goes_in_exclusive_mode_only() {
     let stage = Stage::new(exclusive());
     stage.service.paint("cloud", "white");
-    let told = stage.life().pass(DOOR).await;
-    assert_eq!(told.applied, ["- cloud", "+ my-door"]);
+    let report = stage.life().pass(DOOR).await;
+    assert_eq!(report.applied, ["- cloud", "+ my-door"]);
     assert_eq!(stage.service.shown(), "green my-door");
 }
 
@@ -55,9 +55,9 @@ async fn a_mass_delete_in_exclusive_mode_is_held_until_somebody_allows_it() {
         stage.service.paint(&format!("cloud-{number}"), "white");
     }
     let mut life = stage.life();
-    let told = life.pass(DOOR).await;
-    assert_eq!(told.applied, ["+ my-door"], "creates go on");
-    assert!(told.open["cloud-7"].starts_with("held: 20 of 20"), "{told:?}");
+    let report = life.pass(DOOR).await;
+    assert_eq!(report.applied, ["+ my-door"], "creates go on");
+    assert!(report.open["cloud-7"].starts_with("held: 20 of 20"), "{report:?}");
     life.config.guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
     life.pass(DOOR).await;
     assert_eq!(stage.service.shown(), "green my-door");
@@ -69,9 +69,9 @@ async fn what_left_the_desired_state_while_we_were_down_is_not_leaked() {
         let stage = Stage::new(strategy);
         stage.service.paint("cloud", "white");
         stage.life().pass(TWO).await;
-        // The process is gone, and nobody is there to hear of the change of the desired state.
-        let told = stage.life().pass(DOOR).await;
-        assert_eq!(told.applied, ["- my-window"]);
+        // The process is gone: no loop sees the change of the desired state.
+        let report = stage.life().pass(DOOR).await;
+        assert_eq!(report.applied, ["- my-window"]);
         assert_eq!(stage.service.shown(), "white cloud, green my-door");
     }
 }
@@ -87,15 +87,15 @@ async fn the_mark_is_written_in_the_creating_call() {
 }
 
 #[tokio::test]
-async fn a_copy_with_another_instance_or_generation_is_told_and_untouched() {
+async fn a_copy_with_another_instance_or_generation_is_reported_and_untouched() {
     let here = Marker::new("me").unwrap().with_instance("east").unwrap().with_generation(7);
     let stage = Stage::new(Strategy::Marker(here.clone()));
     for (name, mark) in [("a", "me@east#6"), ("b", "me@west#7"), ("c", "me")] {
         stage.service.state().put(Stored::plain(name, "black").labelled(MARK, mark));
     }
-    let told = stage.life().pass(DOOR).await;
-    assert_eq!(told.open.len(), 3, "{told:?}");
-    assert!(told.open["b"].contains("a copy of us?"));
+    let report = stage.life().pass(DOOR).await;
+    assert_eq!(report.open.len(), 3, "{report:?}");
+    assert!(report.open["b"].contains("a copy of us?"));
     assert_eq!(stage.service.shown(), "black a, black b, black c, green my-door");
 
     let ours = Strategy::Marker(here.with_copies(Copies::Ours));
@@ -105,7 +105,7 @@ async fn a_copy_with_another_instance_or_generation_is_told_and_untouched() {
 }
 
 #[tokio::test]
-async fn a_mark_stripped_by_hand_is_told_and_untouched_until_it_is_adopted() {
+async fn a_mark_stripped_by_hand_is_reported_and_untouched_until_it_is_adopted() {
     let stage = Stage::new(marker()).witnessed();
     let mut life = stage.life();
     life.pass(TWO).await;
@@ -113,10 +113,10 @@ async fn a_mark_stripped_by_hand_is_told_and_untouched_until_it_is_adopted() {
     stage.service.strip("my-window", MARK);
     stage.calls();
     // One is still declared, and the other is not.
-    let told = life.pass(DOOR).await;
-    assert_eq!(told.open["my-door"], "conflict: our mark was taken off");
-    assert_eq!(told.open["my-window"], "conflict: our mark was taken off");
-    assert!(stage.calls().is_empty() && !told.converged);
+    let report = life.pass(DOOR).await;
+    assert_eq!(report.open["my-door"], "conflict: our mark was taken off");
+    assert_eq!(report.open["my-window"], "conflict: our mark was taken off");
+    assert!(stage.calls().is_empty() && !report.converged);
 
     life.config.adopt.insert("my-door".to_owned());
     assert_eq!(life.pass(DOOR).await.applied, ["~ my-door"]);
@@ -130,12 +130,12 @@ async fn a_mark_stripped_by_hand_is_told_and_untouched_until_it_is_adopted() {
 async fn a_dangling_record_is_found_at_the_start_and_at_each_resync() {
     let stage = Stage::new(Strategy::Checkpoint);
     stage.life().pass(TWO).await;
-    // At the start: the desired state shrank while nobody was there, and one shape is gone already.
+    // At the start: the desired state shrank while no loop ran, and one shape is gone already.
     stage.service.remove("my-window");
     let mut life = stage.life();
     assert_eq!(life.recorded(), ["my-door", "my-window"]);
-    let told = life.pass(&[]).await;
-    assert_eq!(told.applied, ["- my-door"]);
+    let report = life.pass(&[]).await;
+    assert_eq!(report.applied, ["- my-door"]);
     assert!(life.recorded().is_empty() && stage.life().recorded().is_empty());
 
     // At a resync: the shape goes without a hint.
@@ -151,8 +151,8 @@ async fn a_record_goes_only_after_the_shape_was_seen_to_be_gone() {
     let mut life = stage.life();
     life.pass(TWO).await;
     stage.service.state().faults.frozen.insert("my-window".to_owned());
-    let told = life.pass(DOOR).await;
-    assert!(told.open["my-window"].starts_with("failed"), "{told:?}");
+    let report = life.pass(DOOR).await;
+    assert!(report.open["my-window"].starts_with("failed"), "{report:?}");
     assert_eq!(stage.life().recorded(), ["my-door", "my-window"]);
     stage.service.state().faults.frozen.clear();
     life.pass(DOOR).await;
@@ -180,8 +180,8 @@ async fn a_shape_that_a_stranger_made_anew_under_our_name_is_not_ours() {
         stage.service.remove(name);
         stage.service.paint(name, "red");
     }
-    let told = life.pass(DOOR).await;
-    assert_eq!(told.open["my-door"], "conflict: belongs to another owner");
+    let report = life.pass(DOOR).await;
+    assert_eq!(report.open["my-door"], "conflict: belongs to another owner");
     assert_eq!(stage.service.shown(), "red my-door, red my-window");
     assert!(life.recorded().is_empty());
 }
@@ -191,6 +191,6 @@ fn a_desired_state_outside_of_the_prefix_is_refused() {
     let stage = Stage::new(prefix());
     let place = place::<Shapes>("me", "loopback");
     let refused = stage.source.bind(&stage.strategy, desired(&[("cloud", "white")]), place);
-    let Err(error) = refused else { panic!("once made, it would be nobody's") };
+    let Err(error) = refused else { panic!("once made, it would have no owner") };
     assert_eq!(error, BindRefused::OutsidePrefix { key: "cloud".to_owned() });
 }

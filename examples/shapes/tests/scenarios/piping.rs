@@ -31,13 +31,13 @@ struct Piped {
     names: Sender<Value>,
     paint: Sender<Value>,
     handle: Handle<Adapted<Shapes>>,
-    told: Receiver<Event>,
+    published: Receiver<Event>,
 }
 
 /// A loop that is fed by a pipeline; it is started by the first desired state.
 async fn piped(stage: &Stage) -> Piped {
     let events = Events::default();
-    let told = events.subscribe();
+    let published = events.subscribe();
     let ((names, said_names), (paint, said_paint)) = (channel(), channel());
     let pipeline = Pipeline::new(Template::new(TEMPLATE).unwrap(), str::parse::<Document>)
         .with("names", said_names)
@@ -56,11 +56,11 @@ async fn piped(stage: &Stage) -> Piped {
     };
     let first = desired_states.next_desired().await;
     let lock = std::sync::Arc::new(homeostat_engine::Alone::i_am_the_only_writer());
-    let means = LoopDeps::new(lock, stage.ledger.clone()).with_events(events);
+    let deps = LoopDeps::new(lock, stage.ledger.clone()).with_events(events);
     let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(Duration::from_hours(1)).unwrap();
-    // Nobody who waits for a pace would see the second desired state in this test.
+    // A loop that waited for its pace would not see the second desired state in this test.
     let pace = pace.with_min_interval(Duration::from_hours(1));
-    let (kept, handle) = Loop::new(bound(&first), means, pace);
+    let (kept, handle) = Loop::new(bound(&first), deps, pace);
     tokio::spawn(kept.run());
     let fed = handle.clone();
     tokio::spawn(async move {
@@ -69,13 +69,13 @@ async fn piped(stage: &Stage) -> Piped {
             fed.replace(bound(&desired)).unwrap();
         }
     });
-    Piped { names, paint, handle, told }
+    Piped { names, paint, handle, published }
 }
 
-async fn heard(told: &mut Receiver<Event>, so: impl Fn(&EventKind) -> bool) -> EventKind {
+async fn next_event(published: &mut Receiver<Event>, so: impl Fn(&EventKind) -> bool) -> EventKind {
     in_time("the event", async {
         loop {
-            let what = told.recv().await.unwrap().kind;
+            let what = published.recv().await.unwrap().kind;
             if so(&what) {
                 return what;
             }
@@ -88,12 +88,13 @@ async fn heard(told: &mut Receiver<Event>, so: impl Fn(&EventKind) -> bool) -> E
 async fn a_rendered_desired_state_is_kept_and_its_acceptance_is_a_command() {
     let stage = Stage::new(marker());
     let mut piped = piped(&stage).await;
-    heard(&mut piped.told, |what| matches!(what, EventKind::Rendered { .. })).await;
-    heard(&mut piped.told, |what| matches!(what, EventKind::Validated)).await;
+    next_event(&mut piped.published, |what| matches!(what, EventKind::Rendered { .. })).await;
+    next_event(&mut piped.published, |what| matches!(what, EventKind::Validated)).await;
     until("both", || stage.service.shown() == "green my-door, green my-window").await;
     piped.paint.put(json!({ "colour": "blue" }));
-    heard(&mut piped.told, |what| matches!(what, EventKind::Validated)).await;
-    let woken = heard(&mut piped.told, |what| matches!(what, EventKind::Woken { .. })).await;
+    next_event(&mut piped.published, |what| matches!(what, EventKind::Validated)).await;
+    let woken =
+        next_event(&mut piped.published, |what| matches!(what, EventKind::Woken { .. })).await;
     let EventKind::Woken { reasons, .. } = woken else { unreachable!() };
     assert_eq!(reasons, Reasons::from(Reason::Desired));
     until("the paint", || stage.service.shown() == "blue my-door, blue my-window").await;
@@ -106,11 +107,13 @@ async fn a_desired_state_that_cannot_be_rendered_or_validated_deletes_nothing() 
     let mut piped = piped(&stage).await;
     until("both", || stage.service.shown() == "green my-door, green my-window").await;
     piped.paint.put(json!({ "tint": "blue" }));
-    let failed = heard(&mut piped.told, |what| matches!(what, EventKind::Failed { .. })).await;
+    let failed =
+        next_event(&mut piped.published, |what| matches!(what, EventKind::Failed { .. })).await;
     let EventKind::Failed { failure } = failed else { unreachable!() };
     assert!(failure.error.starts_with("render: "), "{failure}");
     piped.paint.put(json!({ "colour": "\" x" }));
-    let failed = heard(&mut piped.told, |what| matches!(what, EventKind::Failed { .. })).await;
+    let failed =
+        next_event(&mut piped.published, |what| matches!(what, EventKind::Failed { .. })).await;
     let EventKind::Failed { failure } = failed else { unreachable!() };
     assert!(failure.error.starts_with("validate: "), "{failure}");
     assert!(piped.handle.pass().await.unwrap().unwrap().is_converged(), "the last good one stands");

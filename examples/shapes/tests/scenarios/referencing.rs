@@ -62,7 +62,7 @@ async fn a_dangling_reference_is_found_by_the_next_process_on_any_machine() {
     let stage = Stage::new(Strategy::Checkpoint);
     stage.service.paint("cloud", "white");
     pass(&process(&stage), TWO).await;
-    // Both declarations go while nobody runs, and one shape does, too.
+    // Both declarations go while no loop runs, and one shape does, too.
     stage.service.remove("my-window");
     assert_eq!(refs(&stage), ["my-door", "my-window"]);
     pass(&process(&stage), &[]).await;

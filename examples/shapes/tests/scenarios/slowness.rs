@@ -16,9 +16,9 @@ async fn a_task_is_waited_for_and_nothing_is_sent_twice() {
     let handle = stage.keep(DOOR, RARELY);
     until("the call", || !stage.service.state().calls.is_empty()).await;
     for _ in 0..3 {
-        // Whoever asks for a pass meanwhile learns that the key is not known.
-        let told = handle.pass().await.unwrap().unwrap();
-        assert!(!told.is_converged());
+        // A pass that is asked for meanwhile reports the key as unknown.
+        let report = handle.pass().await.unwrap().unwrap();
+        assert!(!report.is_converged());
     }
     assert_eq!(stage.service.state().calls.len(), 1, "the task is running");
     stage.service.state().finish("t1", Ok(()));
@@ -28,7 +28,7 @@ async fn a_task_is_waited_for_and_nothing_is_sent_twice() {
 }
 
 #[tokio::test]
-async fn a_task_that_fails_is_told_and_tried_again_after_a_pause() {
+async fn a_task_that_fails_is_reported_and_tried_again_after_a_pause() {
     let stage = Stage::new(marker());
     stage.service.state().faults.tasks = true;
     let handle = stage.keep(DOOR, RARELY);
@@ -57,9 +57,9 @@ async fn writes_are_limited_and_what_is_over_the_limit_comes_later() {
     let mut stage = Stage::new(marker());
     // The second token takes longer than a pass is willing to wait.
     stage.source = stage.source.clone().limited(Limit::new(1, 0.4));
-    let told = stage.life().pass(TWO).await;
-    assert_eq!(told.applied.len(), 1, "{told:?}");
-    assert_eq!(told.open["my-window"], "pending: the rate limit", "{told:?}");
+    let report = stage.life().pass(TWO).await;
+    assert_eq!(report.applied.len(), 1, "{report:?}");
+    assert_eq!(report.open["my-window"], "pending: the rate limit", "{report:?}");
     let handle = stage.keep(TWO, RARELY);
     in_time("convergence", handle.wait_for(|status| status.is_converged)).await.unwrap();
     assert_eq!(stage.calls().len(), 2);

@@ -1,4 +1,4 @@
-//! The service, an owner with a ledger, and what a pass told.
+//! The service, an owner with a ledger, and summaries of passes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -48,21 +48,22 @@ pub(crate) fn shared() -> [Strategy; 3] {
 const KINDS: [Kind; 6] =
     [Kind::Applied, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Unknown, Kind::Held];
 
-/// What a pass told, in words.
+/// A report in words.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct PassSummary {
     pub(crate) applied: Vec<String>,
     pub(crate) open: BTreeMap<String, String>,
     pub(crate) converged: bool,
 }
 
-impl Told {
+impl PassSummary {
     pub(crate) fn of(report: &dyn Explain) -> Self {
-        let mut told = Told { converged: report.is_converged(), ..Told::default() };
+        let mut summary =
+            PassSummary { converged: report.is_converged(), ..PassSummary::default() };
         for kind in KINDS {
-            report.explain(kind, &mut |entry| told.take(entry));
+            report.explain(kind, &mut |entry| summary.take(entry));
         }
-        told
+        summary
     }
 
     fn take(&mut self, entry: Entry) {
@@ -119,8 +120,8 @@ impl Life {
     pub(crate) async fn try_pass(
         &mut self,
         desired: DesiredObjects<Shapes>,
-    ) -> Result<Told, Error> {
-        self.report(desired).await.map(|report| Told::of(&report))
+    ) -> Result<PassSummary, Error> {
+        self.report(desired).await.map(|report| PassSummary::of(&report))
     }
 
     pub(crate) async fn report(
@@ -134,7 +135,7 @@ impl Life {
         pass(&order, observer, &writer, book).await
     }
 
-    pub(crate) async fn pass(&mut self, squares: Squares<'_>) -> Told {
+    pub(crate) async fn pass(&mut self, squares: Squares<'_>) -> PassSummary {
         self.try_pass(desired(squares)).await.unwrap()
     }
 
@@ -185,9 +186,9 @@ impl Stage {
     /// A loop that looks at everything once in this time.
     pub(crate) fn keep(&self, squares: Squares<'_>, resync: Duration) -> Handle<Adapted<Shapes>> {
         let lock = Arc::new(Alone::i_am_the_only_writer());
-        let means = LoopDeps::new(lock, self.ledger.clone());
+        let deps = LoopDeps::new(lock, self.ledger.clone());
         let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(resync).unwrap();
-        let (kept, handle) = Loop::new(self.bound(squares), means, pace);
+        let (kept, handle) = Loop::new(self.bound(squares), deps, pace);
         tokio::spawn(kept.run());
         handle
     }
