@@ -15,15 +15,12 @@ use crate::seen::Owner;
 
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Change<K, O> {
     /// Declared and absent.
-    Create {
-        /// The desired state.
-        slot: Slot,
-    },
+    Create { slot: Slot },
     /// There, but not as declared.
     Update {
-        /// The desired state.
         slot: Slot,
         /// What is there.
         before: O,
@@ -32,14 +29,12 @@ pub enum Change<K, O> {
     },
     /// Ours, and no longer declared.
     Delete {
-        /// The key.
         key: K,
         /// What is there.
         before: O,
     },
     /// A claimed value that is no longer declared: it stays, or goes back to its original.
     Release {
-        /// The key.
         key: K,
         /// What is there.
         before: O,
@@ -52,7 +47,6 @@ pub enum Change<K, O> {
     /// Ours, taken over from another owner, and no longer declared: it goes back to that owner if it still is what we
     /// wrote, which the source judges.
     GiveBack {
-        /// The key.
         key: K,
         /// What is there.
         before: O,

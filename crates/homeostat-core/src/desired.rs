@@ -100,10 +100,10 @@ pub trait Desired: Send + Sync + 'static {
         key.to_string()
     }
 
-    /// Names the keys whose declaration is not known, each with the reason: somebody's input for it is broken. Such a key
+    /// Names the keys whose declaration is not known, each with the reason, such as broken input. Such a key
     /// has no slot; whatever the target holds there is neither changed nor deleted, and nothing is created.
-    fn unknown(&self, tell: &mut dyn FnMut(&Self::Key, &str)) {
-        let _ = tell;
+    fn unknown(&self, emit: &mut dyn FnMut(&Self::Key, &str)) {
+        let _ = emit;
     }
 
     /// An object as plans and reports show it; what the ledger stores of it may say more.
@@ -114,8 +114,8 @@ pub trait Desired: Send + Sync + 'static {
     /// Names the declared keys that may be lost, or may become possible, when something happens to
     /// `key`, declared or not: the routes over an address. What depends on those in turn is asked for
     /// by the caller.
-    fn dependants(&self, key: &Self::Key, tell: &mut dyn FnMut(Self::Key)) {
-        let _ = (key, tell);
+    fn dependants(&self, key: &Self::Key, emit: &mut dyn FnMut(Self::Key)) {
+        let _ = (key, emit);
     }
 
     /// Whether `slot` declares the same as slot `there` of another desired state: a loop that is given the other

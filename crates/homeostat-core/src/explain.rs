@@ -92,18 +92,14 @@ impl Line {
 
 /// One entry of a plan or a report.
 #[derive(Clone, Debug, PartialEq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Entry {
     /// A change that is planned.
     Change(Line, Cause),
     /// A change that was made and verified.
     Applied(Line, Cause),
     /// Why a key is not simply as declared.
-    Finding {
-        /// The key.
-        key: String,
-        /// Why.
-        finding: Finding,
-    },
+    Finding { key: String, finding: Finding },
 }
 
 impl Entry {
@@ -230,24 +226,24 @@ pub struct About {
 }
 
 /// Receives a part of a long list and only counts the rest.
-pub trait Audience {
+pub trait Sampler {
     /// Whether to put the next change into words: doing so for a million that are never read takes seconds.
     fn wants(&mut self, cause: Cause) -> bool;
 
     /// Receives a change.
-    fn hear(&mut self, entry: Entry);
+    fn take(&mut self, entry: Entry);
 }
 
 /// A plan or a report, handed out entry by entry, so that a million lines are never kept at once.
 pub trait Explain: Send {
     /// Hands out every entry of one kind, in order.
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry));
+    fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry));
 
     /// Hands out the changes, planned or applied, that an audience wants.
-    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+    fn sample(&self, kind: Kind, sampler: &mut dyn Sampler) {
         self.explain(kind, &mut |entry| match &entry {
-            Entry::Change(_, cause) | Entry::Applied(_, cause) if !audience.wants(*cause) => {}
-            _ => audience.hear(entry),
+            Entry::Change(_, cause) | Entry::Applied(_, cause) if !sampler.wants(*cause) => {}
+            _ => sampler.take(entry),
         });
     }
 

@@ -15,6 +15,7 @@ use crate::waits_on::WaitsOn;
 /// the action, which the entry has in front of its key.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Finding {
     /// A step that the target refused, or a desired state that the source refused.
     Failed {
@@ -54,13 +55,9 @@ pub enum Finding {
         held: Box<Value>,
     },
     /// As declared, and another owner's: it is left as it is.
-    Matched {
-        /// Whose it is.
-        owner: Owner,
-    },
+    Matched { owner: Owner },
     /// It could not be read, or its write has no known outcome.
     Unknown {
-        /// Why.
         #[serde(rename = "reason")]
         why: String,
     },
@@ -69,7 +66,6 @@ pub enum Finding {
         /// What would be done.
         #[serde(skip)]
         action: Action,
-        /// By what.
         by: HeldBy,
         /// Why, and what lets it go on.
         #[serde(rename = "reason")]

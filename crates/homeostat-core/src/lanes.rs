@@ -28,12 +28,12 @@ pub enum Job<C> {
 
 /// A job that may run now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Start<K, N, C> {
     /// Its key; [`Lanes::end`] frees it.
     pub key: K,
     /// Where it runs.
     pub node: N,
-    /// What to do.
     pub job: Job<C>,
 }
 
@@ -90,8 +90,8 @@ impl<K: Clone + Eq + Hash, N: Clone + Ord, C> Lanes<K, N, C> {
         }
     }
 
-    /// Marks a key: a pass over it is due. Says whether that is news; a pass that already waits will
-    /// see what this mark is about, and waits for this node from here on.
+    /// Queues a pass over a key. Returns false if a pass was already queued: that one sees the change, too, and waits
+    /// for this node from here on.
     pub fn mark(&mut self, key: &K, node: N) -> bool {
         let is_like = |one: &Waiting<N, C>| matches!(one.job, Job::Pass) && one.node == node;
         if self.keys.get(key).is_some_and(|lane| lane.waiting.iter().any(is_like)) {

@@ -54,8 +54,8 @@ impl<I> Doubt<I> {
 
 /// A question to the target about a write in doubt. Answers to an older number are stale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Question {
-    /// Which one.
     pub number: u64,
     /// How many came before it.
     pub tries: u32,
@@ -93,6 +93,7 @@ pub enum LaneConsumer {
 
 /// What happens in the lane of one key.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Operation<I> {
     /// Nothing.
     #[default]
@@ -103,7 +104,6 @@ pub enum Operation<I> {
     Reserved,
     /// A pass or a command holds the lane.
     Held {
-        /// Which of them.
         by: Holder,
         /// The write that was in doubt when it took the lane.
         doubt: Option<Doubt<I>>,
@@ -147,6 +147,7 @@ impl<I: Eq> Unended<I> {
 
 /// What happens to one key.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Event<I> {
     /// Its lane comes free for a pass.
     Offered,
@@ -164,11 +165,9 @@ pub enum Event<I> {
     Released(Option<Unended<I>>),
     /// The target accepted the holder's write as a task.
     Accepted {
-        /// Which write.
         write: Unended<I>,
         /// The target's name for the task.
         task: String,
-        /// What it does, and why.
         change: Option<(Action, Cause)>,
     },
     /// The task of this write ended, and the journal says so.
@@ -184,14 +183,12 @@ pub enum Event<I> {
     NotFound {
         /// The question that this answers.
         question: u64,
-        /// When it was asked.
         asked: Time,
         /// The number of the next one.
         next: u64,
     },
     /// The question could not be answered.
     AskFailed {
-        /// Which one.
         question: u64,
         /// The number of the next one.
         next: u64,
@@ -207,7 +204,7 @@ pub enum Event<I> {
         /// The target's name for the task.
         task: String,
     },
-    /// Somebody else waits for lanes from here on.
+    /// The consumer of the lanes changed.
     ConsumerChanged,
     /// A pass asks about every write in doubt, also where no loop does.
     PassBegins,
@@ -224,12 +221,12 @@ pub struct Rules {
 
 /// How a write ended after its pass, for the loop.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct TaskResult {
     /// The target's name for the task; nothing for a write whose task was never known.
     pub task: Option<String>,
     /// What it did, and why; nothing for one of an earlier process.
     pub change: Option<(Action, Cause)>,
-    /// How it ended.
     pub end: TaskEnd,
 }
 
@@ -369,23 +366,21 @@ fn in_doubt<I>(doubt: Doubt<I>, rules: &Rules) -> Operation<I> {
 
 /// What the driver has to do.
 #[derive(Debug)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Effect<K, C, I> {
     /// Hand the lane of a key to the command that waited for it.
     Grant {
-        /// The key.
         key: K,
         /// The command.
         waiter: C,
     },
     /// Ask the target about a write, at this time.
     Ask {
-        /// The key.
         key: K,
         /// The journal's name for the write.
         step: I,
         /// The number of the question.
         question: u64,
-        /// When.
         at: Time,
     },
 }
@@ -573,7 +568,7 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         self.grant(None);
     }
 
-    /// Somebody else waits for lanes from here on.
+    /// The consumer of the lanes changed.
     pub fn set_consumer(&mut self, consumer: LaneConsumer, now: Time) {
         self.rules.consumer = consumer;
         if consumer == LaneConsumer::None {
@@ -633,8 +628,7 @@ impl<K: Key, C, I: Copy + Eq> OperationSet<K, C, I> {
         tasks.collect()
     }
 
-    /// Whether the target works on something, may do so and can be asked, or has ended something that the loop has not
-    /// heard of.
+    /// Whether a task runs, may run and can be asked about, or has ended without the loop knowing its result.
     #[must_use]
     pub fn has_tasks(&self) -> bool {
         self.keys.values().any(|entry| {

@@ -88,6 +88,7 @@ impl Failure {
 
 /// What became of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Outcome<O> {
     /// Done. `now` is the target's own answer about the object, where it gives one; without it the
     /// engine takes a second look.
@@ -101,10 +102,7 @@ pub enum Outcome<O> {
         held: O,
     },
     /// A foreign object turned out to sit on the key; nothing was written.
-    Conflict {
-        /// Whose it is.
-        owner: Owner,
-    },
+    Conflict { owner: Owner },
     /// Refused; nothing was written.
     Failed(Failure),
     /// Accepted, and the target does not show it.
@@ -115,10 +113,7 @@ pub enum Outcome<O> {
         why: String,
     },
     /// Not tried.
-    Pending {
-        /// What it waits on.
-        on: WaitsOn,
-    },
+    Pending { on: WaitsOn },
     /// Accepted by the target, which works on it.
     Waiting {
         /// The target's name for the work.
@@ -197,8 +192,8 @@ pub enum TaskEnd {
     Failed(String),
     /// It is not known before the next look.
     Unknown(String),
-    /// It had no end as long as anybody waited, and may still run: the step stays open, and the target is
-    /// asked about it before anything else is sent to the key.
+    /// It did not end within the time that was waited, and may still run: the step stays open, and the target is asked
+    /// about it before anything else is sent to the key.
     GivenUp(String),
 }
 

@@ -157,7 +157,7 @@ impl<O: PartialEq> Record<O> {
     }
 
     /// Whether the record proves that `seen` is ours. An intent to create, followed by a crash,
-    /// proves it only if what is there is what we were about to make: anybody may have come first.
+    /// proves it only if what is there is what we were about to make: another writer may have come first.
     pub fn proves(&self, seen: &O) -> bool {
         let made_by_us = matches!(self.original, Original::Absent);
         let is_update = self.stage == Stage::Done || self.settled.is_some();

@@ -9,7 +9,7 @@ use educe::Educe;
 
 use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
-use crate::explain::{About, Action, Audience, Cause, Entry, Explain, Line, Summary};
+use crate::explain::{About, Action, Cause, Entry, Explain, Line, Sampler, Summary};
 use crate::finding::{Finding, HeldBy, Kind};
 use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
@@ -61,8 +61,8 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         let _ = (desired, disturb);
     }
 
-    /// Whether the ledger must hold a record, because the target cannot hold the mark or anybody
-    /// could take it off.
+    /// Whether the ledger must hold a record, because the target cannot hold the mark or another program could remove
+    /// it.
     fn is_recorded(&self) -> bool {
         false
     }
@@ -102,15 +102,15 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     }
 
     /// Says what it does, in one line or more.
-    fn explain(&self, desired: &D, tell: &mut dyn FnMut(Line));
+    fn explain(&self, desired: &D, emit: &mut dyn FnMut(Line));
 }
 
 /// Something that the target removes by itself when a step runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Taken {
     /// The key, as text.
     pub key: String,
-    /// Whose it is.
     pub owner: Owner,
 }
 
@@ -231,13 +231,13 @@ impl<S: Source> Plan<S> {
     }
 
     /// Hands out the lines of one step with their cause.
-    pub fn explain_step(&self, step: &S::Step, tell: &mut dyn FnMut(Line, Cause)) {
+    pub fn explain_step(&self, step: &S::Step, emit: &mut dyn FnMut(Line, Cause)) {
         let cause = self.cause(step);
         let mut taken = taken_along(step.takes());
         step.explain(&self.desired, &mut |mut line| {
             let notes = line.note.take().into_iter().chain(taken.take());
             line.note = Some(notes.collect::<Vec<_>>().join("; ")).filter(|note| !note.is_empty());
-            tell(line, cause);
+            emit(line, cause);
         });
     }
 
@@ -245,11 +245,11 @@ impl<S: Source> Plan<S> {
     pub(crate) fn sample_step(
         &self,
         step: &S::Step,
-        audience: &mut dyn Audience,
+        sampler: &mut dyn Sampler,
         entry: fn(Line, Cause) -> Entry,
     ) {
-        if audience.wants(self.cause(step)) {
-            self.explain_step(step, &mut |line, cause| audience.hear(entry(line, cause)));
+        if sampler.wants(self.cause(step)) {
+            self.explain_step(step, &mut |line, cause| sampler.take(entry(line, cause)));
         }
     }
 
@@ -347,9 +347,9 @@ impl<S: Source> Plan<S> {
         findings.map(|(key, finding)| (key, finding))
     }
 
-    pub(crate) fn explain_findings(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+    pub(crate) fn explain_findings(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
         for (key, finding) in self.findings_of(kind) {
-            tell(Entry::Finding { key: key.to_string(), finding: finding.clone() });
+            emit(Entry::Finding { key: key.to_string(), finding: finding.clone() });
         }
     }
 }
@@ -402,20 +402,20 @@ fn taken_along(taken: &[Taken]) -> Option<String> {
 }
 
 impl<S: Source> Explain for Plan<S> {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+    fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
         if kind == Kind::Change {
             for step in &self.steps {
-                self.explain_step(step, &mut |line, cause| tell(Entry::Change(line, cause)));
+                self.explain_step(step, &mut |line, cause| emit(Entry::Change(line, cause)));
             }
         } else {
-            self.explain_findings(kind, tell);
+            self.explain_findings(kind, emit);
         }
     }
 
-    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+    fn sample(&self, kind: Kind, sampler: &mut dyn Sampler) {
         if kind == Kind::Change {
             for step in &self.steps {
-                self.sample_step(step, audience, Entry::Change);
+                self.sample_step(step, sampler, Entry::Change);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::bits::Bits;
 use crate::desired::Desired as _;
-use crate::explain::{Audience, Entry, Explain, Summary};
+use crate::explain::{Entry, Explain, Sampler, Summary};
 use crate::finding::{Finding, Kind};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, Step};
@@ -150,31 +150,31 @@ impl<S: Source> Report<S> {
 }
 
 impl<S: Source> Explain for Report<S> {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+    fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
         match kind {
             Kind::Change => {}
             Kind::Applied => self.good_steps().for_each(|step| {
-                self.plan.explain_step(step, &mut |line, cause| tell(Entry::Applied(line, cause)));
+                self.plan.explain_step(step, &mut |line, cause| emit(Entry::Applied(line, cause)));
             }),
             _ => {
-                self.plan.explain_findings(kind, tell);
+                self.plan.explain_findings(kind, emit);
                 let from_steps = self.step_findings().filter(|(_, finding)| finding.kind() == kind);
                 from_steps.for_each(|(key, finding)| {
-                    tell(Entry::Finding { key: key.to_string(), finding });
+                    emit(Entry::Finding { key: key.to_string(), finding });
                 });
                 let unrecorded = self.unrecorded.clone().filter(|_| kind == Kind::Failed);
                 if let Some((what, failure)) = unrecorded {
                     let finding = Finding::refused(failure);
-                    tell(Entry::Finding { key: what.to_owned(), finding });
+                    emit(Entry::Finding { key: what.to_owned(), finding });
                 }
             }
         }
     }
 
-    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+    fn sample(&self, kind: Kind, sampler: &mut dyn Sampler) {
         if kind == Kind::Applied {
             for step in self.good_steps() {
-                self.plan.sample_step(step, audience, Entry::Applied);
+                self.plan.sample_step(step, sampler, Entry::Applied);
             }
         }
     }

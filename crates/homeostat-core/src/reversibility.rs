@@ -62,7 +62,7 @@ impl Undo {
     pub fn words(self) -> &'static str {
         match self {
             Undo::FormerDesired => "undone by the former desired state",
-            Undo::Record => "undone, by what was recorded before",
+            Undo::Record => "undone from a recorded copy",
             Undo::Aside => "put aside, and returns as it was",
             Undo::MadeAgain => "recorded, and made again",
             Undo::Repeat => "undone by a restart",

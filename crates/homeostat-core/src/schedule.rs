@@ -21,18 +21,14 @@ pub enum Strictness {
 
 /// What the engine does next.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Batch {
     /// Run these steps in one call.
     Run(Range<usize>),
     /// Run these lanes, each in one call, side by side.
     Lanes(Vec<Range<usize>>),
     /// Leave these steps undone.
-    Wait {
-        /// The steps.
-        steps: Range<usize>,
-        /// What they wait on.
-        on: WaitsOn,
-    },
+    Wait { steps: Range<usize>, on: WaitsOn },
 }
 
 /// The order of one plan's steps under failures. The engine reports each bad step before it asks

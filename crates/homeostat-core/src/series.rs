@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::explain::{About, Audience, Entry, Explain, Summary};
+use crate::explain::{About, Entry, Explain, Sampler, Summary};
 use crate::finding::Kind;
 
 /// A report or a plan that can be shared.
@@ -71,9 +71,9 @@ impl PassSeries {
 }
 
 impl Explain for PassSeries {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+    fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
         if kind == Kind::Applied {
-            self.passes.iter().for_each(|pass| pass.report.explain(kind, tell));
+            self.passes.iter().for_each(|pass| pass.report.explain(kind, emit));
             return;
         }
         for (nth, pass) in self.in_force() {
@@ -82,23 +82,23 @@ impl Explain for PassSeries {
                 let is_left_alone = nth > 0 && !pass.covers.contains(entry.key());
                 let is_replaced = later.iter().any(|pass| pass.covers.contains(entry.key()));
                 if !is_left_alone && !is_replaced {
-                    tell(entry);
+                    emit(entry);
                 }
             });
         }
     }
 
-    fn sample(&self, kind: Kind, audience: &mut dyn Audience) {
+    fn sample(&self, kind: Kind, sampler: &mut dyn Sampler) {
         if kind == Kind::Applied {
-            self.passes.iter().for_each(|pass| pass.report.sample(kind, audience));
+            self.passes.iter().for_each(|pass| pass.report.sample(kind, sampler));
         } else if let [.., last] = &*self.passes
             && last.covers == Covers::All
         {
-            last.report.sample(kind, audience);
+            last.report.sample(kind, sampler);
         } else {
             self.explain(kind, &mut |entry| match &entry {
-                Entry::Change(_, cause) if !audience.wants(*cause) => {}
-                _ => audience.hear(entry),
+                Entry::Change(_, cause) if !sampler.wants(*cause) => {}
+                _ => sampler.take(entry),
             });
         }
     }
@@ -138,15 +138,15 @@ mod tests {
     struct Fixed(Vec<&'static str>, Vec<&'static str>);
 
     impl Explain for Fixed {
-        fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
             let line = |key: &&str| Line::new(Action::Create, *key);
             match kind {
                 Kind::Applied => {
-                    self.0.iter().for_each(|key| tell(Entry::Applied(line(key), Cause::Config)));
+                    self.0.iter().for_each(|key| emit(Entry::Applied(line(key), Cause::Config)));
                 }
                 Kind::Pending => self.1.iter().for_each(|key| {
                     let finding = Finding::Pending { on: WaitsOn::NextPass };
-                    tell(Entry::Finding { key: (*key).to_owned(), finding });
+                    emit(Entry::Finding { key: (*key).to_owned(), finding });
                 }),
                 _ => {}
             }

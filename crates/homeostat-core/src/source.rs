@@ -118,8 +118,8 @@ pub trait Source: Send + Sync + Sized + 'static {
 
 /// What an observe is about. A reader whose target cannot list looks at the declared and the recorded
 /// keys.
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct View<'a, S: Source> {
-    /// Which keys.
     pub focus: &'a Focus<S::Key>,
     /// What is declared; a reader may keep it, to know it again and to read hints by it.
     pub desired: &'a Arc<S::Desired>,
@@ -221,6 +221,7 @@ pub enum Phase {
 }
 
 /// The steps that may run now: a phase, a lane, or the whole transaction.
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Work<'a, S: Source> {
     /// The desired state, since a step may be as small as a slot in it.
     pub desired: &'a S::Desired,
@@ -228,7 +229,6 @@ pub struct Work<'a, S: Source> {
     pub moment: &'a S::Moment,
     /// The number of the first step in the plan.
     pub first: usize,
-    /// The steps.
     pub steps: &'a [S::Step],
 }
 

@@ -405,7 +405,7 @@ fn a_prefix_is_about_the_name_in_a_key_of_several_parts() {
 }
 
 #[test]
-fn a_key_that_is_told_both_there_and_unknown_is_unknown() {
+fn a_key_that_is_reported_both_present_and_unknown_is_unknown() {
     let rows = ["a=2@ours", "a=1@nobody", "a=2@bird", "a=1@bird", "a=1/1@ours"];
     for there in rows {
         for desired in ["a=1", "a=1!", "a=1/5", ""] {
@@ -478,7 +478,7 @@ fn a_declared_key_that_is_seen_twice_is_a_conflict_and_nothing_else() {
 }
 
 #[test]
-fn an_owned_twin_that_nobody_declares_is_not_deleted_at_all() {
+fn an_owned_twin_that_is_not_declared_is_not_deleted_at_all() {
     let case = Case { seen: "a=1@ours a=2@ours", ..QUIET };
     check(case, &["conflict a twin unmarked", "owned 2"]);
     let claimed = Case { seen: "a=1@nobody a=2@nobody", records: "a=1,0,done", ..QUIET };
@@ -494,7 +494,7 @@ fn an_undeclared_twin_whose_other_half_lost_its_mark_is_not_deleted() {
 }
 
 #[test]
-fn foreign_twins_that_nobody_declares_are_nobodys_business() {
+fn foreign_twins_that_are_not_declared_are_ignored() {
     check(Case { seen: "a=1@bird a=2@frr", ..QUIET }, &[]);
 }
 

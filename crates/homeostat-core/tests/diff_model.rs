@@ -12,13 +12,13 @@ use homeostat_core::{
 use proptest::prelude::*;
 use proptest::sample::select;
 
-type Telling = (Thing, Owner);
+type OwnedThing = (Thing, Owner);
 
 /// What the model knows of one key.
 #[derive(Default)]
 struct Known<'a> {
     declared: Option<&'a Declared>,
-    there: Vec<Telling>,
+    there: Vec<OwnedThing>,
     unknown: Vec<String>,
     record: Option<&'a Record<Thing>>,
 }
@@ -109,7 +109,7 @@ impl Model<'_> {
         }
     }
 
-    fn is_ours(&self, key: &str, known: &Known<'_>, (object, owner): &Telling) -> bool {
+    fn is_ours(&self, key: &str, known: &Known<'_>, (object, owner): &OwnedThing) -> bool {
         let intended = known.declared.is_some_and(|declared| {
             known.record.is_some_and(|record| record.wrote == declared.object)
                 && compare(&declared.object, object) == Agreement::Agrees
@@ -125,12 +125,12 @@ impl Model<'_> {
         }
     }
 
-    fn has_lost_its_mark(&self, key: &str, known: &Known<'_>, at: &Telling) -> bool {
+    fn has_lost_its_mark(&self, key: &str, known: &Known<'_>, at: &OwnedThing) -> bool {
         let is_recorded = known.record.is_some_and(|record| is_proof(record, &at.0));
         !self.is_ours(key, known, at) && matches!(at.1, Owner::Foreign(_)) && is_recorded
     }
 
-    fn decide_declared(&mut self, declared: &Declared, known: &Known<'_>, at: &Telling) {
+    fn decide_declared(&mut self, declared: &Declared, known: &Known<'_>, at: &OwnedThing) {
         let (key, (object, owner)) = (&declared.key, at);
         let lost = self.has_lost_its_mark(key, known, at);
         let ours = self.is_ours(key, known, at);
@@ -180,7 +180,7 @@ impl Model<'_> {
         }
     }
 
-    fn decide_undeclared(&mut self, key: &str, known: &Known<'_>, all: &[Telling]) {
+    fn decide_undeclared(&mut self, key: &str, known: &Known<'_>, all: &[OwnedThing]) {
         let mut lines = Vec::new();
         for at in all {
             let (object, owner) = at;
@@ -304,7 +304,7 @@ proptest! {
     }
 
     #[test]
-    fn the_findings_do_not_depend_on_the_order_in_which_the_target_tells(
+    fn the_findings_do_not_depend_on_the_order_of_the_list(
         (world, shuffled) in any_world().prop_flat_map(|world| {
             let seen = Just(world.seen.clone()).prop_shuffle();
             (Just(world), seen)

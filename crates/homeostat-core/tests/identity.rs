@@ -1,4 +1,4 @@
-//! A target that tells objects of one key apart: a record is about one of them only.
+//! A target that distinguishes objects of one key: a record is about one of them only.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Lanes: never two at once on a key, nobody starved, no command lost, no limit passed.
+//! Lanes: never two at once on a key, no key starved, no command lost, no limit passed.
 #![expect(
     clippy::unwrap_used,
     reason = "this is test code, but outside `#[test]` clippy cannot know"
@@ -48,7 +48,7 @@ fn marks_merge_while_a_pass_waits_and_one_more_follows_the_running_one() {
     assert!(lanes.mark(&101, 1));
     assert!(!lanes.mark(&101, 1));
     assert_eq!(lanes.start(), Some(pass(101, 1)));
-    assert!(lanes.mark(&101, 1), "what happens during a pass is news");
+    assert!(lanes.mark(&101, 1), "a change during a pass queues another pass");
     assert!(!lanes.mark(&101, 1));
     lanes.end(&101);
     assert_eq!(lanes.start(), Some(pass(101, 1)));
@@ -129,7 +129,7 @@ fn a_guest_that_moves_while_it_waits_keeps_its_turn_and_waits_where_it_is() {
     assert_eq!(lanes.start(), Some(pass(102, 2)));
     assert!(!lanes.mark(&103, 2), "it waits already");
     lanes.end(&101);
-    assert_eq!(lanes.start(), None, "nobody waits for the first node any more");
+    assert_eq!(lanes.start(), None, "no pass waits for the first node any more");
     lanes.end(&102);
     assert_eq!(lanes.start(), Some(pass(103, 2)), "it came before the other one");
     assert_eq!((lanes.node_of(&103), lanes.node_of(&104)), (Some(&2), None));
@@ -320,7 +320,7 @@ proptest! {
                 prop_assert_eq!(lanes.node_of(&key), model.running.get(&key));
             }
         }
-        // Drained one at a time, nobody is left behind.
+        // Drained one at a time, no key is left behind.
         while !lanes.is_empty() {
             let started = lanes.start();
             note(&started, &mut done);
@@ -337,7 +337,7 @@ proptest! {
     }
 }
 
-/// Lanes whose keys and nodes tell who still has one.
+/// Lanes whose keys and nodes are counted by reference.
 type Counted = Lanes<Arc<u32>, Arc<u8>, u32>;
 
 /// Does what chance says, and then ends all that runs and all that can still start.
@@ -371,7 +371,7 @@ fn play_and_drain(lanes: &mut Counted, acts: &[Act], (keys, nodes): (&[Arc<u32>]
 proptest! {
     #![proptest_config(cases(256))]
 
-    /// Whoever has been here long must not pay for every node and key that ever was.
+    /// A long run does not keep memory for every node and key that ever was.
     #[test]
     fn nothing_is_left_of_an_idle_key_nor_of_an_idle_node(
         acts in proptest::collection::vec(act(), 0..40),
@@ -408,7 +408,7 @@ struct Arrival {
 fn arrival() -> impl Strategy<Value = Arrival> {
     let parts = (0..300_u64, 0..12_u32, 0..4_u8, 1..40_u64, any::<bool>());
     parts.prop_map(|(at, key, node, takes, is_command)| {
-        // Passes of one key are for one node: whoever moves in the queue is passed by others elsewhere.
+        // Passes of one key are for one node: a pass that moves to another node is overtaken by others there.
         let node = if is_command { node } else { u8::try_from(key % 4).unwrap() };
         Arrival { at, key, node, takes, is_command }
     })
@@ -456,7 +456,7 @@ fn play(arrivals: &[Arrival], limits: Limits) -> Vec<Ran> {
         if now > 300 && lanes.is_empty() {
             return ran;
         }
-        assert!(now < 100_000, "somebody starves: {} keys wait", lanes.len());
+        assert!(now < 100_000, "a key starves: {} keys wait", lanes.len());
     }
     ran
 }
@@ -465,7 +465,7 @@ proptest! {
     #![proptest_config(cases(128))]
 
     /// In virtual time: a key has never two at once and keeps its order, limits hold, every command runs
-    /// once, and nobody is passed by a later one, unless their key or their node was busy at that moment.
+    /// once, and none is overtaken by a later one, unless its key or its node was busy at that moment.
     #[test]
     fn in_virtual_time_no_key_is_doubled_starved_or_robbed_of_a_command(
         arrivals in proptest::collection::vec(arrival(), 1..120),

@@ -150,7 +150,7 @@ fn every_transition() {
         ),
         // A pass is not offered what is in doubt.
         (Nobody, Unresolved(doubt(1, 0)), Event::Offered, Unresolved(doubt(1, 0)), Also::Nothing),
-        // Where a loop hears the answer, it is asked for.
+        // Where a loop receives the answer, it is asked for.
         (
             Active,
             Unresolved(doubt(1, 0)),
@@ -290,9 +290,9 @@ fn a_pass_does_not_write_to_what_ended_after_its_look() {
 enum Act {
     /// A pass tries to take the lane of a key.
     Take(u32),
-    /// Whoever holds the lane of a key sends a write, unless it has to ask first.
+    /// The holder of the lane of a key sends a write, unless it has to ask first.
     Send(u32, Fate),
-    /// Whoever holds the lane lets go of it.
+    /// The holder of the lane releases it.
     Release(u32),
     Submit(u32),
     Withdraw(usize),
@@ -422,7 +422,7 @@ impl Driver {
         (on_node, (0..KEYS).filter(is_held).count())
     }
 
-    /// Whoever gets a lane gets it within the limits.
+    /// Lanes are granted within the limits.
     fn check_limits(&self, key: u32) {
         let (on_node, in_all) = self.taken(&node(key));
         assert!(on_node <= self.limits.per_node && in_all <= self.limits.total);
@@ -477,7 +477,7 @@ impl Driver {
         }
     }
 
-    /// Tasks that have ended by now are over, as their followers tell.
+    /// Tasks that have ended by now are over, as their followers report.
     fn tasks_end(&mut self) {
         for (key, _) in self.set.in_flight() {
             let step = self.open[&key];
@@ -637,7 +637,7 @@ proptest! {
     #![proptest_config(cases(512))]
 
     /// At most one write of a key is under way, in the target's own view; none is sent again while the one before may
-    /// still begin; limits hold for whoever gets a lane; whatever ends wakes somebody; and in the end nothing is left.
+    /// still begin; lanes are granted within the limits; every end wakes a waiter; and in the end nothing is left.
     #[test]
     fn nothing_is_sent_twice_lost_or_forgotten(
         acts in proptest::collection::vec(act(), 0..120),

@@ -155,7 +155,7 @@ fn a_full_pass_forgets_the_keys_that_no_longer_fail() {
 }
 
 #[test]
-fn a_key_that_nobody_answered_for_comes_back() {
+fn a_key_without_an_answer_comes_back() {
     let mut backoff = backoff();
     backoff.failed("a", Retry::Soon, at(0));
     assert_eq!(backoff.take_due(at(FIRST)), ["a"]);
@@ -341,7 +341,7 @@ struct Run {
 }
 
 impl Run {
-    fn tell(&mut self, event: Event, now: u64) -> Result<(), TestCaseError> {
+    fn feed(&mut self, event: Event, now: u64) -> Result<(), TestCaseError> {
         match event {
             Event::Try(key, retry) => {
                 self.backoff.take(&key, at(now));
@@ -423,12 +423,12 @@ proptest! {
                 now = due.max(now);
                 for key in run.take(now)? {
                     let answer = answers.next().flatten();
-                    run.tell(answer.map_or(Event::Forget(key), |retry| Event::Fail(key, retry)), now)?;
+                    run.feed(answer.map_or(Event::Forget(key), |retry| Event::Fail(key, retry)), now)?;
                 }
                 run.none_starves(now)?;
             }
             now = time;
-            run.tell(event, now)?;
+            run.feed(event, now)?;
             run.none_starves(now)?;
         }
     }

@@ -1,4 +1,4 @@
-//! A key that somebody keeps undoing is healed ever more slowly, and never given up: cases in
+//! A key that another program keeps undoing is healed ever more slowly, and never given up: cases in
 //! virtual time, then the bounds under random scripts. Times are milliseconds.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +35,7 @@ fn contended() -> Keys {
     keys
 }
 
-/// Somebody removes the key `after` each heal; returns the pauses before the heals.
+/// Another program removes the key `after` each heal; returns the pauses before the heals.
 fn fight(keys: &mut Keys, after: u64, heals: usize) -> Vec<u64> {
     let mut pauses = Vec::new();
     let mut lost = 4_000;
@@ -128,7 +128,11 @@ fn the_report_names_key_pause_and_culprit() {
     assert_eq!(report.len(), 1, "{report:?}");
     for contended in report {
         assert_eq!((*contended.key, contended.pause), ("a", ms(800)));
-        assert_eq!(contended.culprit, Some("bird"), "a loss by nobody known keeps the last name");
+        assert_eq!(
+            contended.culprit,
+            Some("bird"),
+            "a loss without a known culprit keeps the last name"
+        );
     }
 }
 

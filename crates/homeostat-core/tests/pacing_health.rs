@@ -206,7 +206,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn a_driver_that_obeys_the_timer_is_never_called_stalled(
+    fn a_driver_that_follows_the_timer_is_never_called_stalled(
         seed in any::<u64>(),
         lengths in prop::collection::vec(0..60_000_u64, 1..20),
         pings in prop::collection::vec(0..60_000_u64, 1..4),

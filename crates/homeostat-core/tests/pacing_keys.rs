@@ -171,7 +171,7 @@ fn a_key_that_is_written_after_it_was_spared_waits_for_a_whole_interval() {
 }
 
 #[test]
-fn what_was_taken_tells_since_when_it_was_hinted() {
+fn what_was_taken_says_since_when_it_was_hinted() {
     let mut pacer = KeyPacer::new(ms(100));
     assert_eq!(pacer.taken_since(), None);
     pacer.on_hint("a", at(3));
@@ -209,7 +209,7 @@ struct Model {
 }
 
 impl Model {
-    fn tell(&mut self, event: Event, now: u64) {
+    fn feed(&mut self, event: Event, now: u64) {
         match event {
             Event::Hint(key) => drop(self.pending.entry(key).or_insert(now)),
             Event::FullPass => self.pending.clear(),
@@ -277,7 +277,7 @@ proptest! {
             now = next.max(now);
             while let Some((_, event)) = script.next_if(|(time, _)| *time <= now) {
                 apply(&mut pacer, event, now);
-                model.tell(event, now);
+                model.feed(event, now);
             }
             if busy_until > now {
                 continue;

@@ -32,7 +32,7 @@ impl Wakeup {
         !matches!(self, Self::Of(Reason::Hint | Reason::Desired))
     }
 
-    fn tell(self, pacer: &mut Pacer, now: Time) {
+    fn feed(self, pacer: &mut Pacer, now: Time) {
         if self.is_command() {
             pacer.on_command(self.reasons(), now);
         } else {
@@ -96,7 +96,7 @@ fn drive(pacer: &mut Pacer, script: Script, lengths: &[u64]) -> Vec<Pass> {
             pacer.finished();
         }
         while let Some((_, wakeup)) = script.next_if(|(time, _)| *time <= now) {
-            wakeup.tell(pacer, at(now));
+            wakeup.feed(pacer, at(now));
         }
         if let Some(Fired { reasons, .. }) = pacer.fire(at(now)) {
             let end = now + lengths.next().unwrap_or(0);

@@ -118,7 +118,7 @@ fn entries(report: &dyn Explain, kind: Kind) -> Vec<Entry> {
 }
 
 #[test]
-fn a_step_that_nobody_answered_for_is_unknown() {
+fn a_step_without_an_answer_is_unknown() {
     let mut tally = Tally::new(2);
     tally.put(0..1, &APPLIED);
     let report = Report::new(plan::<Independent>(steps("+a +b")), tally);
@@ -258,7 +258,7 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
 }
 
 #[test]
-fn held_steps_leave_the_plan_in_order_and_are_told() {
+fn held_steps_leave_the_plan_in_order_and_are_reported() {
     let mut made = plan::<Independent>(steps("+a -b +c -d"));
     let by = HeldBy::Cascade;
     made.hold(by, |_, step| (step.action == Action::Delete).then(|| format!("not {}", step.key)));
@@ -276,7 +276,7 @@ fn held_steps_leave_the_plan_in_order_and_are_told() {
 }
 
 #[test]
-fn a_plan_tells_config_from_drift_by_the_last_applied_desired_state() {
+fn a_plan_distinguishes_config_from_drift_by_the_last_applied_desired_state() {
     let last = LastApplied::of(&desired(&[("changed", 1), ("dropped", 1), ("same", 1)]));
     let now = desired(&[("changed", 2), ("fresh", 1), ("same", 1)]);
     let rows = "~changed +fresh ~same -dropped -stray";

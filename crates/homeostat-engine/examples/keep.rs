@@ -20,11 +20,11 @@ pub(crate) async fn main() -> Result<(), Box<dyn Error>> {
 
 async fn keep(target: &Target) -> Result<(), Box<dyn Error>> {
     let (lock, ledger) = (Arc::new(Alone::i_am_the_only_writer()), MemoryLedger::default());
-    let means = LoopDeps::new(lock, Arc::new(ledger));
-    let (kept, handle) = Loop::new(bound(target)?, means, Pace::of::<Source>(1));
+    let deps = LoopDeps::new(lock, Arc::new(ledger));
+    let (kept, handle) = Loop::new(bound(target)?, deps, Pace::of::<Source>(1));
     let running = tokio::spawn(kept.run());
     handle.wait_for(|status| status.is_converged).await?;
-    target.remove("door"); // Somebody does, and it comes back.
+    target.remove("door"); // Another program deletes it, and it comes back.
     handle.wait_for(|status| status.counts.applied == 3).await?;
     handle.stop(OnStop::Leave).await;
     Ok(running.await?)

@@ -31,7 +31,7 @@ async fn keep(target: &Target) -> Result<(), Box<dyn Error>> {
         if !report.is_converged() {
             return Err("this target never refuses".into());
         }
-        target.remove("door"); // Somebody does, and it comes back.
+        target.remove("door"); // Another program deletes it, and it comes back.
     }
     session.pass(&bound).await?;
     Ok(())

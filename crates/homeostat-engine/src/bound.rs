@@ -18,14 +18,12 @@ use crate::observer::Observer;
 use crate::pass;
 
 /// One source in one scope with its desired state.
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Bound<S: Source> {
-    /// The source.
     pub source: S,
-    /// The desired state.
     pub desired: Arc<S::Desired>,
     /// How our objects are distinguished from others'.
     pub ownership: Ownership,
-    /// How passes behave.
     pub config: Config<S::Key>,
     /// Where the ledger files it.
     pub ledger_key: LedgerKey,

@@ -96,16 +96,14 @@ impl<K: Key> Config<K> {
 }
 
 /// What one pass works on: a source, its desired state, how our objects are distinguished from others', and which keys.
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct PassInput<'a, S: Source> {
-    /// The source.
     pub source: &'a S,
-    /// The desired state.
     pub desired: Arc<S::Desired>,
     /// How our objects are distinguished from others'.
     pub ownership: &'a Ownership,
     /// Which keys to look at; what depends on them is looked at too.
     pub focus: Focus<S::Key>,
-    /// How.
     pub config: &'a Config<S::Key>,
 }
 

@@ -1,7 +1,7 @@
 //! The loop: keeps one source in one scope as declared.
 //!
 //! It decides only *when* a pass runs; what a pass does is [`plan()`](crate::plan()) and
-//! [`apply`](crate::apply()), which anybody can call without it. Hints are lossy: a focused pass looks at the keys
+//! [`apply`](crate::apply()), which can be called without it. Hints are lossy: a focused pass looks at the keys
 //! that they name. The resync is the truth: it looks at everything again, whatever the hints said.
 //!
 //! Nothing is started behind the caller's back: [`Loop::run`] is a future that the caller drives. It ends when a stop
@@ -21,7 +21,7 @@
 //!    again changes nothing. However many keys fail, they are tried in few passes. A failure, conflict or wait
 //!    becomes an event when it begins or changes, and once an hour; a hundred in a pass one by one, the others as a
 //!    count.
-//! 5. A key that somebody keeps undoing is healed after growing pauses, never given up, and published with who did it.
+//! 5. A key that another program keeps undoing is healed after growing pauses, never given up, and published with who did it.
 //!    A key that went along with another one, or was not as declared before, is no contention.
 //! 6. A write that is accepted and never shows is published, and repeated after growing pauses.
 //! 7. A pass has a deadline and may panic; reader and writer are opened again then.
@@ -496,7 +496,7 @@ impl<S: Source> Controller<S> {
         Ok(session)
     }
 
-    /// Counts what drifted, and learns whether somebody keeps undoing a key.
+    /// Counts what drifted, and records contention for keys that another program keeps undoing.
     fn count_drift(&mut self, plan: &Plan<S>, focus: &Focus<S::Key>, hinted: &HintedKeys<S::Key>) {
         // What a first look finds was lost while no loop ran.
         if !self.scheduler.full.is_synced() {

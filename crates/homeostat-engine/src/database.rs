@@ -125,8 +125,8 @@ fn version_of(connection: &Connection) -> Result<i64, rusqlite::Error> {
     connection.pragma_query_value(None, "user_version", |row| row.get(0))
 }
 
-/// Who may write the file opens it so, although nothing is written: only then does `SQLite` take its log away again
-/// when the last reader goes. On a disk that cannot be written, a file without a log is read as it is.
+/// Opened for writing where permitted, because `SQLite` removes its log only then, when the last reader closes. On a
+/// read-only disk, a file without a log is read as it is.
 fn open_for_reading(path: &Path) -> Result<Connection, rusqlite::Error> {
     let open = |flags| Connection::open_with_flags(path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX);
     match open(OpenFlags::SQLITE_OPEN_READ_WRITE) {

@@ -20,8 +20,8 @@ impl Entries {
 }
 
 impl Explain for Entries {
-    fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
-        self.0.iter().filter(|entry| entry.kind() == kind).cloned().for_each(tell);
+    fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
+        self.0.iter().filter(|entry| entry.kind() == kind).cloned().for_each(emit);
     }
 
     fn summary(&self) -> Summary {

@@ -8,63 +8,35 @@ use homeostat_core::{Failure, Retry};
 /// Why a pass, the ledger or the lock failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Error {
     /// The source could not be opened or observed.
     #[error("cannot observe `{name}` in `{scope}`: {failure}")]
-    Observe {
-        /// The source.
-        name: &'static str,
-        /// The scope.
-        scope: String,
-        /// The source's words.
-        failure: Failure,
-    },
+    Observe { name: &'static str, scope: String, failure: Failure },
     /// A writer could not be opened.
     #[error("cannot open a writer for `{name}` in `{scope}`: {failure}")]
-    Writer {
-        /// The source.
-        name: &'static str,
-        /// The scope.
-        scope: String,
-        /// The source's words.
-        failure: Failure,
-    },
+    Writer { name: &'static str, scope: String, failure: Failure },
     /// A focused pass came before the first full one.
     #[error("a focused pass needs a full one before it")]
     NotSynced,
     /// The ledger could not be opened.
     #[error("cannot open the ledger {path}")]
     OpenLedger {
-        /// Its file.
         path: PathBuf,
-        /// The store's words.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The ledger was written by a newer version.
     #[error("the ledger {path} has format {found}, and this version knows formats up to {known}")]
-    NewerLedger {
-        /// Its file.
-        path: PathBuf,
-        /// The format in the file.
-        found: i64,
-        /// The newest known format.
-        known: i64,
-    },
+    NewerLedger { path: PathBuf, found: i64, known: i64 },
     /// The ledger's file is damaged, or is something else.
     #[error("the ledger {path} is damaged: {reason}")]
-    DamagedLedger {
-        /// Its file.
-        path: PathBuf,
-        /// What was found.
-        reason: String,
-    },
+    DamagedLedger { path: PathBuf, reason: String },
     /// A record could not be understood.
     #[error("the ledger's record of `{key}` cannot be read: {reason}")]
     BadRecord {
         /// The key, as stored.
         key: String,
-        /// What is wrong with it.
         reason: String,
     },
     /// The ledger could not be read.
@@ -75,10 +47,7 @@ pub enum Error {
     WriteLedger(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The ledger's file is not where it was opened.
     #[error("the ledger {path} was deleted or replaced while it was in use")]
-    LostLedger {
-        /// Where it was.
-        path: PathBuf,
-    },
+    LostLedger { path: PathBuf },
     /// The steps ran, but the ledger could not take their outcomes: the intents stand in it.
     #[error("cannot record the outcomes in the ledger")]
     RecordOutcomes(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -93,10 +62,7 @@ pub enum Error {
     Stopped,
     /// The source panicked; it is opened anew.
     #[error("the source panicked: {what}")]
-    Panicked {
-        /// What it said.
-        what: String,
-    },
+    Panicked { what: String },
     /// Another process writes in this scope.
     #[error("the scope is locked by {holder}")]
     Locked {

@@ -59,10 +59,10 @@ mod tests {
             self.0.compare(slot, seen)
         }
 
-        fn dependants(&self, key: &String, tell: &mut dyn FnMut(String)) {
+        fn dependants(&self, key: &String, emit: &mut dyn FnMut(String)) {
             let number: usize = key.parse().unwrap();
             let on = [number * 2, number * 2 + 1].into_iter();
-            on.filter(|number| *number <= self.len()).for_each(|number| tell(number.to_string()));
+            on.filter(|number| *number <= self.len()).for_each(|number| emit(number.to_string()));
         }
     }
 
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_nobody_declares_counts_with_what_hangs_on_it() {
+    fn an_undeclared_key_counts_with_its_dependants() {
         assert_eq!(wide(11, &["77"]).unwrap(), ["77"]);
     }
 

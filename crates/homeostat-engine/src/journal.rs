@@ -55,46 +55,28 @@ pub struct Batch {
 /// Why the journal cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum JournalError {
     /// It could not be opened.
     #[error("cannot open the journal {path}: {source}")]
     Open {
-        /// Its file.
         path: PathBuf,
-        /// The system's words.
         #[source]
         source: Arc<io::Error>,
     },
     /// Another process writes it.
     #[error("another process writes the journal {path}")]
-    Busy {
-        /// Its file.
-        path: PathBuf,
-    },
+    Busy { path: PathBuf },
     /// A newer version wrote it.
     #[error("the journal {path} has format {found}, and this version knows formats up to {known}")]
-    Newer {
-        /// Its file.
-        path: PathBuf,
-        /// The format in the file.
-        found: i64,
-        /// The newest known format.
-        known: i64,
-    },
+    Newer { path: PathBuf, found: i64, known: i64 },
     /// It is something else, or a record is broken or cannot follow those before it.
     #[error("the journal {path} is damaged: {reason}")]
-    Damaged {
-        /// Its file.
-        path: PathBuf,
-        /// What was found.
-        reason: String,
-    },
+    Damaged { path: PathBuf, reason: String },
     /// A record could not be written: nothing is sent that must not be sent twice.
     #[error("the journal {path} cannot be written: {source}")]
     Write {
-        /// Its file.
         path: PathBuf,
-        /// The system's words.
         #[source]
         source: Arc<io::Error>,
     },
@@ -109,8 +91,8 @@ impl JournalError {
     pub fn help(&self) -> Option<String> {
         match self {
             JournalError::Damaged { path, .. } => Some(format!(
-                "look at it; to begin a new one, move {} away, and see to it that nothing it tells \
-                 of still runs",
+                "look at it; to begin a new one, check that no task in it still runs, and move {} \
+                 away",
                 path.display()
             )),
             JournalError::Newer { .. } => Some("use the newer version that wrote it".to_owned()),

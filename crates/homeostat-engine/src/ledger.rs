@@ -33,19 +33,12 @@ pub struct Page {
 
 /// One change of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Edit {
     /// Record this.
-    Put {
-        /// The key.
-        key: String,
-        /// Its record.
-        record: String,
-    },
+    Put { key: String, record: String },
     /// Forget this key.
-    Drop {
-        /// The key.
-        key: String,
-    },
+    Drop { key: String },
     /// The desired state that is applied now.
     DesiredState(Vec<u8>),
 }
@@ -79,7 +72,7 @@ pub trait Ledger: Pages {
     /// Makes all edits or none; they are durable when it returns.
     fn write(&self, ledger_key: &LedgerKey, edits: &[Edit]) -> Result<(), Error>;
 
-    /// Whether what is written here will be found again: somebody may have deleted the file. Asked once a pass.
+    /// Whether what is written here will be found again: the file may have been deleted. Asked once a pass.
     fn check(&self) -> Result<(), Error> {
         Ok(())
     }

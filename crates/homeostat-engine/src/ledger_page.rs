@@ -412,7 +412,7 @@ fn effects<S: Source>(
         }
         let effect = effects.entry(key).or_insert(Effect::Nothing);
         match tally.other(at) {
-            // What is removed after it was written is a part: the object was replaced.
+            // A delete after a write is part of a replace.
             _ if step.action() == Action::Delete && tally.is_good(at) => {
                 if !matches!(effect, Effect::Written { .. }) {
                     *effect = Effect::Removed;
@@ -422,7 +422,7 @@ fn effects<S: Source>(
             Some(Outcome::Settled { held }) => {
                 *effect = Effect::Written { settled: Some(held.clone()) };
             }
-            // What is half written is nothing that a target settled for.
+            // A partly written object is not a settled value.
             _ if matches!(effect, Effect::Written { .. }) => {
                 *effect = Effect::Written { settled: None };
             }

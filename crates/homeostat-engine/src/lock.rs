@@ -28,8 +28,8 @@ pub struct NetnsLock {
 impl Excludes for NetnsLock {}
 
 impl NetnsLock {
-    /// Takes all of these names in the calling thread's network namespace, or none: whoever shares
-    /// one of them is kept out.
+    /// Takes all of these names in the calling thread's network namespace, or none: a process that asks for one of them
+    /// is refused.
     pub fn take(names: &[impl AsRef<str>]) -> Result<ScopeLock, Error> {
         let sockets: Result<_, Error> = names.iter().map(|name| hold(name.as_ref())).collect();
         Ok(ScopeLock::holding(NetnsLock { _sockets: sockets? }))
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holder_of_a_namespace_lock_is_refused_and_told_who_holds_it() {
+    fn a_second_holder_of_a_namespace_lock_is_refused_and_learns_who_holds_it() {
         let (mine, other) = (name("second"), name("other"));
         let held = NetnsLock::take(&[&mine]).unwrap();
         let Err(Error::Locked { holder }) = NetnsLock::take(&[&mine]) else {
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_holder_of_a_directory_is_refused_and_told_who_holds_it() {
+    fn a_second_holder_of_a_directory_is_refused_and_learns_who_holds_it() {
         let directory = tempfile::tempdir().unwrap();
         let take = |owner: &str| FileLock::take(directory.path(), owner, "lamps");
         let held = take("me").unwrap();

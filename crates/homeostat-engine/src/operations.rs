@@ -73,7 +73,7 @@ impl<K: Key> Drop for LaneGuard<K> {
 impl<K: Key> Operations<K> {
     /// The operations of a source in a scope.
     #[must_use]
-    pub fn new(journal: Arc<Journal>, (source, scope): (&str, &str), limits: Limits) -> Self {
+    pub fn new(journal: Arc<Journal>, source: &str, scope: &str, limits: Limits) -> Self {
         let state = State { set: OperationSet::new(limits), tasks: None, questions: Vec::new() };
         let shared = Shared {
             journal,
@@ -127,7 +127,7 @@ impl<K: Key> Operations<K> {
             return Ok(None);
         };
         let end = match open.intent.repeat {
-            Repeat::Harmless => TaskEnd::Unknown(UNHEARD.to_owned()),
+            Repeat::Harmless => TaskEnd::Unknown(ANSWER_LOST.to_owned()),
             Repeat::Hurts => self.find_end(lane.key(), &open, tasks).await?,
         };
         self.shared.end(open.id, &end, Value::Null).await?;
@@ -333,7 +333,7 @@ impl<K: Key> DispatchGuard<K> {
         }
         for harmless in shared.find_open() {
             // What this pass has seen says whether it is needed again.
-            operations.end(harmless, &TaskEnd::Unknown(UNHEARD.to_owned())).await;
+            operations.end(harmless, &TaskEnd::Unknown(ANSWER_LOST.to_owned())).await;
         }
         shared.change(OperationSet::begin_pass)
     }
@@ -353,7 +353,7 @@ impl<K: Key> DispatchGuard<K> {
 }
 
 /// Why a step is closed that may be sent again.
-const UNHEARD: &str = "nobody heard the answer";
+const ANSWER_LOST: &str = "the answer was lost";
 
 /// Why something is not in the journal.
 pub(crate) fn unwritten(error: &JournalError) -> Failure {
@@ -497,7 +497,7 @@ impl<K: Key> Shared<K> {
         let end: Later<'static, TaskEnd> = match tasks {
             Some(tasks) => tasks.follow(&task),
             None => Box::pin(std::future::ready(TaskEnd::Unknown(format!(
-                "nobody can wait for task {task}"
+                "task {task} cannot be followed"
             )))),
         };
         let shared = Arc::downgrade(self);
@@ -544,7 +544,7 @@ impl<K: Key> Shared<K> {
         let open = self.journal.open_step(&self.subject(key)).filter(|open| open.id == step);
         if open.is_none() {
             // Another caller has written down how it ended.
-            self.happened(key, Event::Resolved(step, TaskEnd::Unknown(UNHEARD.to_owned())));
+            self.happened(key, Event::Resolved(step, TaskEnd::Unknown(ANSWER_LOST.to_owned())));
         }
         open
     }
@@ -616,7 +616,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let journal = Journal::open(directory.path(), Arc::new(|| Millis(0))).unwrap();
         let limits = Limits { total: 9, per_node: 1 };
-        let operations = Operations::new(Arc::new(journal), ("source", "scope"), limits);
+        let operations = Operations::new(Arc::new(journal), "source", "scope", limits);
         DispatchGuard::Operations(operations.clone()).set_consumer(LaneConsumer::Active);
         let take = |key: &str, node: &str| operations.take(&key.to_owned(), node);
         let (first, other) = (take("a", "one").unwrap(), take("b", "two").unwrap());

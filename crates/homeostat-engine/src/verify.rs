@@ -11,8 +11,7 @@ use homeostat_core::{
 
 use crate::run::StepResults;
 
-/// Beyond this many keys one full look is cheaper than many single ones. After a pass over a few keys it is as many as
-/// such a pass may have: whoever could look at them before can do so again.
+/// Beyond this many keys one full look is cheaper than many single ones. A focused pass never has more keys than this.
 const SINGLE_LOOKS: usize = 1000;
 
 /// What the second look showed beside the outcomes.
@@ -151,8 +150,7 @@ fn objections<'a, D: Desired>(
     absent.chain(changes).chain(findings).collect()
 }
 
-/// Where a step went bad, or the plan has none for a key, it is known why the key is not as declared; and what could
-/// not be read before is no news.
+/// Drops objections that a failed or missing step already explains, and keys that were unreadable before.
 fn drop_explained<S: Source>(
     plan: &Plan<S>,
     tally: &Tally<S::Object>,

@@ -81,7 +81,7 @@ fn missing(sections: &'static str) -> MissingSections<String> {
     })
 }
 
-/// What a pass over objects of ours tells while sections are missing.
+/// The report of a pass over objects of ours while sections are missing.
 fn pass_without(sections: &'static str, owned: &str, desired: &str) -> Vec<String> {
     let owned: Vec<_> = owned.split(' ').map(|key| format!("{key}=1@ours")).collect();
     let mut rig = Rig::<Independent>::marked(&owned.join(" "));
@@ -195,7 +195,7 @@ fn why_held<S: homeostat_engine::Source>(plan: &homeostat_engine::Plan<S>) -> St
 }
 
 #[test]
-fn what_is_held_is_told_with_the_way_out() {
+fn held_steps_are_reported_with_the_way_out() {
     let mut rig = Rig::<Independent>::marked(&rows(0, 20).replace("=1", "=1@ours"));
     let plan = rig.plan("");
     let why = why_held(&plan);

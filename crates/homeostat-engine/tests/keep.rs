@@ -14,12 +14,12 @@ mod fights;
 mod guards;
 #[path = "keep/lessons.rs"]
 mod lessons;
+#[path = "keep/publishing.rs"]
+mod publishing;
 #[path = "keep/settle.rs"]
 mod settle;
 #[path = "keep/stage.rs"]
 mod stage;
-#[path = "keep/telling.rs"]
-mod telling;
 #[path = "keep/verbs.rs"]
 mod verbs;
 #[path = "keep/wakeups.rs"]

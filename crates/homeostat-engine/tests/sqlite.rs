@@ -126,7 +126,7 @@ fn owners_sources_and_scopes_are_apart() {
 }
 
 #[test]
-fn what_other_owners_hold_at_the_same_place_is_told_to_everybody() {
+fn what_other_owners_hold_at_the_same_place_is_reported_to_every_owner() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     let you = LedgerKey { owner: "you".into(), ..place() };

@@ -54,7 +54,7 @@ fn lanes_stop_at_the_first_bad_step_of_their_key_only() {
 }
 
 #[test]
-fn a_lane_that_nobody_answered_for_is_looked_at_again_and_not_counted_as_applied() {
+fn a_lane_without_an_answer_is_looked_at_again_and_not_counted_as_applied() {
     let mut rig = Rig::<Lanes>::marked("");
     rig.world.breaks("a", Fault::Ignore);
     let why = "unknown a: the `toy` source gave no answer for this step";

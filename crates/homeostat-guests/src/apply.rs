@@ -20,7 +20,6 @@ use crate::source::Guests;
 use crate::step::{Expects, Power, Release, Set, Step};
 use crate::upid::Upid;
 
-/// Writes to guests.
 #[derive(Debug)]
 pub struct Writer {
     /// The guests that it writes to, whose tasks can be followed and found again.

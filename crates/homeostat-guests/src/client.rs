@@ -323,7 +323,6 @@ struct Refusal {
     errors: BTreeMap<String, Scalar>,
 }
 
-/// The data of an answer.
 fn data<T: DeserializeOwned>(call: &Call, answer: &Response<Bytes>) -> Result<T, Error> {
     let status = answer.status();
     if status != StatusCode::OK {

@@ -52,7 +52,7 @@ impl DesiredState {
         let wanted = self.at(slot).1;
         let differs = |(option, value): &(&String, &String)| {
             let seen = seen.option(option);
-            !normalize::is_hidden(seen) && !normalize::agrees(wanted.kind, option, (value, seen))
+            !normalize::is_hidden(seen) && !normalize::agrees(wanted.kind, option, value, seen)
         };
         wanted.options.iter().filter(differs).map(|(option, _)| option.as_str()).collect()
     }
@@ -144,7 +144,6 @@ pub enum DesiredError {
     /// A tag that looks like a mark.
     #[error("the tag `{0}` is a mark of homeostat")]
     Mark(String),
-    /// A value that is no number.
     #[error("`{option}` is a number, and `{value}` is none")]
     NoNumber { option: String, value: String },
 }

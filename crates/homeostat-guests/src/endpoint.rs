@@ -14,7 +14,6 @@ const PORT: u16 = 8006;
 pub struct Endpoint {
     /// A name or an address, without brackets.
     pub host: String,
-    /// The port.
     pub port: u16,
 }
 

@@ -43,9 +43,7 @@ impl FromStr for Vmid {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// A container.
     Lxc,
-    /// A virtual machine.
     Qemu,
 }
 
@@ -64,9 +62,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Run {
-    /// It does.
     Running,
-    /// It does not.
     Stopped,
 }
 
@@ -94,7 +90,6 @@ impl Default for Stop {
 /// The managed part of a guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Guest {
-    /// What it is.
     pub kind: Kind,
     /// Whether it runs; nothing, if that is not declared or not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -120,7 +115,6 @@ impl Guest {
 /// What is declared of one guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// What it is.
     pub kind: Kind,
     /// Where it is; without a node it may be on any.
     pub node: Option<String>,

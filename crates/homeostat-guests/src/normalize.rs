@@ -54,7 +54,7 @@ pub fn seen(kind: Kind, option: &str, text: Option<&str>) -> String {
 /// Whether a seen value is as declared, both in normal form. An interface for which no address is declared may have any:
 /// the target generates one.
 #[must_use]
-pub fn agrees(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> bool {
+pub fn agrees(kind: Kind, option: &str, wanted: &str, seen: &str) -> bool {
     if wanted == seen {
         return true;
     }
@@ -77,7 +77,7 @@ pub(crate) fn is_hidden(seen: &str) -> bool {
 
 /// What is sent so that an option becomes as declared: an interface keeps the address that it has.
 #[must_use]
-pub fn written(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> String {
+pub fn written(kind: Kind, option: &str, wanted: &str, seen: &str) -> String {
     let Some(address) = address_of(kind, option) else { return wanted.to_owned() };
     let (mut wanted, seen) = (parse(wanted), parse(seen));
     if let (false, Some(known)) = (wanted.contains_key(address), seen.get(address)) {
@@ -86,7 +86,6 @@ pub fn written(kind: Kind, option: &str, (wanted, seen): (&str, &str)) -> String
     print(&wanted)
 }
 
-/// The tags of a text.
 #[must_use]
 pub fn tags(text: &str) -> BTreeSet<String> {
     let tags = text.split([',', ';', ' ', '\n', '\t']).filter(|tag| !tag.is_empty());
@@ -258,12 +257,12 @@ mod tests {
     fn an_address_that_nobody_declared_is_kept_and_is_no_difference() {
         let (wanted, seen) =
             ("bridge=vmbr1,name=eth0", "bridge=vmbr0,hwaddr=BC:24:11:00:00:01,name=eth0");
-        assert!(!agrees(Kind::Lxc, "net0", (wanted, seen)));
-        let sent = written(Kind::Lxc, "net0", (wanted, seen));
+        assert!(!agrees(Kind::Lxc, "net0", wanted, seen));
+        let sent = written(Kind::Lxc, "net0", wanted, seen);
         assert_eq!(sent, "bridge=vmbr1,hwaddr=BC:24:11:00:00:01,name=eth0");
-        assert!(agrees(Kind::Lxc, "net0", (wanted, &sent)));
+        assert!(agrees(Kind::Lxc, "net0", wanted, &sent));
         let other = "bridge=vmbr1,hwaddr=02:00:00:00:00:01,name=eth0";
-        assert!(!agrees(Kind::Lxc, "net0", (other, &sent)), "a declared address counts");
+        assert!(!agrees(Kind::Lxc, "net0", other, &sent), "a declared address counts");
     }
 
     #[test]
@@ -271,7 +270,7 @@ mod tests {
         assert_eq!(seen(Kind::Lxc, "memory", None), "512");
         assert_eq!(seen(Kind::Lxc, "onboot", None), "0");
         assert_eq!(seen(Kind::Lxc, "nameserver", None), "");
-        assert!(agrees(Kind::Lxc, "onboot", ("", "0")), "declared away, and by default off");
-        assert!(!agrees(Kind::Lxc, "nameserver", ("", "10.0.0.1")));
+        assert!(agrees(Kind::Lxc, "onboot", "", "0"), "declared away, and by default off");
+        assert!(!agrees(Kind::Lxc, "nameserver", "", "10.0.0.1"));
     }
 }

@@ -56,9 +56,7 @@ impl GuestOperations {
                 known.limit(limits);
                 Ok(known.clone())
             }
-            None => {
-                journal.open().map(|open| Operations::new(open, (Guests::NAME, &filed), limits))
-            }
+            None => journal.open().map(|open| Operations::new(open, Guests::NAME, &filed, limits)),
         };
         let guard = match &operations {
             Ok(operations) => {

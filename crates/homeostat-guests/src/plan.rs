@@ -109,7 +109,7 @@ impl Difference<'_> {
             let seen = self.before.option(option);
             let written = match value {
                 "" => String::new(),
-                value => normalize::written(wanted.kind, option, (value, seen)),
+                value => normalize::written(wanted.kind, option, value, seen),
             };
             options.push(((*option).to_owned(), written));
         }

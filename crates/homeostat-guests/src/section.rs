@@ -40,7 +40,6 @@ pub struct Guests(pub Vec<Guest>);
 /// What one guest shall be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
-    /// Its number.
     pub vmid: Vmid,
     /// What is declared; its options are as they were written.
     pub wanted: Wanted,
@@ -48,7 +47,6 @@ pub struct Guest {
     pub options: Vec<Spanned<String>>,
 }
 
-/// Guests of a scope.
 pub fn guests(scope: &Scope) -> impl Iterator<Item = &Guest> {
     scope.get::<Guests>().into_iter().flat_map(|all| &all.0)
 }
@@ -307,7 +305,6 @@ impl Text for NodeName {
     }
 }
 
-/// One tag.
 struct Tag(String);
 
 impl Text for Tag {

@@ -7,7 +7,6 @@ use crate::api::{ConfigWrite, Place};
 use crate::desired::DesiredState;
 use crate::model::{Guest, Run, Stop, Vmid};
 
-/// One write.
 #[derive(Clone, Debug)]
 pub enum Step {
     /// Sets options, and adds our mark.

@@ -27,7 +27,6 @@ pub enum TokenError {
 }
 
 impl TokenError {
-    /// The way out.
     #[must_use]
     pub fn help(&self) -> String {
         match self {

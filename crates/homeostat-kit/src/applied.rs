@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 /// What was applied, as a value: which objects are ours where the target cannot say so, and which desired state was
-/// applied last. Who keeps it needs no state directory; who loses it leaves objects behind that nobody owns, unless
-/// they carry a mark.
+/// applied last. A program that keeps it needs no state directory. If it is lost, objects without a mark stay behind
+/// without an owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Applied {
     identity: String,

@@ -1,6 +1,5 @@
-//! Whether files are finished: nobody has them open for writing, and they were left alone for some time. A file that is
-//! being written is never a desired state, whoever asks for it to be read. The daemon's documents are judged by this,
-//! too.
+//! Whether files are finished: no process has them open for writing, and they were left alone for some time. A file
+//! that is being written is never a desired state. The daemon judges its documents by this, too.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -46,7 +45,7 @@ impl Unfinished {
         is_open_for_writing(file).then(|| Unfinished { path: path.to_owned(), due_in: None })
     }
 
-    /// The first that somebody has open, however long ago the others were written.
+    /// The first that a process has open for writing, however long ago the others were written.
     #[must_use]
     pub fn find_open<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
         files.into_iter().find_map(|path| Self::of_open(&open(path)?, path))
@@ -55,7 +54,7 @@ impl Unfinished {
     /// Why it is not read, and when it will be.
     #[must_use]
     pub fn failure(&self) -> Failure {
-        // A name may hold what a terminal would obey.
+        // A name may hold control characters.
         let path = self.path.display().to_string();
         let path: String = path
             .chars()

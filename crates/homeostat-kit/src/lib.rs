@@ -2,10 +2,9 @@
 //!
 //! # From nothing to a running loop
 //!
-//! **A source is one subsystem that can be looked at and written to.** Say, lamps that can be listed,
-//! switched on, changed and taken away. What should be there is a *desired state*; who looks, compares and
-//! writes the difference makes a *pass*; who decides when is a *loop*. You bring the source; the rest
-//! is here.
+//! **A source is one subsystem that can be read and written.** Say, lamps that can be listed, switched on, changed and
+//! removed. What should be there is the *desired state*. One run of observe, compare and write is a *pass*; the *loop*
+//! decides when passes run. You write the source; the rest is here.
 //!
 //! *One:* say what an object is, and how it is listed and written. That is [`simple::Api`], and it is
 //! all that you write. A key is one line of text that parses back; `String` will do. An object is a type of yours that
@@ -78,7 +77,7 @@
 //! Reads answer with everything or with a [`Failure`], which says when another try makes sense ([`Retry`]).
 //! [`Strategy::seen`] says of each object whose it is, by its mark; a target that holds no marks
 //! passes `None`. An API that judges by itself answers with an [`Owner`]: [`Owner::Kernel`] is what the target made by
-//! itself and nobody declared (a default entry), whatever the target is, and it is left alone.
+//! itself and no document declares (a default entry), whatever the target is, and it is left alone.
 //!
 //! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is another owner's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has

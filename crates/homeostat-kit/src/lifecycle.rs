@@ -1,13 +1,13 @@
 //! Finalizers: declarations that do not vanish before what was created for them.
 //!
-//! Where a declaration can be deleted while nobody looks, and the ledger may be lost with the machine that wrote it, the
+//! Where a declaration can be deleted while no loop runs, and the ledger may be lost with the machine that wrote it, the
 //! store itself has to remember that something must be cleaned up. So a *finalizer* is set on the declaration before
 //! anything is created for it. A delete only marks the declaration as being deleted. It vanishes when the finalizer is
 //! removed, after a pass has seen that the object is gone.
 //!
 //! ```text
 //!  declared ──▶ finalizer set ──▶ in the desired state ──pass──▶ created
-//!                                          │ deleted by somebody
+//!                                          │ delete asked for
 //!                                          ▼
 //!                       not in the desired state ──pass──▶ seen to be gone ──▶ finalizer removed ──▶ vanished
 //! ```
@@ -36,7 +36,7 @@ pub struct Declaration<O> {
     pub object: O,
     /// Whether our finalizer is set.
     pub has_finalizer: bool,
-    /// Whether somebody has deleted it.
+    /// Whether its deletion was asked for.
     pub is_deleting: bool,
 }
 

@@ -104,14 +104,13 @@ impl<O: Clone> Fields<O> {
 
 /// A proven field that is none, and the sample that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Broken<O> {
-    /// The field.
     pub field: &'static str,
     /// What was written.
     pub wrote: O,
     /// What was read.
     pub read: O,
-    /// Which law.
     pub law: &'static str,
 }
 

@@ -387,6 +387,7 @@ impl<D: Send + Sync + 'static> Provider for Channel<D> {
 
 /// The desired state that holds after a provider was asked.
 #[derive(Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum CurrentDesired<D> {
     /// The provider's own answer.
     Fresh(Arc<D>),
@@ -398,10 +399,7 @@ pub enum CurrentDesired<D> {
         why: String,
     },
     /// The provider has never answered: run no pass.
-    Unknown {
-        /// Why it has not.
-        why: String,
-    },
+    Unknown { why: String },
     /// There is no desired state here: run no pass.
     Nothing,
 }

@@ -26,9 +26,8 @@ use crate::strategy::Strategy;
 /// What an API should hold. A call takes it as it is, or as [`DesiredObjects`] with declarations that are not known.
 pub type Objects<A> = BTreeMap<<A as Api>::Key, <A as Api>::Object>;
 
-/// Makes an API as declared, once: `applied` is what the last call handed back, or the default before the first. It
-/// stands after an error.
-/// [`Reconciler`] has the other ways.
+/// Makes an API as declared, once: `applied` is what the last call returned, or the default before the first. After an
+/// error the old value is still valid. [`Reconciler`] has the other ways.
 pub async fn reconcile<A: Api>(
     api: &Arc<A>,
     strategy: &Strategy,
@@ -252,7 +251,7 @@ impl<A: Api> Reconciler<A> {
     ///
     /// A new desired state is applied at once. Drift, which is what others change, is healed at once where
     /// [`Api::watch`] announces it, and else at the next [resync](Self::resync): without `watch` that is after 5 seconds
-    /// at most, and a tenth. A key that failed, or that somebody changes again and again, is tried after growing pauses.
+    /// at most, and a tenth. A key that failed, or that another writer changes again and again, is tried after growing pauses.
     pub async fn run<P>(&self, provider: P, shutdown: impl Future<Output = ()>) -> Result<(), Error>
     where
         P: Provider<DesiredState: PartialEq>,
@@ -279,7 +278,7 @@ impl<A: Api> Reconciler<A> {
                     Some(_) = passes.next() => Next::Same,
                     next = self.next(&mut input) => next,
                 };
-                // The loop ends only when it is told to.
+                // The loop ends only on a stop command.
                 let _ = match next {
                     Next::Bound(bound) => {
                         handle.resume().and_then(|()| handle.put(*bound).map(drop))

@@ -13,10 +13,9 @@ use serde_json::Value;
 /// One change of one key.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Change<K> {
-    /// What was changed.
     pub key: K,
-    /// How.
     pub action: Action,
     /// Why: the desired state is new, or the target drifted from it.
     pub cause: Cause,
@@ -43,9 +42,8 @@ pub struct Plan<K> {
 pub struct Report<K> {
     /// The changes that were made and verified, in their order.
     pub applied: Vec<Change<K>>,
-    /// Why keys are not simply as declared. Some of these are in order: [`Finding::is_open`] says which are not. Among
-    /// those in order is [`Finding::Settled`]: the target keeps another value than it was given, twice in a row, and is
-    /// not asked again.
+    /// Why keys are not simply as declared. Not all need action: see [`Finding::is_open`]. [`Finding::Settled`], for
+    /// one, needs none: the target kept another value than it was given, twice in a row, and is not asked again.
     pub findings: Vec<(K, Finding)>,
     /// Why the last pass could not be made as a whole, or could not be recorded.
     pub trouble: Option<Failure>,

@@ -21,7 +21,7 @@
 //!
 //! # A whole source
 //! The program on the [front page](crate#a-whole-program) has one. Each write has its precondition in the same lock as
-//! the write: between the look and the write anybody may come.
+//! the write: another writer may change the object between list and write.
 //! A target that is reached by a network has to check it itself: create-if-absent, an entity tag, a `WHERE` clause.
 
 mod follow_up;
@@ -137,7 +137,7 @@ pub trait Api: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), Refusal>> + Send;
 
     /// The keys that an object needs to exist: it is created after them, and deleted before them. What is not declared
-    /// here may be somebody else's; only a key that is not as declared, and known to be so, is waited for. The
+    /// here may belong to another writer; only a key that is not as declared, and known to be so, is waited for. The
     /// dependent is tried again when something happens to what it needs, not by a timer.
     fn needs(key: &Self::Key, object: &Self::Object) -> Vec<Self::Key> {
         let _ = (key, object);
@@ -181,12 +181,12 @@ pub trait Api: Send + Sync + 'static {
 
 /// How a task stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Progress {
     /// It goes on.
     Running,
     /// It is over; whether it did what it should is seen by looking.
     Over,
-    /// It failed.
     Failed(Failure),
     /// The target knows no such task: whether it ran is seen by looking.
     Lost,

@@ -33,7 +33,7 @@ pub type Revision = u64;
 /// A store of values by key.
 ///
 /// Laws:
-/// 1. `list` returns everything, and nothing older than what anybody was told before, or it fails.
+/// 1. `list` returns everything, and nothing older than any earlier answer, or it fails.
 /// 2. A watch returns every change after the revision that it was opened with, in the order of revisions, or says that
 ///    it cannot ([`WatchEvent::Compacted`], [`WatchEvent::Regressed`]), or fails.
 pub trait Store: Send + Sync + 'static {
@@ -72,12 +72,12 @@ pub trait StoreWatch<K, V>: Send {
 /// What a watch says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum WatchEvent<K, V> {
     /// A key has another value, or none any more.
     Changed {
         /// The change.
         revision: Revision,
-        /// The key.
         key: K,
         /// Its value; nothing if it was deleted.
         value: Option<V>,

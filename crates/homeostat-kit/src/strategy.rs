@@ -13,7 +13,7 @@
 //! | [`Marker`] | hold a text, set in the creating call | the mark itself |
 //! | [`NamePrefix`], from [`Prefixes::claim`] | nothing | the name itself |
 //! | `Checkpoint` | nothing | an intent in the ledger before the call |
-//! | [`Exclusive`] | belong to nobody else | everything being ours; deletes are guarded |
+//! | [`Exclusive`] | have no other owner | everything being ours; deletes are guarded |
 
 mod marker;
 

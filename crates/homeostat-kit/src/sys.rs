@@ -8,7 +8,7 @@ use std::os::fd::AsRawFd as _;
 /// `linux/fcntl.h`; the libc crate does not carry it.
 const F_SETSIG: libc::c_int = 10;
 
-/// Whether anybody has the file open for writing: only then does the kernel refuse a lease for reading with EAGAIN. The
+/// Whether a process has the file open for writing: only then does the kernel refuse a lease for reading with EAGAIN. The
 /// lease is given back at once. False also where it cannot be known: on file systems without leases, and for
 /// files of other users without `CAP_LEASE`.
 pub(crate) fn is_open_for_writing(file: &File) -> bool {
@@ -17,8 +17,8 @@ pub(crate) fn is_open_for_writing(file: &File) -> bool {
         // SAFETY: these commands take a number, and the kernel writes to no memory of ours.
         unsafe { libc::fcntl(descriptor, command, value) }
     };
-    // Whoever opens the file while we have the lease makes the kernel signal us. By default that is SIGIO, which would
-    // end the process; SIGURG is ignored unless somebody asks for it.
+    // When a process opens the file while we have the lease, the kernel signals us. By default that is SIGIO, which would
+    // end the process; SIGURG is ignored by default.
     set(F_SETSIG, libc::SIGURG);
     if set(libc::F_SETLEASE, libc::F_RDLCK) == 0 {
         set(libc::F_SETLEASE, libc::F_UNLCK);

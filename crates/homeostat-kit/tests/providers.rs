@@ -136,7 +136,7 @@ async fn a_channel_knows_nothing_before_the_first_desired_state() {
 }
 
 #[tokio::test]
-async fn a_channel_tells_of_a_change_once() {
+async fn a_channel_returns_a_change_once() {
     let (sender, mut provider) = channel::<Words>();
     assert!(!is_ready(provider.changed()));
     sender.put(words(&["a"]));

@@ -286,10 +286,10 @@ async fn a_state_directory_remembers_and_keeps_a_second_writer_out() {
     let (stop, stopped) = oneshot::channel::<()>();
     let (sender, provider) = channel();
     sender.put(numbers(&[("a", 2)]));
-    let keeper = open();
-    let mut events = keeper.events().subscribe();
+    let reconciler = open();
+    let mut events = reconciler.events().subscribe();
     let running =
-        tokio::spawn(async move { keeper.run(provider, async { _ = stopped.await }).await });
+        tokio::spawn(async move { reconciler.run(provider, async { _ = stopped.await }).await });
     while !matches!(events.recv().await.unwrap().kind, EventKind::Completed { converged: true, .. })
     {
     }
@@ -309,12 +309,12 @@ async fn a_state_directory_remembers_and_keeps_a_second_writer_out() {
 async fn a_running_reconciler_follows_its_provider_and_reports_an_input_that_is_broken() {
     let api = Arc::new(Numbers::default());
     let strategy = Strategy::Prefix(homeostat_engine::Prefixes::default().claim("my-").unwrap());
-    let keeper = Reconciler::shared(Arc::clone(&api), strategy);
+    let reconciler = Reconciler::shared(Arc::clone(&api), strategy);
     let (sender, provider) = channel();
-    let mut events = keeper.events().subscribe();
+    let mut events = reconciler.events().subscribe();
     let (stop, stopped) = oneshot::channel::<()>();
     let running =
-        tokio::spawn(async move { keeper.run(provider, async { _ = stopped.await }).await });
+        tokio::spawn(async move { reconciler.run(provider, async { _ = stopped.await }).await });
     let mut failure = async |sender: &homeostat_kit::provider::Sender<_>, desired| {
         sender.put(desired);
         loop {
@@ -339,7 +339,7 @@ async fn a_running_reconciler_follows_its_provider_and_reports_an_input_that_is_
 
 #[tokio::test(start_paused = true)]
 async fn a_desired_state_that_is_put_in_again_is_accepted_again() {
-    let (_, keeper) = shared();
+    let (_, reconciler) = shared();
     let (sender, provider) = channel();
     let stop = async {
         for _ in 0..2 {
@@ -351,7 +351,7 @@ async fn a_desired_state_that_is_put_in_again_is_accepted_again() {
             assert_eq!(sender.verdict(), Some(homeostat_kit::provider::Verdict::Accepted));
         }
     };
-    tokio::time::timeout(MINUTE, keeper.run(provider, stop)).await.unwrap().unwrap();
+    tokio::time::timeout(MINUTE, reconciler.run(provider, stop)).await.unwrap().unwrap();
 }
 
 #[tokio::test]
@@ -389,9 +389,9 @@ async fn one_bad_declaration_stops_only_itself() {
 
 #[tokio::test]
 async fn a_running_reconciler_notices_that_a_declaration_became_known() {
-    let (api, keeper) = shared();
+    let (api, reconciler) = shared();
     let (sender, provider) = channel::<DesiredObjects<Numbers>>();
-    let mut events = keeper.events().subscribe();
+    let mut events = reconciler.events().subscribe();
     let broken = [("a".to_owned(), "broken".to_owned())];
     sender.put(DesiredObjects::from(numbers(&[("b", 1)])).with_unknown(broken));
     let shutdown = async {
@@ -407,7 +407,7 @@ async fn a_running_reconciler_notices_that_a_declaration_became_known() {
             }
         }
     };
-    keeper.run(provider, shutdown).await.unwrap();
+    reconciler.run(provider, shutdown).await.unwrap();
     assert_eq!(api.held(), numbers(&[("b", 1)]));
 }
 
@@ -434,7 +434,7 @@ async fn a_state_directory_that_keeps_us_waiting_holds_up_no_other_task() {
     let directory = tempfile::tempdir().unwrap();
     let reconciler =
         Reconciler::new(Numbers::default(), Strategy::Checkpoint).state(directory.path());
-    // Whoever makes the same files has the directory locked; the other task of this thread lets it go.
+    // The other writer of these files holds the lock of the directory; the other task of this thread releases it.
     let neighbour = std::fs::File::open(directory.path()).unwrap();
     neighbour.lock().unwrap();
     let desired = numbers(&[("a", 1)]);
@@ -448,11 +448,11 @@ async fn a_state_directory_that_keeps_us_waiting_holds_up_no_other_task() {
     assert!(report.unwrap().is_converged());
 }
 
-/// How long drift stays that nobody announces.
-async fn drift_lasts(keeper: Reconciler<Numbers>, api: &Numbers) -> Duration {
+/// How long drift stays that sends no hint.
+async fn drift_lasts(reconciler: Reconciler<Numbers>, api: &Numbers) -> Duration {
     let (sender, provider) = channel();
     sender.put(numbers(&[("a", 1)]));
-    let mut events = keeper.events().subscribe();
+    let mut events = reconciler.events().subscribe();
     let mut drifted = None;
     let mut healed = Duration::MAX;
     let shutdown = async {
@@ -468,21 +468,21 @@ async fn drift_lasts(keeper: Reconciler<Numbers>, api: &Numbers) -> Duration {
             api.held.lock().unwrap().insert("a".to_owned(), 9);
         }
     };
-    keeper.run(provider, shutdown).await.unwrap();
+    reconciler.run(provider, shutdown).await.unwrap();
     assert_eq!(api.held(), numbers(&[("a", 1)]));
     healed
 }
 
 #[tokio::test(start_paused = true)]
 async fn drift_that_is_not_announced_is_healed_at_the_resync() {
-    let (api, keeper) = shared();
-    let usual = drift_lasts(keeper, &api).await;
+    let (api, reconciler) = shared();
+    let usual = drift_lasts(reconciler, &api).await;
     assert!((4500..=5600).contains(&usual.as_millis()), "{usual:?}");
-    let (api, keeper) = shared();
-    let rare = drift_lasts(keeper.resync(60 * MINUTE), &api).await;
+    let (api, reconciler) = shared();
+    let rare = drift_lasts(reconciler.resync(60 * MINUTE), &api).await;
     assert!((54 * MINUTE..=67 * MINUTE).contains(&rare), "{rare:?}");
-    let (api, keeper) = shared();
-    let hot = drift_lasts(keeper.resync(Duration::ZERO), &api).await;
+    let (api, reconciler) = shared();
+    let hot = drift_lasts(reconciler.resync(Duration::ZERO), &api).await;
     assert!((90..=210).contains(&hot.as_millis()), "{hot:?}");
 }
 

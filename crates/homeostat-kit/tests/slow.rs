@@ -89,9 +89,9 @@ fn keep(door: &Arc<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
 
 fn keep_by(source: &Adapted<Door>, ledger: &Arc<MemoryLedger>) -> Handle<Adapted<Door>> {
     let lock = Arc::new(Alone::i_am_the_only_writer());
-    let means = LoopDeps::new(lock, ledger.clone());
+    let deps = LoopDeps::new(lock, ledger.clone());
     let pace = Pace::of::<Adapted<Door>>(1).with_resync(Duration::from_hours(1)).unwrap();
-    let (kept, handle) = Loop::new(bound(source), means, pace);
+    let (kept, handle) = Loop::new(bound(source), deps, pace);
     tokio::spawn(kept.run());
     handle
 }

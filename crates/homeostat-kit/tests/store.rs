@@ -249,10 +249,10 @@ impl Stage {
         strategy: Strategy,
         provider: impl Provider<DesiredState = BTreeMap<String, u32>> + 'static,
     ) {
-        let keeper = Reconciler::new(self.numbers.clone(), strategy);
+        let reconciler = Reconciler::new(self.numbers.clone(), strategy);
         let (stop, stopped) = oneshot::channel::<()>();
         let running =
-            async move { keeper.run(provider, async { _ = stopped.await }).await.unwrap() };
+            async move { reconciler.run(provider, async { _ = stopped.await }).await.unwrap() };
         self.program = Some((stop, tokio::spawn(running)));
     }
 
@@ -409,7 +409,7 @@ async fn a_finalizer_is_set_before_the_create_and_removed_after_the_delete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_deleted_while_nobody_ran_is_cleaned_up_at_the_start() {
+async fn what_was_deleted_while_no_loop_ran_is_cleaned_up_at_the_start() {
     let mut stage = Stage::new();
     stage.shelf.declare("a", 1);
     // In the ledger's place: the next program has a ledger of its own, and knows its objects by their names.

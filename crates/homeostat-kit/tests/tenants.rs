@@ -145,7 +145,7 @@ impl Harness for Bench {
             Disturbance::Remove(key) => _ = world.held.remove(key),
             Disturbance::Alter(key) => _ = world.held.insert(key.clone(), 55),
             Disturbance::Stranger => _ = world.held.insert("role tenant-ab/app".to_owned(), 77),
-            // What is below the prefix is ours, whoever made it.
+            // What is below the prefix is ours, no matter who made it.
             Disturbance::Occupy(_) => return Ability::Unable,
         }
         Ability::Done

@@ -119,7 +119,6 @@ impl<L: Ledger> Ledger for Tapped<L> {
 pub enum Cut {
     /// Before the write with this number, counted from one.
     Before(u64),
-    /// After it.
     After(u64),
 }
 

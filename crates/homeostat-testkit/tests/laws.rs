@@ -119,7 +119,7 @@ async fn a_mark_that_is_set_in_a_second_call_is_found_by_a_crash_between_the_two
     assert!(text.contains("set the mark in the creating call"), "{text}");
 }
 
-/// What authors get wrong, the law that finds it, and what they are told to do.
+/// What authors get wrong, the law that finds it, and the help that they get.
 const MISTAKES: [(&str, Flaw, u8, &str); 10] = [
     (
         "greedy create",
@@ -223,7 +223,7 @@ impl Harness for Poor {
 }
 
 #[tokio::test]
-async fn a_harness_that_could_fail_nobody_is_refused() {
+async fn a_harness_that_could_fail_no_source_is_refused() {
     let verdict = laws::check(&mut Poor(Bench::new(Ownership::Marked))).await;
     assert!(matches!(verdict, Err(Broken::Harness { .. })), "{verdict:?}");
 }

@@ -136,7 +136,7 @@ async fn a_value_of_nobody_is_claimed_and_goes_back_to_its_original() {
 }
 
 #[tokio::test]
-async fn hints_are_lost_doubled_or_wrong_as_told() {
+async fn hints_are_lost_doubled_or_wrong_as_configured() {
     for (fault, expected) in [
         (HintFault::None, vec!["a", "end"]),
         (HintFault::Lost, vec!["end"]),

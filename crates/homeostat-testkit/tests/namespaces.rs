@@ -33,7 +33,7 @@ fn other_threads_stay_where_they_are() {
 }
 
 #[test]
-fn a_refusal_of_ip_is_told_in_its_own_words() {
+fn a_refusal_of_ip_is_reported_in_its_own_words() {
     let error = enter().ip(&["link", "set", "nowhere", "up"]).unwrap_err().to_string();
     assert!(error.contains("ip link set nowhere up: ") && error.contains("nowhere"), "{error}");
 }

@@ -214,7 +214,7 @@ async fn ping(address: IpAddr, netns: &Netns) -> Result<()> {
     }
 }
 
-/// Type, code, checksum, identifier and sequence; then what tells the answer from others.
+/// Type, code, checksum, identifier and sequence; then a value that only the right answer repeats.
 fn echo_request(address: IpAddr, nonce: [u8; 8]) -> [u8; 16] {
     let mut request = [0; 16];
     // An identifier of a datagram socket is replaced by the kernel's own.

@@ -57,9 +57,7 @@ pub(crate) struct Entry {
     pub(crate) number: u64,
     #[serde(flatten)]
     pub(crate) origin: Origin,
-    /// When it was confirmed.
     pub(crate) confirmed_at: String,
-    /// The checks that confirmed it.
     #[serde(default)]
     pub(crate) confirmed_by_checks: Vec<Check>,
     documents: Vec<DocumentText>,
@@ -72,7 +70,6 @@ pub(crate) struct Origin {
     pub(crate) from: Vec<PathBuf>,
     /// What its top level is for.
     pub(crate) scope: String,
-    /// Who applied it.
     pub(crate) applied_by: Person,
     /// Who confirmed it; nothing if it was confirmed by its first pass.
     pub(crate) confirmed_by: Option<Person>,
@@ -110,7 +107,6 @@ impl Entry {
     }
 }
 
-/// An open trial.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct TrialRecord {
     pub(crate) id: u64,
@@ -118,7 +114,6 @@ pub(crate) struct TrialRecord {
     pub(crate) before: Option<u64>,
     /// The boot in which it was begun.
     pub(crate) boot: String,
-    /// When it began.
     pub(crate) began_at: String,
     /// Whether guards held deletes back before the trial: then they hold them back in the rollback, too.
     #[serde(default)]
@@ -130,7 +125,7 @@ impl TrialRecord {
         self.boot == boot_id()
     }
 
-    /// Why nobody holds it any more.
+    /// Why no process holds it any more.
     pub(crate) fn why_left(&self) -> &'static str {
         if self.is_of_this_boot() {
             "the process that held it ended"
@@ -201,7 +196,6 @@ impl ConfirmedDocuments {
         self.directory.join(number.to_string())
     }
 
-    /// One of them.
     pub(crate) fn entry(&self, number: u64) -> Result<Entry> {
         let place = self.place(number);
         if !place.is_dir() {
@@ -215,7 +209,6 @@ impl ConfirmedDocuments {
         Ok(Entry { number, ..entry })
     }
 
-    /// The texts of one of them.
     pub(crate) fn texts(&self, entry: &Entry) -> Result<Vec<SourceText>> {
         texts(&self.place(entry.number), entry)
             .with_context(|| format!("cannot read the confirmed document {}", entry.number))
@@ -246,7 +239,6 @@ impl ConfirmedDocuments {
         understand(READER.restore_with_files(&files, self.texts(entry)?))
     }
 
-    /// The newest one for a scope.
     pub(crate) fn newest_in(&self, scope: &str) -> Option<Entry> {
         let numbers = self.numbers().into_iter().rev();
         let mut entries = numbers.filter_map(|number| self.entry(number).ok());
@@ -427,7 +419,7 @@ impl ConfirmedDocuments {
         if let Some(last) = self.rolled_back_ids().last().map(|id| self.rolled_back_place(*id))
             && has_texts_of(&last, document)
         {
-            // Somebody applied it all the same: it may be taken by itself again.
+            // An operator applied it all the same: it may be taken by itself again.
             let _ = fs::remove_dir_all(last.join("texts"));
         }
         self.remove_old();
@@ -487,7 +479,6 @@ impl ConfirmedDocuments {
     }
 }
 
-/// The document of who declares nothing.
 pub(crate) fn nothing_declared() -> Result<Document> {
     understand(READER.restore(Vec::new()))
 }
@@ -619,7 +610,6 @@ mod tests {
         }
     }
 
-    /// Adds the document that is in a directory.
     fn add(confirmed: &ConfirmedDocuments, directory: &Path) -> Result<u64> {
         let document = READER.load(&[directory.join("host.toml")]).unwrap();
         let files = ReferencedFiles::of(&document);

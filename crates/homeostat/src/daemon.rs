@@ -64,17 +64,15 @@ use socket::ControlSocket;
 use systemd::Systemd;
 use trial::{Trial, Trials};
 
-/// What a stop may take before the program ends all the same.
+/// How long a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
 
-/// What rolling back an open trial may take at a stop. What is not back by then is brought back by whoever takes the
-/// lock next.
+/// How long the rollback of an open trial may take at a stop. The next process that takes the lock finishes it.
 const STOP_ROLLBACK: Duration = Duration::from_secs(8);
 
 /// How a daemon was asked to run.
 #[derive(Default)]
 pub(crate) struct Options {
-    /// The provider's arguments.
     pub(crate) from: Vec<PathBuf>,
     /// The confirmed document that the daemon begins with, and why it is not the provider's.
     pub(crate) fallback: Option<Fallback>,
@@ -109,7 +107,6 @@ pub(crate) struct Fallback {
     pub(crate) why: anyhow::Error,
 }
 
-/// A running daemon.
 pub(crate) struct Daemon {
     context: Context,
     options: Options,
@@ -130,7 +127,7 @@ pub(crate) struct Daemon {
     trials: Trials,
     /// Whether the client of the present command lets a trial do what cannot be undone.
     losses: Losses,
-    /// When the daemon ends at the latest, once it was told to stop while a trial is open.
+    /// When the daemon ends at the latest, once it was asked to stop while a trial is open.
     stops_at: Option<BootTime>,
     ledger: Arc<dyn Ledger>,
     events: Events,
@@ -316,8 +313,8 @@ impl Daemon {
         Ok(())
     }
 
-    /// The daemon was told to stop. Returns whether an open trial keeps it from that: an open trial never outlives its
-    /// holder.
+    /// The daemon was asked to stop. Returns whether it must go on because a trial is open: an open trial never outlives
+    /// its holder.
     async fn roll_back_at_stop(&mut self) -> bool {
         if self.trials.open.is_none() {
             return false;

@@ -60,7 +60,7 @@ pub(crate) fn warn(error: &anyhow::Error, color: Color) {
 
 /// Prints an error to stderr.
 pub(crate) fn report(error: &anyhow::Error, color: Color) -> ExitCode {
-    // Nobody can read the error if stderr is closed.
+    // If stderr is closed, the error cannot be shown.
     let _ = write(error, &mut stream::stderr(color));
     ExitCode::FAILURE
 }

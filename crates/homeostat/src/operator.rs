@@ -1,4 +1,4 @@
-//! The SSH connection of whoever runs this program, and the changes of a plan that may cut it.
+//! The SSH connection of the operator, and the changes of a plan that may cut it.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

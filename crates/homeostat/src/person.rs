@@ -13,17 +13,15 @@ const UNSET: u32 = u32::MAX;
 pub(crate) struct Person {
     /// The user that the process runs as.
     pub(crate) uid: u32,
-    /// The user who logged in, if somebody did.
+    /// The user who logged in, if known.
     pub(crate) login: Option<u32>,
     pub(crate) session: Session,
-    /// The process.
     pub(crate) pid: u32,
-    /// Its program.
     pub(crate) program: String,
 }
 
-/// A login session. The kernel's audit gives each login a number; where it does not, the session of processes is what a
-/// login has, told apart from a later one of the same number by the start of its leader.
+/// A login session: the number that the kernel's audit gave the login, or the process session where it gave none. A
+/// process session is distinguished from a later one of the same number by the start time of its leader.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Session {

@@ -54,7 +54,7 @@ impl ReferencedFiles {
         self.looks.keys().map(PathBuf::as_path)
     }
 
-    /// Refuses files that are not as they were, or that somebody has open for writing: what was read of them may be
+    /// Refuses files that are not as they were, or that a process has open for writing: what was read of them may be
     /// half of what is meant.
     pub(crate) fn check_unchanged(&self, document: &Document) -> Result<()> {
         if let Some(open) = Unfinished::find_open(self.paths()) {

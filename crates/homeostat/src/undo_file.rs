@@ -20,7 +20,6 @@ pub(crate) struct UndoFile {
     known: Mutex<BTreeSet<(String, String, String)>>,
 }
 
-/// One object.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct TakenObject {
     pub(crate) source: String,

@@ -204,7 +204,6 @@ pub(crate) struct Overview {
     /// The number of the confirmed document that is in force because the daemon's own could not be taken.
     #[serde(default)]
     pub(crate) fallback: Option<u64>,
-    /// The open trial.
     #[serde(default)]
     pub(crate) trial: Option<TrialStatus>,
     /// The last trial that has ended since the start.
@@ -290,7 +289,6 @@ pub(crate) struct LastTrial {
     pub(crate) ended: TrialEnd,
 }
 
-/// How a trial ended.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(tag = "end", rename_all = "kebab-case")]
 pub(crate) enum TrialEnd {

@@ -48,8 +48,8 @@ pub enum Heal {
 
 /// A key that another program keeps undoing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Contended<'a, K> {
-    /// The key.
     pub key: &'a K,
     /// The pause before the last heal or the next one.
     pub pause: Duration,

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_is_told_twice_is_harmless() {
+    fn an_end_that_is_recorded_twice_is_harmless() {
         let mut pacer = synced(window());
         pacer.finished();
         pacer.on_paced(Reason::Hint, at(1));

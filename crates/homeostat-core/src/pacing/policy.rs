@@ -77,7 +77,7 @@ pub enum PolicyError {
         /// The longest wait that was asked for.
         max_wait: Duration,
     },
-    /// Steady hints could hold back a pass for longer than anybody would wait.
+    /// Steady hints could delay a pass without an end.
     #[error("the longest wait of {max_wait:?} is over the limit of {:?}", Policy::LONGEST_WAIT)]
     WaitTooLong {
         /// The longest wait that was asked for.

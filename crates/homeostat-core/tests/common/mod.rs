@@ -105,8 +105,8 @@ impl Desired for DesiredState {
         self.list[slot.index()].adopt
     }
 
-    fn unknown(&self, tell: &mut dyn FnMut(&String, &str)) {
-        self.unknown.iter().for_each(|(key, why)| tell(key, why));
+    fn unknown(&self, emit: &mut dyn FnMut(&String, &str)) {
+        self.unknown.iter().for_each(|(key, why)| emit(key, why));
     }
 
     /// Of `KIND:NAME` the name.
@@ -217,7 +217,7 @@ pub(crate) fn findings(desired: &DesiredState, found: &Changes<String, Thing>) -
     lines.extend(found.originals.iter().map(|(key, was)| format!("{key} was {}", text(was))));
     for kind in [Kind::Conflict, Kind::Matched, Kind::Settled, Kind::Unknown] {
         let findings = found.findings.iter().filter(|(_, finding)| finding.kind() == kind);
-        lines.extend(findings.map(finding_told));
+        lines.extend(findings.map(finding_line));
     }
     lines.extend(found.pruned.iter().map(|key| format!("prune {key}")));
     lines.extend(found.confirmed.iter().map(|key| format!("confirm {key}")));
@@ -227,7 +227,7 @@ pub(crate) fn findings(desired: &DesiredState, found: &Changes<String, Thing>) -
     lines
 }
 
-fn finding_told((key, finding): &(String, Finding)) -> String {
+fn finding_line((key, finding): &(String, Finding)) -> String {
     match finding {
         Finding::Conflict { owner, reason } => {
             format!("conflict {key} {reason:?} {owner}").to_lowercase()

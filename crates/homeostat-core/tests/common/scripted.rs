@@ -98,9 +98,9 @@ impl Step<Keys> for Scribble {
         self.group.clone()
     }
 
-    fn explain(&self, _: &Keys, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &Keys, emit: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line::new(action, key));
+        emit(Line::new(action, key));
     }
 }
 

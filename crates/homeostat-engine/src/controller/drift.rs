@@ -26,8 +26,7 @@ pub(super) struct Drift<K> {
     pub(super) undone: Vec<(K, Option<Arc<str>>)>,
 }
 
-/// Finds the drift that a plan mends; `was_open` are keys that were not as declared before, so that their state is no
-/// news.
+/// Finds the drift that a plan mends. `was_open`: keys already known as not declared; they are not counted again.
 pub(super) fn find<S: Source>(
     plan: &Plan<S>,
     focus: &Focus<S::Key>,

@@ -19,15 +19,13 @@ pub struct PassId(pub u64);
 /// One thing that happened in a loop. As JSON: one object, with the fields of its kind behind its own.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Event {
     /// The pass that it belongs to.
     pub pass: PassId,
-    /// The source.
     pub source: &'static str,
-    /// The scope.
     #[serde(serialize_with = "display")]
     pub scope: Arc<str>,
-    /// What happened.
     #[serde(flatten)]
     pub kind: EventKind,
 }
@@ -43,10 +41,10 @@ impl Event {
 /// What happened. As JSON: an object whose `event` names the variant; times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum EventKind {
     /// Something asked for a pass.
     Woken {
-        /// Why.
         #[serde(serialize_with = "display")]
         reasons: Reasons,
         /// The keys that were named; empty for everything.
@@ -57,7 +55,6 @@ pub enum EventKind {
     },
     /// A pass began.
     Started {
-        /// Why.
         #[serde(serialize_with = "display")]
         reasons: Reasons,
         /// How many keys it looks at; nothing for all.
@@ -89,15 +86,10 @@ pub enum EventKind {
         failure: Failure,
     },
     /// What differs is known.
-    Planned {
-        /// How much.
-        summary: Summary,
-    },
+    Planned { summary: Summary },
     /// A step was made and verified.
     StepApplied {
-        /// What was done.
         action: Action,
-        /// To what.
         key: String,
         /// Why it was needed.
         cause: Cause,
@@ -109,9 +101,7 @@ pub enum EventKind {
     StepFailed {
         /// What was tried.
         action: Option<Action>,
-        /// On what.
         key: String,
-        /// Why it failed.
         #[serde(flatten)]
         failure: Failure,
     },
@@ -121,23 +111,15 @@ pub enum EventKind {
         steps: usize,
     },
     /// A foreign object sits on a wanted key.
-    Conflict {
-        /// The key.
-        key: String,
-        /// Whose it is.
-        owner: String,
-    },
+    Conflict { key: String, owner: String },
     /// A key has to wait.
     Pending {
-        /// The key.
         key: String,
-        /// For what.
         #[serde(rename = "waits_on")]
         on: WaitsOn,
     },
     /// Another program keeps undoing our step.
     Contention {
-        /// The key.
         key: String,
         /// Who it may be.
         culprit: String,
@@ -146,17 +128,13 @@ pub enum EventKind {
         pause: Duration,
     },
     /// A step works, and the target never shows it.
-    NotConverging {
-        /// The key.
-        key: String,
-    },
+    NotConverging { key: String },
     /// Hints were lost, so everything is looked at again.
     Lost,
     /// The subscription was opened anew.
     Resubscribed,
     /// A pass ended.
     Completed {
-        /// What it did.
         summary: Summary,
         /// Whether all is as declared.
         converged: bool,
@@ -166,7 +144,6 @@ pub enum EventKind {
     },
     /// A pass could not be made.
     Failed {
-        /// Why.
         #[serde(flatten)]
         failure: Failure,
     },

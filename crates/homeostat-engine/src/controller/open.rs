@@ -18,8 +18,8 @@ const MOST_REASONS: usize = 10_000;
 /// A key that is not as declared. As JSON: moments are microseconds since the loop began.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct OpenEntry {
-    /// The key.
     pub key: String,
     /// In which way it is open.
     #[serde(serialize_with = "kind_name")]

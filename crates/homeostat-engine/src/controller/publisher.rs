@@ -46,7 +46,7 @@ impl Publisher {
         Publisher { source, scope, pass, events, queued: Vec::new(), status, reported }
     }
 
-    /// Whether anybody listens to events.
+    /// Whether events have a subscriber.
     pub(super) fn has_listeners(&self) -> bool {
         self.events.has_listeners()
     }
@@ -211,10 +211,10 @@ mod tests {
     }
 
     impl Explain for Waits {
-        fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
             for key in self.keys.iter().filter(|_| kind == Kind::Pending) {
                 let finding = Finding::Pending { on: self.on.clone() };
-                tell(Entry::Finding { key: key.clone(), finding });
+                emit(Entry::Finding { key: key.clone(), finding });
             }
         }
 

@@ -62,17 +62,17 @@ pub struct Status {
     pub open: OpenCounts,
     /// What was counted since the start.
     pub counts: Counts,
-    /// Keys that somebody keeps undoing.
+    /// Keys that another program keeps undoing.
     pub contended: Vec<ContendedKey>,
     /// Keys whose writes never show.
     pub not_converging: Vec<String>,
 }
 
-/// A key that somebody keeps undoing.
+/// A key that another program keeps undoing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct ContendedKey {
-    /// The key.
     pub key: String,
     /// Who it may be.
     pub culprit: String,

@@ -64,12 +64,10 @@ pub struct Millis(pub u64);
 
 /// What a step is about, in the words of its source.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Subject {
-    /// The source.
     pub source: String,
-    /// Its scope.
     pub scope: String,
-    /// The key.
     pub key: String,
 }
 
@@ -117,8 +115,8 @@ impl Repeat {
 
 /// A client's own name for a command, by which a second try is known.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct CommandKey {
-    /// The name.
     pub name: String,
     /// Until when the outcome is kept.
     pub expires: Millis,
@@ -164,22 +162,20 @@ pub enum Fact {
 
 /// One thing that happened to a step. As JSON it is flat: the fields of its fact stand beside its own.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Record {
-    /// Which step.
     pub id: StepId,
-    /// When.
     pub at: Millis,
-    /// What happened.
     #[serde(flatten)]
     pub fact: Fact,
 }
 
 /// A record as a store keeps it.
 #[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Entry {
     /// Its position in the order of all records. Numbers grow, and none is used twice.
     pub number: i64,
-    /// The record.
     pub record: Record,
     /// Of an intent: the target's name for the last work on the key before it.
     pub previous_task: Option<String>,

@@ -14,10 +14,9 @@ const HISTORY: usize = 1 << 19;
 
 /// A step that was begun and has no end yet.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct OpenStep {
-    /// Which.
     pub id: StepId,
-    /// Since when.
     pub since: Millis,
     /// What was to be sent.
     pub intent: Intent,
@@ -50,6 +49,7 @@ pub enum Known {
 /// Why a record cannot follow those before it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Illegal {
     /// An id is used twice, or runs backwards.
     #[error("step {0} is begun after a later one")]
@@ -59,7 +59,6 @@ pub enum Illegal {
     StillOpen {
         /// The open step.
         id: StepId,
-        /// The key.
         key: String,
     },
     /// A client's name for a command is taken.
@@ -70,12 +69,7 @@ pub enum Illegal {
     NotOpen(StepId),
     /// A step has a task already.
     #[error("step {id} was already dispatched, as task {task}")]
-    Dispatched {
-        /// The step.
-        id: StepId,
-        /// Its task.
-        task: String,
-    },
+    Dispatched { id: StepId, task: String },
 }
 
 /// The sum of all records.

@@ -90,7 +90,7 @@ impl<M: Mode> Rig<M> {
         block_on(pass(&order, &mut self.observer, &self.writer, &mut self.ledger_page))
     }
 
-    /// A full pass, and what it tells.
+    /// A full pass; returns the lines of its report.
     pub(crate) fn pass(&mut self, rows: &str) -> Vec<String> {
         lines(&self.try_pass(rows, None).unwrap())
     }
@@ -148,7 +148,7 @@ const KINDS: [Kind; 9] = [
     Kind::Held,
 ];
 
-/// Everything that a plan or a report tells, a line each, and at last whether it is converged.
+/// All entries of a plan or a report, a line each, and at last whether it is converged.
 pub(crate) fn lines(explain: &dyn Explain) -> Vec<String> {
     let mut lines = Vec::new();
     for kind in KINDS {

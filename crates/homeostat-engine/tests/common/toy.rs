@@ -43,7 +43,7 @@ modes!(Ordered, Independent, Atomic, Lanes);
 pub(crate) struct Script {
     /// Whether new objects carry our mark.
     pub(crate) marks: bool,
-    /// Whether the target tells what it holds after a write.
+    /// Whether the target answers a write with what it holds after it.
     pub(crate) echoes: bool,
     /// Whether the ledger must witness every step.
     pub(crate) recorded: bool,
@@ -117,9 +117,9 @@ impl Step<DesiredState> for Write {
         self.recorded
     }
 
-    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line { after: self.to.map(Into::into), ..Line::new(action, key) });
+        emit(Line { after: self.to.map(Into::into), ..Line::new(action, key) });
     }
 }
 

@@ -8,7 +8,6 @@ use homeostat_engine::Owner;
 /// What the target does with a write to one key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// Refuses it.
     Refuse,
     /// Somebody else's object turns out to be there.
     Taken,

@@ -32,7 +32,7 @@ impl FromStr for Id {
     }
 }
 
-/// As observed, `None` is a field that the server did not tell.
+/// As observed, `None` is a field that the server did not return.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Guest {
     running: Option<bool>,
@@ -111,13 +111,13 @@ impl Step<DesiredState> for Request {
         }
     }
 
-    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let after = Some(match self.call {
             Call::SetCores(cores) => cores.into(),
             Call::Run(running) => running.into(),
         });
         let (action, key) = (self.action(), self.id.to_string());
-        tell(Line { after, ..Line::new(action, key) });
+        emit(Line { after, ..Line::new(action, key) });
     }
 }
 
@@ -308,7 +308,7 @@ async fn a_task_is_waited_for_and_holds_up_its_own_guest_only() {
 }
 
 #[tokio::test]
-async fn a_field_that_the_server_does_not_tell_is_never_written() {
+async fn a_field_that_the_server_does_not_return_is_never_written() {
     let writes = Writes::default();
     let server = Server::new(&writes);
     server.machines.lock().unwrap().get_mut(&Id(100)).unwrap().guest.cores = None;

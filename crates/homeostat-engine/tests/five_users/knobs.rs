@@ -38,9 +38,9 @@ impl Step<DesiredState> for Set {
         true
     }
 
-    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let after = self.value.clone().map(Into::into);
-        tell(Line { after, ..Line::new(self.action, self.key.clone()) });
+        emit(Line { after, ..Line::new(self.action, self.key.clone()) });
     }
 }
 

@@ -48,14 +48,14 @@ impl Step<DesiredState> for Part {
         }
     }
 
-    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let (before, after) = match &self.msg {
             Msg::Insert(_, rule) => (None, Some(rule.as_str().into())),
             Msg::Remove(at) => (Some((*at).into()), None),
             Msg::NewTable | Msg::DropTable => (None, None),
         };
         let (action, key) = (self.action(), self.table.clone());
-        tell(Line { before, after, ..Line::new(action, key) });
+        emit(Line { before, after, ..Line::new(action, key) });
     }
 }
 

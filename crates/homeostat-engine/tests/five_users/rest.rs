@@ -1,4 +1,4 @@
-//! Somebody's own API, through the kit's adapter: this is all there is to it.
+//! A REST API, through the kit's adapter: this is all that its author writes.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

@@ -111,15 +111,15 @@ impl Step<DesiredObjects> for Msg {
         u8::from(self.action() == Action::Delete)
     }
 
-    fn explain(&self, desired: &DesiredObjects, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, desired: &DesiredObjects, emit: &mut dyn FnMut(Line)) {
         let after =
             desired.slot(&self.key(desired), None).map(|slot| desired.object(slot).0.into());
         let key = self.key(desired).to_string();
-        tell(Line { after, ..Line::new(self.action(), key) });
+        emit(Line { after, ..Line::new(self.action(), key) });
     }
 }
 
-/// The kernel's table: protocol and nexthop by prefix. It counts what it tells.
+/// The kernel's table: protocol and nexthop by prefix. It counts what it lists.
 #[derive(Clone)]
 pub(crate) struct Table {
     routes: Arc<Mutex<BTreeMap<Prefix, (u8, Via)>>>,
@@ -132,7 +132,11 @@ impl Table {
         Table { routes: Arc::default(), reported: Writes::default(), writes: writes.clone() }
     }
 
-    fn tell(&self, (key, (protocol, via)): (&Prefix, &(u8, Via)), see: &mut See<'_, Prefix, Via>) {
+    fn report(
+        &self,
+        (key, (protocol, via)): (&Prefix, &(u8, Via)),
+        see: &mut See<'_, Prefix, Via>,
+    ) {
         self.reported.add();
         see(Seen::Present { key: *key, object: *via, owner: owner(*protocol) });
     }
@@ -193,10 +197,10 @@ impl Reader<Routes> for Table {
     ) -> Result<(), Failure> {
         let routes = self.routes.lock().unwrap();
         match view.focus {
-            Focus::All => routes.iter().for_each(|route| self.tell(route, see)),
+            Focus::All => routes.iter().for_each(|route| self.report(route, see)),
             Focus::Keys(keys) => {
                 for route in keys.iter().filter_map(|key| routes.get_key_value(key)) {
-                    self.tell(route, see);
+                    self.report(route, see);
                 }
             }
         }
@@ -224,7 +228,7 @@ impl Writer<Routes> for Table {
     }
 }
 
-/// Create only where nothing is, replace and delete only what is ours; tells who is in the way.
+/// Create only where nothing is, replace and delete only what is ours; else returns the other owner.
 fn send(
     routes: &mut BTreeMap<Prefix, (u8, Via)>,
     desired: &DesiredObjects,
@@ -280,7 +284,7 @@ async fn a_foreign_route_is_never_replaced_even_if_it_came_after_the_look() {
 }
 
 #[tokio::test]
-async fn foreign_routes_that_nobody_declares_cost_nothing_and_stay() {
+async fn foreign_routes_that_are_not_declared_cost_nothing_and_stay() {
     let table = Table::new(&Writes::default());
     let theirs = Prefix { to: 0, len: 0 };
     table.routes.lock().unwrap().insert(theirs, (2, Via(1)));

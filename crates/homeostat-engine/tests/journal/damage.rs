@@ -126,7 +126,7 @@ async fn a_log_torn_at_any_byte_is_cut_and_everything_before_it_stands() {
 }
 
 #[tokio::test]
-async fn a_reader_tells_what_stands_before_damage_and_then_what_it_is() {
+async fn a_reader_returns_the_records_before_damage_and_then_the_damage() {
     let directory = TempDir::new().unwrap();
     busy(directory.path()).await;
     let damage = Connection::open(file(directory.path())).unwrap();

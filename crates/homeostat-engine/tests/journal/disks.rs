@@ -22,7 +22,7 @@ async fn fill(directory: &Path) -> (Journal, JournalError) {
     panic!("the disk is not small");
 }
 
-/// A command whose end nobody knows.
+/// A command whose end is unknown.
 async fn lose(directory: &Path, name: &str) {
     let journal = open(directory);
     let step = journal.begin(named("guest 3", name, FAR)).await.unwrap();

@@ -84,7 +84,7 @@ pub(crate) async fn grow(journal: &Journal) {
     grow_by(journal, 0).await;
 }
 
-/// Many steps of a guest, one after the other; tells the last one.
+/// Many steps of a guest, one after the other; returns the last one.
 async fn live(journal: &Journal, guest: usize, steps: usize) -> StepId {
     let mut last = None;
     for _ in 0..steps {
@@ -203,7 +203,7 @@ fn append_all(journal: &Journal, thread: u32) {
 
 /// On a real disk, so that there is always something in the queue when a write is done.
 #[test]
-fn what_nobody_waits_for_is_written_all_the_same() {
+fn a_record_is_written_although_no_caller_waits_for_it() {
     let directory = TempDir::new().unwrap();
     let journal = open(directory.path());
     std::thread::scope(|scope| {

@@ -136,7 +136,7 @@ async fn what_cannot_follow_is_refused_and_leaves_no_trace() {
 }
 
 #[tokio::test]
-async fn a_command_is_done_once_and_its_end_is_told_again() {
+async fn a_command_is_done_once_and_its_end_is_returned_again() {
     let directory = TempDir::new().unwrap();
     let journal = open(directory.path());
     assert_eq!(journal.known("k"), None);
@@ -157,7 +157,7 @@ async fn a_command_is_done_once_and_its_end_is_told_again() {
 }
 
 #[tokio::test]
-async fn a_command_whose_end_nobody_knows_may_be_begun_again_and_only_then() {
+async fn a_command_whose_end_is_unknown_may_be_begun_again_and_only_then() {
     let directory = TempDir::new().unwrap();
     let journal = open(directory.path());
     let command = || named("guest 101", "k", FAR);
@@ -253,7 +253,7 @@ fn a_runtime_that_has_ended_takes_no_record_along() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let handle = runtime.handle().clone();
     drop(runtime);
-    // Whoever ends with it still finds it, and it drops all that it is given.
+    // A task that ends with the runtime still has its handle, and the handle drops all futures that it is given.
     let inside = handle.enter();
     let _ = journal.begin(intent("guest 1", "start")).now_or_never();
     drop(inside);

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use crate::{intent, open, succeeded};
 
 #[tokio::test]
-async fn a_reader_follows_what_somebody_else_writes() {
+async fn a_reader_follows_another_writer() {
     let directory = TempDir::new().unwrap();
     let mut following = follow(directory.path());
     assert_eq!(following.more().unwrap(), []);
@@ -32,7 +32,7 @@ async fn a_reader_of_a_newer_format_says_so() {
 }
 
 #[tokio::test]
-async fn a_reader_is_told_everything_once_also_when_old_records_are_deleted() {
+async fn a_reader_gets_everything_once_also_when_old_records_are_deleted() {
     let directory = TempDir::new_in(crate::FAST).unwrap();
     let journal = open(directory.path());
     let mut following = follow(directory.path());

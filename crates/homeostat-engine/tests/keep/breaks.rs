@@ -24,7 +24,7 @@ async fn a_pass_that_takes_too_long_is_given_up_and_begun_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_caught_told_and_the_source_opened_anew_with_backoff() {
+async fn a_panic_is_caught_and_reported_and_the_source_reopened_with_backoff() {
     for act in [Act::Observe, Act::Plan, Act::Apply] {
         let mut stage = Stage::settled(&[("a", "1")]).await;
         let other = Stage::settled(&[("a", "1")]).await;
@@ -46,7 +46,7 @@ async fn a_panic_is_caught_told_and_the_source_opened_anew_with_backoff() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_subscription_that_cannot_be_opened_is_told_and_tried_again_with_growing_pauses() {
+async fn a_subscription_that_cannot_be_opened_is_reported_and_retried_with_growing_pauses() {
     let closed = HintFault::Closed;
     let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.hints = closed);
     later(MINUTE).await;
@@ -54,7 +54,7 @@ async fn a_subscription_that_cannot_be_opened_is_told_and_tried_again_with_growi
     assert!(!status.is_ready && !status.is_converged);
     assert!((5..=20).contains(&status.counts.broken), "no hot loop: {:?}", status.counts);
     let error = status.last_error.unwrap().error;
-    assert!(error.contains("nobody can subscribe"), "{error}");
+    assert!(error.contains("the target has no subscriptions"), "{error}");
     assert_eq!(stage.target.writes(), 0, "nothing is written unheard");
     stage.faults(|faults| faults.hints = HintFault::None);
     stage.converged().await;
@@ -98,7 +98,7 @@ async fn a_subscription_that_keeps_dying_does_not_run_hot_and_passes_go_on() {
     assert_eq!(stage.values(), ["a=1"]);
 }
 
-/// Somebody waits for a pass.
+/// A caller waits for a pass.
 fn ask(stage: &Stage) -> JoinHandle<Result<bool, CommandRefused>> {
     let handle = stage.handle.clone();
     tokio::spawn(async move { handle.pass().await.map(|answer| answer.is_ok()) })
@@ -149,7 +149,7 @@ async fn a_look_may_panic() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loop_that_nobody_drives_is_stalled_and_an_idle_one_is_not() {
+async fn a_loop_that_is_not_driven_is_stalled_and_an_idle_one_is_not() {
     let stage = Stage::settled(&[("a", "1")]).await;
     later(10 * MINUTE).await;
     assert_eq!(stage.handle.status().stall, None);

@@ -149,7 +149,7 @@ async fn a_desired_state_that_changes_other_keys_tries_a_failing_one_once_and_ke
 }
 
 #[tokio::test(start_paused = true)]
-async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_events() {
+async fn any_number_of_failing_keys_is_tried_in_few_passes_and_reported_in_few_events() {
     let keys: Vec<String> = (0..2_000).map(|number| format!("k{number:04}")).collect();
     let entries: Vec<_> = keys.iter().map(|key| (key.as_str(), "1")).collect();
     let mut stage = Stage::with(&entries, pace(), |faults| {
@@ -181,7 +181,7 @@ async fn any_number_of_failing_keys_is_tried_in_few_passes_and_told_in_few_event
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_is_told_when_it_begins_when_its_words_change_and_once_an_hour() {
+async fn a_failure_is_reported_when_it_begins_when_its_words_change_and_once_an_hour() {
     fn errors(stage: &mut Stage) -> Vec<String> {
         let failures = stage.event_kinds().into_iter().filter_map(|what| match what {
             EventKind::StepFailed { failure, .. } => Some(failure.error),
@@ -272,7 +272,7 @@ async fn status_and_open_keys_are_values_that_serialize() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_conflict_is_told_once() {
+async fn a_conflict_is_reported_once() {
     let mut stage = Stage::settled(&[("a", "1")]).await;
     stage.target.remove("a");
     stage.target.add("a", "9", Mark::Foreign);

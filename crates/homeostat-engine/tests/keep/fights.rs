@@ -1,4 +1,4 @@
-//! Keys that somebody keeps undoing, and writes that never show.
+//! Keys that another program keeps undoing, and writes that never show.
 
 use homeostat_engine::{Control as _, Kind};
 use std::time::Duration;
@@ -40,14 +40,14 @@ async fn two_who_fight_over_a_key_are_slowed_down_and_the_key_is_never_given_up(
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_keeps_undoing_it_is_told_where_the_target_knows() {
+async fn who_keeps_undoing_it_is_reported_where_the_target_knows() {
     let mut stage = Stage::settled_at(&[("a", "1")], pace().with_min_interval(MS)).await;
     stage.faults(|faults| faults.culprit = Some("protocol bird".into()));
     fought(&stage, SECOND).await;
     assert_eq!(stage.handle.status().contended[0].culprit, "protocol bird");
-    let told = serde_json::to_value(&stage.handle.status().contended).unwrap();
+    let contended = serde_json::to_value(&stage.handle.status().contended).unwrap();
     let expected = r#"[{"key":"a","culprit":"protocol bird","pause_us":800000}]"#;
-    assert_eq!(told, serde_json::from_str::<serde_json::Value>(expected).unwrap());
+    assert_eq!(contended, serde_json::from_str::<serde_json::Value>(expected).unwrap());
     let events = stage.event_kinds();
     let is_named = |what: &EventKind| matches!(what, EventKind::Woken { by: Some(by), .. } if &**by == "protocol bird");
     assert!(events.iter().any(is_named), "{events:?}");
@@ -148,7 +148,7 @@ async fn a_foreign_replacement_is_a_conflict_and_no_fight() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_write_that_works_and_never_shows_is_told_and_does_not_run_hot() {
+async fn a_write_that_works_and_never_shows_is_reported_and_does_not_run_hot() {
     let mut stage = Stage::with(&[("a", "1"), ("b", "B")], pace(), |faults| {
         faults.no_read_back = true;
         faults.rewrite = Some(|value| if value == "1" { "2".to_owned() } else { value.to_owned() });

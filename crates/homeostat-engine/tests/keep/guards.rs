@@ -78,7 +78,7 @@ async fn focused_passes_hold_what_a_missing_section_declared_and_make_other_remo
     stage.handle.put(without_a(&stage.target, &[("b1", "1")])).unwrap();
     stage.handle.wait_for(|status| status.open.count(Kind::Held) == 2).await.unwrap();
     assert_eq!(stage.values(), ["a1=1", "a2=1", "b1=1"]);
-    // Each is looked at by itself, and one of ours comes that nobody declares.
+    // Each is looked at by itself, and one of ours comes that is not declared.
     stage.target.alter("a1", "2");
     stage.target.alter("b1", "2");
     stage.target.add("b2", "1", Mark::Ours);

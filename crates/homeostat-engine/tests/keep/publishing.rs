@@ -9,7 +9,7 @@ use tokio::sync::broadcast::error::TryRecvError;
 use crate::stage::{MS, SECOND, Stage, later};
 
 #[tokio::test(start_paused = true)]
-async fn a_pass_is_told_from_its_wakeup_to_its_end() {
+async fn a_pass_is_published_from_its_wakeup_to_its_end() {
     let mut stage = Stage::start(&[("a", "1")]);
     stage.converged().await;
     let events = stage.event_kinds();

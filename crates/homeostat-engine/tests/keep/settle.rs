@@ -108,7 +108,7 @@ async fn a_loop_goes_on_healing_while_a_caller_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_paused_loop_keeps_nobody_waiting() {
+async fn callers_do_not_wait_for_a_paused_loop() {
     let stage = Stage::with(BOTH, pace(), |faults| {
         faults.refused.insert("a".into());
     });

@@ -94,9 +94,8 @@ impl Stage {
     pub(crate) fn over(target: Target, order: Bound<Source>, pace: Pace) -> Self {
         let (ledger, events) = (Arc::new(MemoryLedger::default()), Events::default());
         let subscription = events.subscribe();
-        let means =
-            LoopDeps::new(Alone::i_am_the_only_writer(), ledger.clone()).with_events(events);
-        let (looped, handle) = Loop::new(order, means, pace);
+        let deps = LoopDeps::new(Alone::i_am_the_only_writer(), ledger.clone()).with_events(events);
+        let (looped, handle) = Loop::new(order, deps, pace);
         let running = tokio::spawn(looped.run());
         Stage { target, handle, running, events: subscription, ledger }
     }

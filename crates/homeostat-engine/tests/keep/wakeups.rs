@@ -178,7 +178,7 @@ async fn a_key_that_was_only_looked_at_is_healed_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_wait_for_an_interval_is_part_of_what_is_told() {
+async fn the_wait_for_an_interval_is_part_of_the_event() {
     let mut stage = Stage::settled(&[("a", "1")]).await;
     for nth in 1..=2 {
         stage.target.remove("a");
@@ -215,7 +215,7 @@ async fn own_writes_cause_no_further_pass_where_the_source_knows_its_echoes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_echoes_are_heard_they_cost_one_look_and_no_write() {
+async fn where_echoes_are_received_they_cost_one_look_and_no_write() {
     let stage = Stage::with(&[("a", "1")], pace(), |faults| faults.echoes = Echoes::Received);
     stage.converged().await;
     later(10 * SECOND).await;
@@ -299,7 +299,7 @@ fn full_passes(stage: &mut Stage, starts: &mut Vec<u128>, began: Instant) {
     }
 }
 
-/// Puts desired states at these moments, and tells when full passes started.
+/// Puts desired states at these moments; returns when full passes started.
 async fn starts_after_puts(pace: Pace, at: &[u64], until: u64) -> Vec<u128> {
     let mut stage = Stage::settled_at(&[("a", "1")], pace).await;
     let (began, mut starts) = (Instant::now(), Vec::new());

@@ -29,7 +29,7 @@ fn intent(guest: u32) -> Intent {
     Intent { subject, kind, parameters: "x".repeat(2000), precondition, node, repeat, command }
 }
 
-/// Writes as fast as it can, tells what was acknowledged, and never ends by itself. Long records let
+/// Writes as fast as it can, prints what was acknowledged, and never ends by itself. Long records let
 /// old ones be deleted every few hundred steps, so that some kills fall into that.
 async fn write_until_killed(directory: &Path) {
     let journal = open(directory);

@@ -19,7 +19,7 @@ use homeostat_engine::{
 use target::{COARSE, Files, Fuse, Fused, contents};
 use tempfile::TempDir;
 
-/// What the target holds before the first pass, `made-foreign` by somebody else.
+/// What the target holds before the first pass, `made-foreign` by another owner.
 const BEFORE: &str = "knob-a=0 knob-b=5 knob-coarse=30 knob-free=8 made-foreign=9";
 
 /// The desired states of one life: claims, updates, creates, a settled value, releases, deletes.
@@ -119,7 +119,7 @@ fn check(directory: &Path, desired: &str, context: &str) {
 /// The whole life, from its first request to its last. Also runs as another process that dies on the
 /// way, for the test below.
 #[test]
-fn a_life_that_nobody_cuts_short_ends_as_declared() {
+fn a_run_that_is_not_killed_ends_as_declared() {
     let own = TempDir::new().unwrap();
     let order = std::env::var(CHILD).unwrap_or_default();
     let (dies_at, directory) = order.split_once(' ').unwrap_or(("", ""));
@@ -135,10 +135,10 @@ fn a_life_that_nobody_cuts_short_ends_as_declared() {
     check(directory, LIFE[LIFE.len() - 1], "a whole life");
 }
 
-/// Lives until the boundary with this number; tells whether it died there.
+/// Runs until the boundary with this number; returns whether it was killed there.
 fn dies(directory: &Path, at: u64) -> bool {
     let order = format!("{at} {}", directory.display());
-    let mut child = child::start("a_life_that_nobody_cuts_short_ends_as_declared", (CHILD, &order));
+    let mut child = child::start("a_run_that_is_not_killed_ends_as_declared", (CHILD, &order));
     let status = child.wait().unwrap();
     assert!(status.success() || status.code().is_none(), "it failed before its end: {status}");
     !status.success()

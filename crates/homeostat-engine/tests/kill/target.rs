@@ -1,4 +1,4 @@
-//! A target of real files: `knob-*` always exist and belong to whoever writes them, everything
+//! A target of real files: `knob-*` always exist and have no owner, everything
 //! else is made and removed. Each write passes a boundary at which the process may die.
 
 use std::path::{Path, PathBuf};
@@ -95,9 +95,9 @@ impl Step<DesiredState> for Write {
         self.action
     }
 
-    fn explain(&self, _: &DesiredState, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action, self.key.clone());
-        tell(Line::new(action, key));
+        emit(Line::new(action, key));
     }
 }
 

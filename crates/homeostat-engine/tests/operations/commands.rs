@@ -95,7 +95,7 @@ async fn a_lane_that_a_loop_waited_for_is_free_when_the_loop_has_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_loop_whoever_enters_next_finds_out_what_became_of_the_step_before() {
+async fn without_a_loop_the_next_caller_learns_how_the_step_before_ended() {
     let (operations, key) = (operations(state_directory().path(), WIDE).await, Id(100));
     let held = operations.enter(&key, "pve0").await;
     let (subject, repeat) = (operations.subject(&key), Repeat::Hurts);

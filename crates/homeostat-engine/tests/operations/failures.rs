@@ -8,7 +8,7 @@ use homeostat_engine::Pace;
 use crate::server::{Fault, Guests, Id, Server};
 use crate::stage::{MINUTE, Process, WIDE, let_pass, state_directory};
 
-/// More often than anybody will try.
+/// More often than any loop will try.
 const MANY: usize = 100_000;
 
 /// How often a guest is started in ten minutes, if each start meets this fault.
@@ -63,7 +63,7 @@ async fn a_start_that_failed_is_tried_after_its_pause_also_if_the_same_is_declar
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_start_that_was_done_is_told_also_if_the_look_after_it_sees_nothing() {
+async fn a_start_that_was_done_is_reported_also_if_the_look_after_it_sees_nothing() {
     let (server, state) = (Server::new(100..101, MINUTE / 3), state_directory());
     let process = Process::start(&server, state.path(), WIDE).await;
     process.handle.wait_for(|status| status.counts.full == 1).await.unwrap();
@@ -78,7 +78,7 @@ async fn a_start_that_was_done_is_told_also_if_the_look_after_it_sees_nothing() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn how_tasks_end_while_the_loop_is_paused_is_told_all_the_same() {
+async fn how_tasks_end_while_the_loop_is_paused_is_reported_all_the_same() {
     let (server, state) = (Server::new(100..102, MINUTE), state_directory());
     server.breaks(101, Fault::FailTask);
     let process = Process::start(&server, state.path(), WIDE).await;

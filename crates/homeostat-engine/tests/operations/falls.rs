@@ -76,7 +76,7 @@ async fn a_panic_in_a_step_frees_its_lane_once_it_is_known_what_became_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_of_whoever_holds_a_lane_frees_it() {
+async fn a_panic_of_the_holder_of_a_lane_frees_it() {
     let operations = operations(state_directory().path(), WIDE).await;
     let entered = operations.clone();
     let fallen = tokio::spawn(async move {
@@ -162,10 +162,10 @@ async fn a_lane_in_doubt_is_free_for_commands_when_no_pass_comes_to_ask() {
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(MINUTE).await;
     let early = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
-    assert!(early.is_err(), "nobody knows what became of the step before");
+    assert!(early.is_err(), "the end of the step before is unknown");
     process.handle.stop(OnStop::Leave).await;
     let entered = tokio::time::timeout(MINUTE, process.operations.enter(&Id(100), "pve0")).await;
-    assert!(entered.is_ok(), "whoever enters asks by themselves");
+    assert!(entered.is_ok(), "the next caller asks by itself");
     assert_eq!(
         process.operations.journal().open_steps().len(),
         1,
@@ -174,7 +174,7 @@ async fn a_lane_in_doubt_is_free_for_commands_when_no_pass_comes_to_ask() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_nobody_can_tell_is_unknown_and_the_next_look_decides() {
+async fn an_end_that_cannot_be_learnt_is_unknown_and_the_next_look_decides() {
     for (fault, calls) in [(Fault::DropAnswer, 1), (Fault::DropRequest, 1)] {
         let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
         server.breaks(100, fault);

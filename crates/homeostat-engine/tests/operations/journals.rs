@@ -101,7 +101,7 @@ fn what_ends_without_room_to_write_it_down_frees_its_lane_and_causes_no_storm_of
 }
 
 #[test]
-fn a_full_disk_keeps_back_what_must_not_be_sent_twice_and_is_only_told_for_the_rest() {
+fn a_full_disk_keeps_back_what_must_not_be_sent_twice_and_is_only_reported_for_the_rest() {
     let directory = TempDir::new().unwrap();
     with_small_disk(directory.path(), "256k", || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -23,7 +23,7 @@ async fn a_pass_does_not_wait_for_tasks_and_looks_again_when_they_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_node_gets_more_tasks_than_it_may_and_nobody_is_left_out() {
+async fn no_node_gets_more_tasks_than_it_may_and_every_guest_is_started() {
     let (server, state) = (Server::new(100..180, MINUTE), state_directory());
     let limits = Limits { total: 12, per_node: 2 };
     let process = Process::start(&server, state.path(), limits).await;
@@ -57,7 +57,7 @@ async fn what_never_arrived_or_failed_is_sent_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_falls_over_waiting_frees_the_lane_and_the_next_look_tells() {
+async fn a_panic_while_waiting_frees_the_lane_and_the_next_look_decides() {
     let (server, state) = (Server::new(100..102, Duration::from_secs(1)), state_directory());
     server.breaks(100, Fault::PanicInWait);
     let process = Process::start(&server, state.path(), WIDE).await;
@@ -80,7 +80,7 @@ async fn what_cannot_be_asked_about_now_gets_nothing_new() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_fails_again_and_again_is_begun_after_growing_pauses_and_told_as_failed() {
+async fn a_task_that_fails_again_and_again_is_begun_after_growing_pauses_and_reported_as_failed() {
     let (server, state) = (Server::new(100..102, Duration::from_millis(10)), state_directory());
     (0..9999).for_each(|_| server.breaks(100, Fault::FailTask));
     let process = Process::start(&server, state.path(), WIDE).await;
@@ -99,7 +99,7 @@ async fn a_task_that_fails_again_and_again_is_begun_after_growing_pauses_and_tol
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_says_done_and_shows_nothing_is_told_and_begun_after_growing_pauses() {
+async fn a_task_that_says_done_and_shows_nothing_is_reported_and_begun_after_growing_pauses() {
     let (server, state) = (Server::new(100..102, Duration::from_millis(10)), state_directory());
     (0..9999).for_each(|_| server.breaks(100, Fault::Idle));
     let process = Process::start(&server, state.path(), WIDE).await;

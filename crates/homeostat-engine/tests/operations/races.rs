@@ -32,7 +32,7 @@ async fn a_stop_that_puts_everything_back_waits_for_late_answers() {
     process.handle.stop(OnStop::Revert).await;
     let applied = process.handle.status().counts.applied;
     assert_eq!((server.running(), applied), (vec![false, false], 4));
-    assert!(process.operations.journal().open_steps().is_empty(), "all ends were heard");
+    assert!(process.operations.journal().open_steps().is_empty(), "all ends were received");
 }
 
 #[tokio::test(start_paused = true)]
@@ -50,12 +50,12 @@ async fn what_ended_after_the_look_is_looked_at_again_before_anything_is_sent() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_ended_before_its_late_answer_was_concluded_keeps_nobody_waiting() {
+async fn a_task_that_ended_before_its_late_answer_was_concluded_blocks_no_pass() {
     let (server, state) = (Server::new(100..101, SECOND / 10), state_directory());
     server.world.lock().unwrap().late.insert(Id(100), SECOND * 3);
     let process = Process::start(&server, state.path(), WIDE).await;
     process.handle.wait_for(|status| status.open.count(Kind::Pending) == 1).await.unwrap();
-    // Nobody can look when the answer comes, and when the task ends.
+    // Looks fail when the answer comes, and when the task ends.
     server.world.lock().unwrap().hidden = Some("connection refused");
     assert!(process.handle.pass().await.unwrap().is_err());
     let_pass(SECOND * 10).await;
@@ -85,7 +85,7 @@ async fn a_question_that_another_one_replaced_takes_nothing_from_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_desired_state_gives_the_place_of_what_may_be_running_to_nobody() {
+async fn another_desired_state_does_not_free_the_slot_of_what_may_be_running() {
     let (server, state) = (Server::new(100..101, MINUTE * 10), state_directory());
     let process = Process::start(&server, state.path(), NARROW).await;
     let_pass(SECOND).await;

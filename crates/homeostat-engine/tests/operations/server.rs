@@ -46,13 +46,12 @@ pub(crate) const SENT: usize = 4000;
 /// What goes wrong with one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// It never arrives, and nobody can tell.
+    /// It never arrives, and the client cannot know that.
     DropRequest,
     /// It is done, and the answer is lost.
     DropAnswer,
     /// It is done, the answer is lost, and the server cannot be reached from then on.
     Vanish,
-    /// It is refused.
     Refuse,
     /// It is done, and the answer says that it was refused.
     Belie,
@@ -60,9 +59,9 @@ pub(crate) enum Fault {
     FailTask,
     /// It is accepted, its task says that it was done, and nothing has happened.
     Idle,
-    /// Whoever waits for its task falls over.
+    /// Waiting for its task panics.
     PanicInWait,
-    /// Whoever sends it falls over before it is sent.
+    /// Sending it panics before anything is sent.
     PanicInSend,
     /// It is done, and no answer ever comes.
     Hang,
@@ -95,7 +94,7 @@ pub(crate) struct World {
     pub(crate) slow: BTreeMap<Id, Duration>,
     /// Guests whose steps may be sent again: they are done at once.
     pub(crate) harmless: BTreeSet<Id>,
-    /// Guests whose answers tell how they are.
+    /// Guests whose answers hold their state.
     pub(crate) tells: BTreeSet<Id>,
     /// Requests that had an effect, in order.
     pub(crate) calls: Vec<Id>,
@@ -112,7 +111,6 @@ pub(crate) struct World {
     pub(crate) unseen: BTreeSet<Id>,
     /// How long a look takes.
     pub(crate) looks_take: Duration,
-    /// Which moment a look tells of.
     pub(crate) looks_tell: Moment,
     /// How long the answer to a question is waited for.
     pub(crate) questions_take: Option<Duration>,
@@ -126,7 +124,7 @@ pub(crate) struct World {
     pub(crate) late: BTreeMap<Id, Duration>,
     /// Whether the server has no list of tasks any more.
     pub(crate) is_forgetful: bool,
-    /// How often somebody asked what became of a step.
+    /// How often the end of a step was asked for.
     pub(crate) asked: usize,
     /// Counts down to a crash.
     pub(crate) fuse: Option<u32>,
@@ -323,9 +321,9 @@ impl Step<Table<Id, bool>> for Run {
         Dispatch { kind: kind.to_owned(), parameters: "x".repeat(SENT), precondition: None }
     }
 
-    fn explain(&self, _: &Table<Id, bool>, tell: &mut dyn FnMut(Line)) {
+    fn explain(&self, _: &Table<Id, bool>, emit: &mut dyn FnMut(Line)) {
         let (action, key, after) = (Action::Update, self.id.to_string(), Some(self.wanted.into()));
-        tell(Line { after, ..Line::new(action, key) });
+        emit(Line { after, ..Line::new(action, key) });
     }
 }
 
@@ -397,7 +395,6 @@ impl Reader<Guests> for Server {
     }
 }
 
-/// All guests running.
 pub(crate) fn all_running(guests: impl IntoIterator<Item = u32>) -> Table<Id, bool> {
     Table::new(guests.into_iter().map(|id| (Id(id), true))).unwrap()
 }

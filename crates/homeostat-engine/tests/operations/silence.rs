@@ -83,7 +83,7 @@ async fn a_question_that_is_not_answered_delays_no_other_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_may_be_running_counts_on_its_node_before_the_target_has_told() {
+async fn what_may_be_running_counts_on_its_node_before_the_target_has_answered() {
     // Guests 100 and 110 live on one node that takes one task at a time.
     let (server, state) = (Server::new(100..111, MINUTE * 30), state_directory());
     server.stop(110);
@@ -102,7 +102,7 @@ async fn what_may_be_running_counts_on_its_node_before_the_target_has_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_refusal_is_told_and_tried_again_after_a_pause() {
+async fn a_late_refusal_is_reported_and_retried_after_a_pause() {
     let (server, state) = (Server::new(100..102, Duration::ZERO), state_directory());
     server.world.lock().unwrap().late.insert(Id(101), SECOND * 10);
     server.breaks(101, Fault::Refuse);
@@ -118,7 +118,7 @@ async fn a_late_refusal_is_told_and_tried_again_after_a_pause() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_late_success_is_verified_and_told() {
+async fn a_late_success_is_verified_and_reported() {
     let (server, state) = (Server::new(100..104, Duration::ZERO), state_directory());
     {
         let mut world = server.world.lock().unwrap();
@@ -127,7 +127,7 @@ async fn a_late_success_is_verified_and_told() {
     }
     let process = Process::start(&server, state.path(), WIDE).await;
     let_pass(SECOND * 5).await;
-    assert!(!process.handle.status().is_converged, "nobody has said that it is done");
+    assert!(!process.handle.status().is_converged, "its end is not known yet");
     let so = |status: &homeostat_engine::Status| status.is_converged && status.counts.applied == 4;
     let counts = process.handle.wait_for(so).await.unwrap().counts;
     assert_eq!(counts.failed, 0);
@@ -157,7 +157,7 @@ async fn what_ends_while_a_pass_looks_is_concluded_after_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_ends_while_nobody_can_look_is_concluded_when_somebody_can() {
+async fn what_ends_while_no_look_works_is_concluded_when_one_does() {
     let (server, state) = (Server::new(100..101, Duration::ZERO), state_directory());
     let process = with_one_late_step(&server, state.path()).await;
     server.world.lock().unwrap().hidden = Some("connection refused");
@@ -232,7 +232,7 @@ async fn a_command_may_ask_for_itself_while_the_loop_is_paused() {
     process.handle.pause(None).unwrap();
     process.handle.pass().await.unwrap().unwrap();
     let entered = tokio::time::timeout(SECOND, process.operations.enter(&Id(100), "pve0")).await;
-    assert!(entered.is_ok(), "no pass will come to hear the answer");
+    assert!(entered.is_ok(), "no pass will come to receive the answer");
 }
 
 #[tokio::test(start_paused = true)]

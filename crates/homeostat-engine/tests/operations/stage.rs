@@ -45,8 +45,8 @@ impl Process {
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let ledger = Arc::new(MemoryLedger::default());
         let kept: Arc<dyn Ledger> = Arc::<MemoryLedger>::clone(&ledger);
-        let means = LoopDeps::new(lock, kept);
-        let (kept, handle) = Loop::new(bound, means, pace);
+        let deps = LoopDeps::new(lock, kept);
+        let (kept, handle) = Loop::new(bound, deps, pace);
         Process { operations, handle, ledger, running: tokio::spawn(kept.run()) }
     }
 
@@ -68,7 +68,7 @@ impl Process {
         self.handle.wait_for(|status| status.is_converged).await.unwrap();
     }
 
-    /// Nothing of it goes on: no loop, nobody who waits for a task, no journal.
+    /// Nothing of it goes on: no loop, no follower of a task, no journal.
     pub(crate) async fn kill(self) {
         let Process { operations, handle, running, .. } = self;
         running.abort();
@@ -84,7 +84,7 @@ pub(crate) async fn operations(state: &Path, limits: Limits) -> Operations<Id> {
             Err(JournalError::Busy { .. }) => tokio::task::yield_now().await,
             opened => {
                 let journal = Arc::new(opened.unwrap());
-                return Operations::new(journal, ("guests", "pve"), limits);
+                return Operations::new(journal, "guests", "pve", limits);
             }
         }
     }

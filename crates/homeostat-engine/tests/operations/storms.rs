@@ -29,7 +29,7 @@ impl Storm {
         SECOND / 10 * u32::try_from(self.dice.roll(most * 10)).unwrap()
     }
 
-    /// Somebody holds a lane for a while, or gives up waiting for it.
+    /// A command holds a lane for a while, or gives up waiting for it.
     fn command(&mut self) {
         let (guest, operations) = (Id(self.guest()), self.process.operations.clone());
         let (waits, holds, starts) = (self.seconds(30), self.seconds(10), self.dice.roll(2) == 0);
@@ -46,7 +46,7 @@ impl Storm {
         });
     }
 
-    /// Somebody asks the loop for something, and may not wait for the answer.
+    /// A caller asks the loop for something, and may not wait for the answer.
     fn speak(&mut self) {
         let (key, verb, waits) = (Id(self.guest()), self.dice.roll(3), self.seconds(10));
         let handle = self.process.handle.clone();

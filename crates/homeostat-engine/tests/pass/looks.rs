@@ -25,7 +25,7 @@ fn a_failed_first_look_leaves_focused_passes_refused() {
 }
 
 #[test]
-fn a_torn_look_begins_again_and_what_it_told_is_forgotten() {
+fn a_torn_look_begins_again_and_its_results_are_dropped() {
     let mut rig = Toys::marked("a=1@ours b=2@ours");
     rig.world.state().torn_looks = 2;
     assert_eq!(rig.pass("a=1 b=3"), ["update b", "converged"], "nothing was seen twice");

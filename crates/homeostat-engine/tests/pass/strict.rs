@@ -17,7 +17,7 @@ fn strict_mode_leaves_the_rest_pending() {
 }
 
 #[test]
-fn strict_mode_stops_at_a_step_that_nobody_answered_for() {
+fn strict_mode_stops_at_a_step_without_an_answer() {
     let mut rig = Toys::checkpoint("");
     rig.config.strictness = Strictness::Strict;
     rig.world.breaks("a", Fault::Ignore);

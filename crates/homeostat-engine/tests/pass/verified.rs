@@ -47,7 +47,7 @@ fn what_was_accepted_and_is_not_there_is_proven_no_further_than_an_intent() {
 }
 
 #[test]
-fn a_step_that_nobody_answered_for_is_unknown_and_keeps_its_intent() {
+fn a_step_without_an_answer_is_unknown_and_keeps_its_intent() {
     let mut rig = Toys::checkpoint("");
     rig.world.breaks("a", Fault::Ignore);
     let why = "unknown a: the `toy` source gave no answer for this step";
@@ -100,7 +100,7 @@ fn a_key_that_changed_along_with_another_step_is_pending() {
 }
 
 #[test]
-fn a_disturbed_key_whose_own_step_failed_is_told_once() {
+fn a_disturbed_key_whose_own_step_failed_is_reported_once() {
     let mut rig = Toys::marked("a=1@ours b=5@ours");
     rig.rescript(|script| {
         script.disturbs.insert("a".to_owned(), "b".to_owned());

@@ -1,4 +1,4 @@
-//! The target of a schedule, what its owner desired states, and what strangers put there.
+//! The target of a schedule, the desired states of its owner, and what other owners put there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl World {
         matches!(self.ownership, Ownership::Marked)
     }
 
-    /// Whether anybody could tell an altered object on this key for ours. Where only the ledger knows,
+    /// Whether an altered object on this key can be known as ours. Where only the ledger knows,
     /// an intent that was never confirmed proves nothing about another value than its own.
     pub(crate) fn is_provable(&self, key: &str) -> bool {
         let page = self.ledger.page(&place()).unwrap();
@@ -87,8 +87,8 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, seed: u64) {
-        let means = LoopDeps::new(Alone::i_am_the_only_writer(), self.ledger.clone());
-        let (looped, handle) = Loop::new(self.bound(), means, Pace::of::<Source>(seed));
+        let deps = LoopDeps::new(Alone::i_am_the_only_writer(), self.ledger.clone());
+        let (looped, handle) = Loop::new(self.bound(), deps, Pace::of::<Source>(seed));
         let task = tokio::spawn(looped.run());
         self.running = Some(Running { handle, task });
     }
@@ -104,7 +104,7 @@ impl World {
         self.target.faults(|faults| *faults = Faults::default());
     }
 
-    /// What is there, by whoever made it.
+    /// What is there, of all owners.
     pub(crate) fn held(&self, mark: Mark) -> Vec<(String, String)> {
         let objects = self.target.objects().into_iter().filter(|held| held.mark == mark);
         let mut held: Vec<_> = objects.map(|held| (held.key, held.value)).collect();

@@ -7,7 +7,7 @@ use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
 use crate::ground::{Ground, desired, options, runs, story};
 
-/// A start meets a fault: it happens once all the same, and the journal has these ends. Tells how often the
+/// A start meets a fault: it happens once all the same, and the journal has these ends. Returns how often the
 /// list of all tasks was asked for, to find the one that was begun.
 async fn starts_once(fault: Fault, ends: &[&str]) -> usize {
     let ground = Ground::new(World::default().with(101, Guest::new(Kind::Lxc, "pve1")));

@@ -34,7 +34,7 @@ pub(crate) struct Process {
     source: Guests,
     observer: Observer<Guests>,
     writer: Writer,
-    book: LedgerPage<Guests>,
+    page: LedgerPage<Guests>,
     pub(crate) operations: Operations<Vmid>,
     config: Config<Vmid>,
 }
@@ -125,7 +125,7 @@ impl Ground {
             Arc::new(|| Millis(u64::try_from(UNIX_EPOCH.elapsed().unwrap().as_millis()).unwrap()));
         let journal = self.journal(&clock);
         let limits = Limits { total: 16, per_node: 2 };
-        let operations = Operations::new(Arc::new(journal), (Guests::NAME, "host"), limits);
+        let operations = Operations::new(Arc::new(journal), Guests::NAME, "host", limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(self.state.path()).unwrap());
         let place = LedgerKey {
             owner,
@@ -136,7 +136,7 @@ impl Ground {
         Process {
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer()).unwrap(),
-            book: LedgerPage::open(ledger, place).unwrap(),
+            page: LedgerPage::open(ledger, place).unwrap(),
             config: Config {
                 dispatch: DispatchGuard::Operations(operations.clone()),
                 ..Config::default()
@@ -248,7 +248,7 @@ impl Process {
             focus,
             config: &self.config,
         };
-        pass(&order, &mut self.observer, &self.writer, &mut self.book).await
+        pass(&order, &mut self.observer, &self.writer, &mut self.page).await
     }
 
     /// Passes, each after everything has landed, until one is converged; at most ten. A guest can be as declared a

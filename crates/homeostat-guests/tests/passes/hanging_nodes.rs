@@ -108,7 +108,7 @@ async fn a_node_that_hangs_with_its_configurations_keeps_no_other_guest_from_its
 }
 
 #[tokio::test]
-async fn a_node_that_is_late_is_heard_when_it_answers() {
+async fn the_answer_of_a_late_node_is_used_when_it_comes() {
     let ground = ground();
     ground.simulator.with(|world| {
         world.fail(Fault::on("/nodes/pve2/", Harm::Hold).times(2));
@@ -140,7 +140,7 @@ async fn a_node_that_hung_is_asked_again_by_itself_and_its_guests_are_looked_at(
 }
 
 #[tokio::test]
-async fn who_hears_no_hints_waits_for_a_node_as_long_as_an_answer_may_take() {
+async fn without_hints_a_pass_waits_for_a_node_as_long_as_an_answer_may_take() {
     let ground = ground();
     ground.simulator.with(|world| {
         let late = Harm::Slow(Duration::from_millis(1500));

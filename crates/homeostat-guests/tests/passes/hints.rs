@@ -58,7 +58,7 @@ async fn another_name_lock_node_or_tag_is_noticed_and_so_is_a_guest_that_is_gone
 }
 
 #[tokio::test]
-async fn guests_that_are_not_declared_are_no_news_and_one_question_is_for_all() {
+async fn undeclared_guests_make_no_hint_and_one_question_is_for_all() {
     let ground = ground();
     let (mut daemon, _) = kept(&ground).await;
     ground.simulator.with(|world| {
@@ -102,7 +102,7 @@ async fn a_question_that_fails_is_a_reason_to_look_at_everything_and_is_asked_ag
 }
 
 #[tokio::test]
-async fn quirk_resources_are_old_and_their_news_are_a_reason_to_look_only() {
+async fn quirk_resources_are_old_and_their_changes_are_a_reason_to_look_only() {
     let ground = ground();
     // The target reports for ever that the guest is stopped.
     ground.simulator.with(|world| world.stale = Duration::from_hours(1));

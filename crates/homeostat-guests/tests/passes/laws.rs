@@ -86,7 +86,7 @@ impl Harness for Cluster {
         match how {
             Disturbance::Alter(key) => self.set(key.0, "7"),
             Disturbance::Stranger => self.set(105, "5"),
-            // Guests are not made here, and belong to whoever configures them first.
+            // Guests are not made here, and belong to the first owner who configures them.
             Disturbance::Remove(_) | Disturbance::Occupy(_) => Ability::Unable,
         }
     }

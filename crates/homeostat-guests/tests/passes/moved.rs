@@ -58,7 +58,7 @@ async fn a_guest_is_seen_where_it_is_while_the_node_of_its_request_is_gone() {
 }
 
 #[tokio::test]
-async fn a_resource_manager_that_takes_longer_than_anybody_waits_is_not_asked_twice() {
+async fn a_resource_manager_that_exceeds_the_timeout_is_not_asked_twice() {
     let ground = ground(Kind::Lxc, Duration::from_millis(1200));
     let timeouts = Timeouts { task: Duration::from_millis(200), ..TIMEOUTS };
     let mut process = ground.process_within(timeouts);

@@ -158,7 +158,7 @@ async fn waits_for_a_restart(guest: Guest, (option, value): (&str, &str)) {
 }
 
 #[tokio::test]
-async fn what_waits_for_a_restart_is_told_and_not_fought() {
+async fn what_waits_for_a_restart_is_reported_and_not_fought() {
     let container = || Guest::new(Simulated::Lxc, "pve1");
     let machine = || Guest::new(Simulated::Qemu, "pve1");
     waits_for_a_restart(container(), ("nameserver", "10.0.0.1")).await;
@@ -167,7 +167,7 @@ async fn what_waits_for_a_restart_is_told_and_not_fought() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_waits_for_a_restart_is_told_and_not_fought() {
+async fn a_deletion_that_waits_for_a_restart_is_reported_and_not_fought() {
     let container = Guest::new(Simulated::Lxc, "pve1").with("nameserver", "10.0.0.9");
     let machine = Guest::new(Simulated::Qemu, "pve1").with("searchdomain", "example.org");
     waits_for_a_restart(container, ("nameserver", "")).await;
@@ -178,7 +178,7 @@ async fn a_deletion_that_waits_for_a_restart_is_told_and_not_fought() {
 }
 
 #[tokio::test]
-async fn a_held_lock_is_told_and_tried_again() {
+async fn a_held_lock_is_reported_and_retried() {
     let ground = ground(Simulated::Lxc);
     let lock = |to: Option<&str>| {
         let to = to.map(str::to_owned);

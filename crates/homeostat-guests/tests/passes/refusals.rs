@@ -60,7 +60,7 @@ async fn a_malformed_request_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn words_that_nobody_knows_are_told_and_tried_again() {
+async fn unknown_words_are_reported_and_retried() {
     is_refused(500, "the moon is in the wrong phase", "Soon").await;
 }
 

@@ -16,7 +16,7 @@ async fn claimed() -> Ground {
 }
 
 #[tokio::test]
-async fn the_journal_tells_that_our_mark_was_taken_off_and_of_which_configuration() {
+async fn the_journal_says_that_our_mark_was_taken_off_and_of_which_configuration() {
     let ground = claimed().await;
     ground.process().converge(&desired([])).await;
     assert_eq!(journal_of(&ground, 101)[2..], ["release", "succeeded"]);
@@ -31,7 +31,7 @@ async fn the_journal_tells_that_our_mark_was_taken_off_and_of_which_configuratio
 }
 
 #[tokio::test]
-async fn the_journal_tells_that_a_release_was_refused_and_then_done() {
+async fn the_journal_says_that_a_release_was_refused_and_then_done() {
     let ground = claimed().await;
     let words = "can't lock file '/run/lock/lxc/pve-config-101.lock' - got timeout";
     ground.simulator.with(|world| {

@@ -29,7 +29,7 @@ fn normal(mut sample: Sample, option: &'static str) -> Sample {
 fn agrees(wanted: &Sample, seen: &Sample, option: &str) -> bool {
     let Some(wanted_value) = wanted.options.get(option) else { return true };
     let seen = seen.options.get(option).map(String::as_str).unwrap_or_default();
-    normalize::agrees(wanted.kind, option, (wanted_value, seen))
+    normalize::agrees(wanted.kind, option, wanted_value, seen)
 }
 
 macro_rules! fields {

@@ -193,7 +193,7 @@ async fn a_task_of_somebody_else_is_waited_for() {
 
 /// The process that knew the task is gone, and so is the answer that named it.
 #[tokio::test]
-async fn whoever_sees_its_own_tasks_only_finds_a_lost_one_all_the_same() {
+async fn a_user_who_sees_only_its_own_tasks_finds_a_lost_one() {
     let ground = one(lxc());
     ground.simulator.with(|world| {
         let token = homeostat_pve_simulator::Simulator::token();
@@ -262,7 +262,7 @@ async fn a_stopped_process_finds_its_task_again() {
 }
 
 #[tokio::test]
-async fn a_task_of_another_machine_with_our_name_is_waited_for_and_told() {
+async fn a_task_of_another_machine_with_our_name_is_waited_for_and_reported() {
     let mut ground = one(lxc());
     ground.simulator.with(|world| world.script(101, Script { takes: World::LONG, end: End::Ok }));
     let desired = desired([(101, runs(Run::Running))]);

@@ -144,7 +144,7 @@ async fn a_task_that_found_it_done_has_succeeded_when_another_look_shows_it() {
 }
 
 #[tokio::test]
-async fn a_task_that_ended_while_nobody_was_there_is_not_believed_either() {
+async fn a_task_that_ended_while_no_loop_ran_is_not_believed_either() {
     let ground = ground(false);
     ends(&ground, ALREADY, World::LONG);
     let desired = desired([(101, runs(Run::Running))]);

@@ -33,8 +33,8 @@ type DeletePolicies<K> = dyn Fn(&K) -> DeletePolicy + Send + Sync;
 
 /// What becomes of an object of ours that is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum DeletePolicy {
-    /// It is deleted.
     #[default]
     Delete,
     /// It stays, and is reported as held until it is declared again or gone.
@@ -388,8 +388,8 @@ impl<A: Api> Desired for DesiredObjects<A> {
         A::name(key)
     }
 
-    fn unknown(&self, tell: &mut dyn FnMut(&A::Key, &str)) {
-        self.unknown.iter().for_each(|(key, why)| tell(key, why));
+    fn unknown(&self, emit: &mut dyn FnMut(&A::Key, &str)) {
+        self.unknown.iter().for_each(|(key, why)| emit(key, why));
     }
 
     fn is_same_desired(&self, other: &Self) -> bool {
@@ -404,8 +404,8 @@ impl<A: Api> Desired for DesiredObjects<A> {
             && self.may_adopt(slot) == other.may_adopt(there)
     }
 
-    fn dependants(&self, key: &A::Key, tell: &mut dyn FnMut(A::Key)) {
-        self.dependants.get(key).into_iter().flatten().cloned().for_each(tell);
+    fn dependants(&self, key: &A::Key, emit: &mut dyn FnMut(A::Key)) {
+        self.dependants.get(key).into_iter().flatten().cloned().for_each(emit);
     }
 
     fn may_adopt(&self, slot: Slot) -> bool {
@@ -444,7 +444,7 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
         self.witness == Witness::Ledger
     }
 
-    fn explain(&self, desired: &D, tell: &mut dyn FnMut(Line)) {
-        tell(self.change.line(desired));
+    fn explain(&self, desired: &D, emit: &mut dyn FnMut(Line)) {
+        emit(self.change.line(desired));
     }
 }

@@ -1,7 +1,7 @@
 //! For targets that cannot take the mark in the creating call: a database is created first, and gets its comment by a
 //! second statement.
 //!
-//! Between the two calls the process may die, and the object would be nobody's. So an API whose
+//! Between the two calls the process may die, and the object would have no owner. So an API whose
 //! [`Api::MARKING`](super::Api::MARKING) is [`Marking::AfterCreate`] has the ledger record the intent before the first
 //! call, and wraps its objects in [`TwoStep`]: an object without a mark that the ledger intended to make is ours, and
 //! differs from what is declared until an update has set the mark. In `create`, end with [`TwoStep::marked`]:

@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Neither is a part of the object: two are equal if their objects are, plans do not show them.
 /// The version travels with what a pass saw to the call that changes it
 /// (`before` of [`update`](super::Api::update) and [`delete`](super::Api::delete)), so that the write
-/// is refused ([`Refusal::Moved`](super::Refusal::Moved)) if anybody came between.
+/// is refused ([`Refusal::Moved`](super::Refusal::Moved)) if another writer came between.
 #[derive(Clone, Debug)]
 pub struct Versioned<O> {
     object: O,

@@ -32,8 +32,8 @@ pub enum Copies {
 /// Why a name cannot stand in a mark.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` cannot stand in a mark: it must have letters, and neither `@` nor `#`")]
+#[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct MarkerRefused {
-    /// The name.
     pub name: String,
 }
 

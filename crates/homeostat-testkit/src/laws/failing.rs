@@ -51,7 +51,7 @@ async fn one_step_fails<H: AsyncHarness>(
     );
     let failed = entries(&report, &[Kind::Failed]);
     let is_named = failed.iter().any(|entry| entry.key() == bad.to_string());
-    demand!(fixture, is_named, "`{bad}` was refused, and nobody says", SAY_FAILED);
+    demand!(fixture, is_named, "`{bad}` was refused, and the report does not say so", SAY_FAILED);
     let is_storm = failed.iter().any(|entry| match entry {
         Entry::Finding { key, finding: Finding::Failed { failure, .. } } => {
             *key == bad.to_string() && failure.retry == Retry::Now

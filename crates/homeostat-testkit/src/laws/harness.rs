@@ -223,7 +223,6 @@ impl<H: Harness> AsyncHarness for H {
     }
 }
 
-/// The keys of a harness's source.
 pub(super) type Key<H> = <<H as AsyncHarness>::Source as Source>::Key;
 
 /// Yields this many times.

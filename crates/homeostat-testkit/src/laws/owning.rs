@@ -114,7 +114,7 @@ async fn opening_writes_nothing<H: AsyncHarness>(fixture: &Fixture<'_, H>) -> Re
 async fn strangers_stay<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<(), Broken> {
     let strangers = fixture.add_stranger().await;
     let Some(strangers) = strangers else {
-        fixture.skip("a foreign object that nobody declares");
+        fixture.skip("a foreign object that is not declared");
         return Ok(());
     };
     for which in
@@ -138,7 +138,7 @@ async fn strangers_stay<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<
     demand!(
         fixture,
         left == 0,
-        "{left} objects of ours are left that nobody declares",
+        "{left} objects of ours are left that are not declared",
         "report what carries our mark as `Owner::Ours`, whether it is declared or not"
     );
     Ok(())

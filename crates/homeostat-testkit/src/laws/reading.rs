@@ -99,8 +99,13 @@ async fn unknown_is_left_alone<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> 
             "`{key}` could not be read, and was written",
             SAY_UNKNOWN
         );
-        let is_told = !entries(&report, &[Kind::Unknown]).is_empty();
-        demand!(fixture, is_told, "`{key}` could not be read, and nobody says", SAY_UNKNOWN);
+        let is_reported = !entries(&report, &[Kind::Unknown]).is_empty();
+        demand!(
+            fixture,
+            is_reported,
+            "`{key}` could not be read, and the report does not say so",
+            SAY_UNKNOWN
+        );
     }
     Ok(())
 }
@@ -224,7 +229,7 @@ async fn same_plan_each_time<H: AsyncHarness>(
     demand!(
         fixture,
         first == turned,
-        "the plan depends on the order in which the target tells its objects",
+        "the plan depends on the order in which the target lists its objects",
         "sort what the plan goes through, by key"
     );
     Ok(())

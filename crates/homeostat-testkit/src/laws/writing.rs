@@ -28,14 +28,14 @@ pub(super) async fn steps_touch_what_they_name<H: AsyncHarness>(
     apply_and_judge(&mut fixture, &second, &Snapshot::new()).await
 }
 
-/// Law 4: between the look and the write anybody may come, so each write has a precondition in the target.
+/// Law 4: another writer may come between the look and the write, so each write has a precondition in the target.
 pub(super) async fn writes_have_preconditions<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<(), Broken> {
     suite.harness.reset().await;
     let ownership = suite.harness.ownership();
     let is_by_name = matches!(ownership, Ownership::Prefix(_) | Ownership::Exclusive(_));
-    // Without marks the target cannot tell one object of a name from the next.
+    // Without marks the target cannot distinguish one object of a name from the next.
     let is_marked = matches!(ownership, Ownership::Marked);
     let mut is_checked = true;
     for key in keys(&suite.harness.desired(DesiredState::First)) {
@@ -195,7 +195,6 @@ struct Answered {
     twice: Vec<usize>,
 }
 
-/// Runs a plan.
 async fn apply<H: AsyncHarness>(fixture: &Fixture<'_, H>, plan: &Plan<H::Source>) -> Answered {
     let answers = Answers::<Object<H>> {
         tally: Mutex::new(Tally::new(plan.steps.len())),

@@ -116,7 +116,7 @@ impl<M: Behaviour> Source for Memory<M> {
     fn reader(&self) -> Result<MemoryReader, Failure> {
         self.access.target.note("subscribe".to_owned());
         if self.access.target.is_closed() {
-            return Err(Failure::new("nobody can subscribe", Retry::Soon));
+            return Err(Failure::new("the target has no subscriptions", Retry::Soon));
         }
         Ok(MemoryReader(self.access.clone()))
     }
@@ -237,8 +237,8 @@ impl Step<Table<String, String>> for Put {
         parent(&self.key(desired)).map(str::to_owned)
     }
 
-    fn explain(&self, desired: &Table<String, String>, tell: &mut dyn FnMut(Line)) {
-        tell(self.change.line(desired));
+    fn explain(&self, desired: &Table<String, String>, emit: &mut dyn FnMut(Line)) {
+        emit(self.change.line(desired));
     }
 }
 

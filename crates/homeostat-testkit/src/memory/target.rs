@@ -14,7 +14,6 @@ pub enum Mark {
     Foreign,
 }
 
-/// One object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Held {
     /// Not unique: the target accepts duplicates.
@@ -84,7 +83,6 @@ impl Target {
         self.world().faults.hints == HintFault::Closed
     }
 
-    /// Changes the faults.
     pub fn faults(&self, change: impl FnOnce(&mut Faults)) {
         let mut world = self.world();
         change(&mut world.faults);

@@ -54,7 +54,6 @@ const PAUSE: Duration = Duration::from_millis(600);
 /// For programs: beyond the least time between two passes over one key, which is no latency.
 const SHORT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Runs the tour.
 pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
     // Whatever the owner is on the host, in the sandbox it is a fresh owner with a fresh ledger.

@@ -72,7 +72,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     })
 }
 
-/// Why a good document is not taken: it is that of a trial that nobody confirmed.
+/// Why a good document is not taken: it is that of an unconfirmed trial.
 fn unconfirmed(document: &Document, global: &Global) -> Result<Option<anyhow::Error>> {
     let (owner, _) = context::owner(global, &document.settings)?;
     let confirmed = ConfirmedDocuments::of(&context::state_dir(global), &owner);

@@ -107,7 +107,10 @@ impl Answers {
             Request::Release(about) => self.release(&about).await,
             Request::Forget(about) => self.forget(&about).await,
             Request::Source { source, request } => self.source_command(&source, request).await,
-            Request::Events { .. } => Err(helped("events are told one by one", "ask again")),
+            Request::Events { .. } => Err(helped(
+                "this request streams events and has no single answer",
+                "connect again and read the stream",
+            )),
         }
     }
 

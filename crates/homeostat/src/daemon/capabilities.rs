@@ -2,7 +2,7 @@
 //!
 //! What stays allowed is what the kernel asks for: `NET_ADMIN` for everything of the network and for
 //! sysctls below `net/`, `SYS_ADMIN` to enter and make namespaces, also to compile nftables in, `SYS_PTRACE` to see who else is in
-//! one before it is removed, `DAC_OVERRIDE` for documents and cgroups that belong to others, `LEASE` to know whether somebody
+//! one before it is removed, `DAC_OVERRIDE` for documents and cgroups that belong to others, `LEASE` to know whether a process
 //! has a document of another user open for writing, `NET_RAW` for the checks of a trial that ping. Other
 //! sysctls are guarded by capabilities of many kinds, so a document with one of them keeps all.
 

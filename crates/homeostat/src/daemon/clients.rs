@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn clients_that_do_not_ask_keep_nobody_waiting() {
+    async fn clients_that_send_no_request_block_no_other() {
         let idle = || std::iter::repeat_n(None, 50);
         let clients = idle().chain([Some(1)]).chain(idle()).chain([Some(2), Some(3)]).chain(idle());
         let (answers, took) = served(clients).await;

@@ -59,7 +59,7 @@ impl fmt::Display for Stamp {
     }
 }
 
-/// A moment on the clock that counts from the boot. It goes on while the machine sleeps, and nobody can set it.
+/// A moment on the clock that counts from the boot. It goes on while the machine sleeps, and cannot be set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct BootTime(Duration);
 
@@ -92,7 +92,7 @@ impl BootTime {
 /// How often it is looked at the clock that goes on while the machine sleeps.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What tells this boot from all others.
+/// The kernel's id of this boot.
 pub(crate) fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim_end().to_owned()
@@ -102,7 +102,7 @@ pub(crate) fn boot_id() -> String {
 mod tests {
     use super::*;
 
-    /// Nobody can set that clock: a clock of the day that is set back leaves every deadline where it is.
+    /// That clock cannot be set: a change of the wall clock moves no deadline.
     #[test]
     fn deadlines_are_on_the_clock_that_counts_from_the_boot() {
         let uptime = || {

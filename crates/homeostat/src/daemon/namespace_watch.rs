@@ -27,7 +27,7 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 
 /// The places of namespaces that matter to the daemon, and what has become of them.
 ///
-/// Quirk `mounts-are-not-told` (Linux 6.18): `ip netns add` makes a file and mounts the namespace on it some time
+/// Quirk `mounts-send-no-event` (Linux 6.18): `ip netns add` makes a file and mounts the namespace on it some time
 /// later. inotify has an event for the file, and none for the mount: `inotifywait -m /run/netns` prints nothing for
 /// `unshare --net=/run/netns/NAME true` where the file was there before. So mounts are watched, too.
 pub(super) struct NamespaceWatch {
@@ -77,7 +77,7 @@ impl NamespaceWatch {
                 ScopePlace::PidFile(path) => {
                     paths.insert(path.clone());
                 }
-                // Their files come and go with the process, and are not told.
+                // Their files come and go with the process; no event is sent.
                 ScopePlace::At(Place::OfPid(_)) => {}
                 ScopePlace::At(place) => {
                     paths.insert(place.path());

@@ -25,7 +25,7 @@ impl Drivers<'_> {
         self.machine.plan(&*self.ledger).await
     }
 
-    /// Whether nobody else can write in the first scope now.
+    /// Whether no other process holds the lock of the first scope now.
     pub(crate) fn has_top_lock(&self) -> bool {
         self.first_lock.is_some()
     }

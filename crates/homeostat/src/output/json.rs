@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use homeostat_engine::{Audience, Cause, Entry, Kind};
+use homeostat_engine::{Cause, Entry, Kind, Sampler};
 use serde::Serialize;
 
 use crate::output::{SourceReport, is_converged, summary};
@@ -23,13 +23,12 @@ const PLAN: [Kind; 7] = [
 const REPORT: [Kind; 6] =
     [Kind::Applied, Kind::Failed, Kind::Pending, Kind::Conflict, Kind::Settled, Kind::Matched];
 
-/// Writes a plan.
 pub(crate) fn plan(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
     plan_lists(all, to)?;
     finish(all, to)
 }
 
-/// The same for whoever is about to carry it out, with what they should know before.
+/// The same, with warnings, before an apply.
 pub(crate) fn plan_with_warnings(
     all: &[SourceReport],
     warnings: &[String],
@@ -67,7 +66,7 @@ fn list(name: &str, kind: Kind, all: &[SourceReport], to: &mut dyn Write) -> io:
         (rows.source, rows.scope) = (&ledger_key.source, &ledger_key.scope);
         match kind {
             Kind::Change | Kind::Applied => report.sample(kind, &mut rows),
-            _ => report.explain(kind, &mut |entry| rows.hear(entry)),
+            _ => report.explain(kind, &mut |entry| rows.take(entry)),
         }
     }
     rows.result?;
@@ -83,12 +82,12 @@ struct Rows<'a> {
     result: io::Result<()>,
 }
 
-impl Audience for Rows<'_> {
+impl Sampler for Rows<'_> {
     fn wants(&mut self, _: Cause) -> bool {
         self.result.is_ok()
     }
 
-    fn hear(&mut self, entry: Entry) {
+    fn take(&mut self, entry: Entry) {
         if self.result.is_ok() {
             self.result = self.write(&entry);
         }

@@ -169,8 +169,7 @@ fn helped(text: &str, help: Option<&str>) -> String {
     format!("{}{}", plain(text), help.unwrap_or_default())
 }
 
-/// Text of others without what a terminal would obey: control characters and those that turn the
-/// direction of writing are shown as their numbers.
+/// Shows control characters, and those that change the direction of writing, as their numbers.
 pub(crate) fn plain(text: &str) -> String {
     let turns = |c| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let mut shown = String::with_capacity(text.len());
@@ -212,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_terminal_would_obey_is_shown_as_its_number() {
+    fn control_characters_are_shown_as_numbers() {
         assert_eq!(plain("1\u{1b}[31m\u{7}\nb\u{202e}"), "1\\u{1b}[31m\\u{7}\\u{a}b\\u{202e}");
         assert_eq!(plain("grün 4096 -> 8"), "grün 4096 -> 8");
     }

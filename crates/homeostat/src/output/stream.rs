@@ -20,7 +20,6 @@ pub(crate) fn stdout(color: Color) -> impl Write {
     BufWriter::with_capacity(1 << 16, AutoStream::new(io::stdout(), choice(color)))
 }
 
-/// Standard error.
 pub(crate) fn stderr(color: Color) -> impl Write {
     AutoStream::new(io::stderr(), choice(color))
 }

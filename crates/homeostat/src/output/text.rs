@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use homeostat_engine::{Audience, Cause, Entry, Kind, LedgerKey, Summary};
+use homeostat_engine::{Cause, Entry, Kind, LedgerKey, Sampler, Summary};
 use serde::{Deserialize, Serialize};
 
 use crate::output::line::{BOLD, DIM, RED, Row, change, finding};
@@ -91,7 +91,7 @@ pub(crate) fn report(all: &[SourceReport], drawing: Drawing, to: &mut dyn Write)
         page.applied(source)?;
         page.findings(source, "failed")?;
         if drawing.detail == Detail::Normal && source.report.summary().total() > 0 {
-            // What was written, and is kept as something else, is news.
+            // Settled values are shown only when something was written.
             page.finding(source, Kind::Settled, "settled")?;
         }
     }
@@ -221,12 +221,12 @@ impl Lines {
     }
 }
 
-impl Audience for Lines {
+impl Sampler for Lines {
     fn wants(&mut self, _cause: Cause) -> bool {
         self.has_room()
     }
 
-    fn hear(&mut self, entry: Entry) {
+    fn take(&mut self, entry: Entry) {
         if let Entry::Change(line, _) | Entry::Applied(line, _) = entry {
             self.push(|| change(&line));
         }
@@ -248,14 +248,14 @@ impl Changes {
     }
 }
 
-impl Audience for Changes {
+impl Sampler for Changes {
     fn wants(&mut self, cause: Cause) -> bool {
         self.of(cause).has_room()
     }
 
-    fn hear(&mut self, entry: Entry) {
+    fn take(&mut self, entry: Entry) {
         if let Entry::Change(_, cause) = entry {
-            self.of(cause).hear(entry);
+            self.of(cause).take(entry);
         }
     }
 }

@@ -176,7 +176,7 @@ fn a_reload_takes_over_another_node_limit_another_cluster_and_another_token() {
     ground.world.run("reload").exits(1);
     later(|| ground.cluster.with(|world| are_started(world, 4)));
     assert_eq!(ground.cluster.with(|world| world.most_per_node), 4);
-    // Another token is read when its file changes, without anybody's word.
+    // Another token is read when its file changes, without a command.
     ground.world.run("status --wait").exits(0);
     ground.cluster.with(|world| {
         world.tokens = [("keeper@pve!second".to_owned(), "secret".to_owned())].into();

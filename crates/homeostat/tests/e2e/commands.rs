@@ -21,7 +21,7 @@ fn elsewhere(ground: &Ground) -> (Simulator, String) {
     (other, text.replace("pve1", "pve9"))
 }
 
-/// Whether somebody has asked about a task of a node.
+/// Whether a client has asked about a task of a node.
 fn is_asked(cluster: &Simulator, node: &str) -> bool {
     let task = format!("/nodes/{node}/tasks/UPID");
     cluster.with(|world| world.calls.iter().any(|call| call.path.contains(&task)))
@@ -69,7 +69,7 @@ fn what_is_in_flight_in_one_cluster_is_never_asked_of_another() {
 }
 
 #[test]
-fn a_daemon_that_is_told_of_another_cluster_follows_what_it_began_in_the_first() {
+fn a_daemon_that_gets_another_cluster_follows_what_it_began_in_the_first() {
     let ground = Ground::new(GUEST);
     ground.takes(1500);
     let daemon = ground.world.start("");

@@ -101,7 +101,7 @@ fn what_a_key_waits_on_is_an_event_and_a_line_of_the_log_once() {
 }
 
 #[test]
-fn status_tells_of_every_loop_and_of_what_waits_for_a_scope() {
+fn status_lists_every_loop_and_what_waits_for_a_scope() {
     let world = cabled().with_own_names();
     let inside = "[namespaces.blue.links.lo]\naddresses = [\"10.5.0.1/32\"]\n";
     let _daemon = world.keep(&format!("{DESIRED}{inside}"));
@@ -315,7 +315,7 @@ fn only_root_and_the_daemons_own_user_may_speak() {
     };
     let said = as_nobody("status");
     assert!(said.contains("this user may not speak with the daemon"), "{said}");
-    // Whoever opens the file to others has not opened the daemon to them.
+    // The mode of the socket alone permits nothing: the daemon checks the peer.
     open(world.socket(), 0o666).unwrap();
     for command in ["status", "events", "pause", "reload", "resync --allow-mass-delete"] {
         let said = as_nobody(command);
@@ -325,7 +325,7 @@ fn only_root_and_the_daemons_own_user_may_speak() {
 }
 
 #[test]
-fn junk_on_the_socket_is_refused_and_harms_nobody() {
+fn junk_on_the_socket_is_refused_and_harms_no_other_client() {
     let world = cabled();
     let _daemon = world.keep(DESIRED);
     world.converges();

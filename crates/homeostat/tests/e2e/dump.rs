@@ -43,7 +43,7 @@ impl World {
         self.is_again_after(before, "");
     }
 
-    /// The same; the story is told if it is not so.
+    /// The same; the context is printed if it is not so.
     #[track_caller]
     pub(crate) fn is_again_after(&self, before: &Dump, story: &str) {
         comes_again(before, || self.dump(), story);
@@ -75,7 +75,7 @@ pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
     dump
 }
 
-/// Everything comes to be as it was; the story is told if it does not.
+/// Waits until everything is as it was; the context is printed if it does not come.
 #[track_caller]
 pub(crate) fn comes_again(before: &Dump, dump: impl Fn() -> Dump, story: &str) {
     if comes(|| dump() == *before) {

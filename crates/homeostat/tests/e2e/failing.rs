@@ -78,7 +78,7 @@ fn thousands_of_failing_routes_are_logged_once() {
     });
     let stands = world.host_loop("rtnl");
     assert_eq!(stands["open"]["failed"], 2_000, "{stands}");
-    assert_eq!(stands["counts"]["lost"], 0, "refused writes are nobody's hints: {stands}");
+    assert_eq!(stands["counts"]["lost"], 0, "refused writes make no hints: {stands}");
     let log = world.log();
     let (lines, failed) = (log.lines().count(), log.matches("outcome=\"failed\"").count());
     assert!(lines <= 110 && failed == 100, "{lines} lines, {failed} failures");

@@ -1,4 +1,4 @@
-//! A daemon and its firewall: whatever somebody does to it is undone, and it is there before anything
+//! A daemon and its firewall: whatever other programs do to it is undone, and it is there before anything
 //! is forwarded.
 #![expect(clippy::disallowed_methods, reason = "runs `nft`")]
 
@@ -48,7 +48,7 @@ fn handle(words: &str) -> String {
     line.rsplit(' ').next().unwrap().to_owned()
 }
 
-/// Everything that somebody may do to it.
+/// Everything that another program may do to it.
 fn sabotage() -> Vec<Vec<String>> {
     let established = handle("established");
     let web = handle("dport 80");
@@ -297,7 +297,7 @@ fn apply_and_the_daemon_update_large_tables_beside_200_foreign_commits_a_second(
 }
 
 #[test]
-fn a_firewall_is_tried_in_a_sandbox_by_nobody_in_particular() {
+fn a_firewall_is_tried_in_a_sandbox_by_an_unprivileged_user() {
     let world = World::new();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(world.path(), mode).unwrap();
@@ -313,7 +313,7 @@ fn a_firewall_is_tried_in_a_sandbox_by_nobody_in_particular() {
     let ran = apply(sized(300)).exits(0);
     let last = "Applied: 303 created, 0 updated, 0 replaced, 0 deleted.";
     assert_eq!(ran.last_line(), last, "{}", ran.stdout);
-    // What does not fit the buffers that nobody in particular gets is refused, with the way out.
+    // What does not fit the buffers of an unprivileged user is refused, with the way out.
     let ran = apply(sized(3000)).exits(1);
     assert!(ran.stderr.contains("Message too long"), "{}", ran.stderr);
     assert!(ran.stderr.contains("help: without CAP_NET_ADMIN"), "{}", ran.stderr);

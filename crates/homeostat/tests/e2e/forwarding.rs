@@ -114,7 +114,7 @@ fn forwarding_that_joins_a_firewall_that_stands_is_there_when_the_reload_returns
 }
 
 #[test]
-fn a_router_goes_on_forwarding_when_a_stranger_meddles_with_its_firewall_later() {
+fn a_router_goes_on_forwarding_when_another_program_changes_its_firewall_later() {
     let world = World::new();
     let _daemon = world.keep(ROUTER);
     world.converges();

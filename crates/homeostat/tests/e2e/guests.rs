@@ -194,7 +194,7 @@ fn a_daemon_starts_a_guest_again_that_somebody_stopped() {
 }
 
 #[test]
-fn a_start_that_fails_in_a_daemon_is_told_with_the_words_of_the_target_and_not_tried_at_once() {
+fn a_start_that_fails_in_a_daemon_is_reported_in_the_words_of_the_target_and_not_retried_at_once() {
     let ground = Ground::new(GUEST);
     let words = "startup for container '101' failed";
     ground.cluster.with(|world| {

@@ -1,4 +1,4 @@
-//! Files that are being written: a daemon, whoever asks it, and `apply` never act on the half of one.
+//! Files that are being written: neither the daemon nor `apply` ever acts on the half of one.
 
 use std::fs::{self, File};
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! What can be read over HTTP, by whom, and what nobody can break with it.
+//! What can be read over HTTP, by whom, and that no request breaks the daemon.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
@@ -72,7 +72,7 @@ pub(crate) fn follow() -> TcpStream {
 }
 
 #[test]
-fn pages_tell_how_the_daemon_stands_and_what_it_healed() {
+fn pages_show_the_state_of_the_daemon_and_what_it_healed() {
     let (world, daemon) = listening();
     assert_eq!(json("/healthz"), serde_json::json!({ "healthy": true, "stalled": [] }));
     assert_eq!(json("/readyz"), serde_json::json!({ "ready": true, "waiting": [] }));
@@ -134,7 +134,7 @@ fn junk(seed: u64) -> Vec<u8> {
 }
 
 #[test]
-fn junk_and_idlers_keep_nobody_from_the_answer() {
+fn junk_and_idle_clients_keep_no_other_from_the_answer() {
     let (_world, daemon) = listening();
     for seed in 0..200 {
         let mut bytes = junk(seed);

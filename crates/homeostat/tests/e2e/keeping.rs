@@ -179,7 +179,7 @@ fn a_namespace_that_goes_is_let_go_of_and_what_was_inside_is_not_made_elsewhere(
     assert_eq!(world.listed("route show proto 76").len(), 0, "nothing of it came to the host");
 }
 
-/// Quirk `mounts-are-not-told`: on a busy machine, a namespace comes long after the file of its name.
+/// Quirk `mounts-send-no-event`: on a busy machine, a namespace comes long after the file of its name.
 #[test]
 fn a_namespace_that_comes_after_its_file_was_looked_at_is_kept() {
     let world = World::new().with_own_names();

@@ -309,7 +309,7 @@ fn guests_whose_cluster_is_lost_from_the_document_are_left_alone_and_stay_ours()
     ground.world.write("host.toml", "[[routes]]\nto = \"10.1.0.0/16\"\ntype = \"blackhole\"\n");
     let ran = ground.world.run("apply --yes host.toml").exits(1);
     assert!(ran.stdout.contains("guests  waits on `[proxmox]`"), "{}", ran.stdout);
-    assert_eq!(requests(), before, "nobody is asked");
+    assert_eq!(requests(), before, "no target is asked");
     assert!(ground.is_running());
     // Guests without a cluster are a mistake, not a wish.
     ground.world.write("host.toml", GUEST);

@@ -8,7 +8,7 @@ const OBSERVED: &str = "[settings.knobs]\nmode = \"observe\"\n\
                         [sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
 
 #[test]
-fn a_source_that_only_observes_tells_its_drift_and_writes_nothing() {
+fn a_source_that_only_observes_reports_its_drift_and_writes_nothing() {
     let world = World::with(OBSERVED);
     let before = world.knobs();
     world.run("plan host.toml").says(

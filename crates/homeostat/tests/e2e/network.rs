@@ -36,7 +36,7 @@ pub(crate) fn cabled() -> World {
 }
 
 impl World {
-    /// The destinations of routes that somebody put there.
+    /// The destinations of routes that another program put there.
     #[track_caller]
     fn routes_of(&self, protocol: &str) -> Vec<String> {
         let of =

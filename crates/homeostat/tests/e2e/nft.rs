@@ -86,7 +86,7 @@ fn a_section_that_is_gone_is_held_and_an_empty_one_takes_the_tables_away() {
 }
 
 #[test]
-fn a_mistake_in_a_text_of_the_document_is_told_with_its_place_there() {
+fn a_mistake_in_a_text_of_the_document_is_reported_with_its_place_there() {
     let world = World::with(
         "[nftables]\nruleset = \"\"\"\ntable ip a {\n    chain x { foo bar; }\n}\n\"\"\"\n",
     );
@@ -103,7 +103,7 @@ fn a_mistake_in_a_text_of_the_document_is_told_with_its_place_there() {
 }
 
 #[test]
-fn a_mistake_in_a_file_is_told_with_its_place_and_nothing_is_changed() {
+fn a_mistake_in_a_file_is_reported_with_its_place_and_nothing_is_changed() {
     let world =
         World::with("[nftables]\nfile = \"fw.nft\"\n[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
     let ran = world.run("check host.toml").exits(1);

@@ -69,7 +69,7 @@ fn nothing_to_do_is_said_in_two_words() {
 }
 
 #[test]
-fn a_changed_document_is_told_from_drift() {
+fn a_changed_document_is_distinguished_from_drift() {
     let world = World::new();
     world.apply("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 4\n");
     world.meddle("net/ipv4/ip_forward", "0");
@@ -297,7 +297,7 @@ fn no_look_at_the_machine_is_needed_to_check_a_document() {
     world.run("check broken.toml").exits(1);
 }
 
-/// A change that may cut off whoever makes it is named before it is made.
+/// A change that may cut off the operator's connection is named before it is made.
 #[test]
 fn a_plan_warns_of_changes_that_carry_the_operators_own_connection() {
     let world = World::new();

@@ -21,7 +21,7 @@ fn outcome_of(answer: &Value) -> (&str, bool) {
     (answer["outcome"].as_str().unwrap(), answer["stored"].as_bool().unwrap())
 }
 
-/// A try that nobody knows the end of: its request was lost.
+/// A try whose end is unknown: its request was lost.
 fn lose(ground: &Ground) {
     let lost = Fault::on(SEND, Harm::DropRequest).times(1);
     ground.cluster.with(|world| world.fail(lost));
@@ -60,7 +60,7 @@ fn a_lost_request_is_sent_by_the_next_try_and_a_lost_answer_is_found_again() {
 }
 
 #[test]
-fn where_nobody_knows_the_end_a_guest_that_is_as_asked_for_is_left_alone() {
+fn where_the_end_is_unknown_a_guest_that_is_as_asked_for_is_left_alone() {
     let ground = Ground::new("");
     lose(&ground);
     let run = |running| {
@@ -74,10 +74,10 @@ fn where_nobody_knows_the_end_a_guest_that_is_as_asked_for_is_left_alone() {
 }
 
 #[test]
-fn where_nobody_knows_the_end_what_runs_after_all_is_joined() {
+fn where_the_end_is_unknown_what_runs_after_all_is_joined() {
     let ground = Ground::new("");
     lose(&ground);
-    // To the target, whoever has the same token is the same user, so this may as well be our own request.
+    // To the target, all clients with the same token are the same user, so this may as well be our own request.
     ground.takes(1500);
     let two = "[settings]\nowner = \"two\"\nprotocol = 77\n";
     ground.world.write("two.toml", ground.document(two));
@@ -90,7 +90,7 @@ fn where_nobody_knows_the_end_what_runs_after_all_is_joined() {
 }
 
 #[test]
-fn where_nobody_knows_the_end_and_nobody_can_be_asked_nothing_is_sent() {
+fn where_the_end_is_unknown_and_the_target_cannot_be_asked_nothing_is_sent() {
     let ground = Ground::new("");
     lose(&ground);
     let refuse = Harm::Refuse(500, "no".to_owned());
@@ -180,7 +180,7 @@ const POINTS: [Point; 5] = [
     },
 ];
 
-/// Kills whoever does the command, and tries again.
+/// Kills the process that runs the command, and tries again.
 fn check(point: &Point, through_daemon: bool) {
     let name = format!("{}, daemon: {through_daemon}", point.name);
     let ground = Ground::new("");
@@ -204,7 +204,7 @@ fn check(point: &Point, through_daemon: bool) {
     let daemon = through_daemon.then(|| ground.world.start(""));
     let mut second = ground.world.homeostat(START);
     let second = second.stdout(Stdio::piped()).spawn().unwrap();
-    // The task goes on until somebody has come back for it.
+    // The task goes on until a client has come back for it.
     later(|| ground.cluster.with(is_followed));
     ground.hurry();
     let second = ground.world.ran(&second.wait_with_output().unwrap()).json(0);

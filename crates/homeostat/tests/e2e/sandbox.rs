@@ -98,7 +98,7 @@ fn a_state_directory_that_the_sandbox_may_use_is_used() {
 }
 
 #[test]
-fn nobody_in_particular_can_use_a_sandbox() {
+fn an_unprivileged_user_can_use_a_sandbox() {
     let world = World::with(DESIRED);
     fs::set_permissions(world.path(), fs::Permissions::from_mode(0o755)).unwrap();
     // The build directory may be closed to others.

@@ -91,7 +91,7 @@ fn units_of_a_trial_that_a_power_loss_ended_are_as_they_were() {
 }
 
 #[test]
-fn units_of_a_trial_that_nobody_confirms_are_as_they_were() {
+fn units_of_an_unconfirmed_trial_are_as_they_were() {
     let host = host();
     host.run("systemctl enable --now old").exits(0);
     host.write("root/before.toml", "[services]\n");

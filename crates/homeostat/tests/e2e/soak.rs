@@ -1,6 +1,6 @@
 //! The daemon under sabotage of every kind, killed, besieged and watched for leaks.
 //!
-//! [`estate`] is what it keeps and what is foreign beside it, [`saboteur`] whoever works against it.
+//! [`estate`] is what it keeps and what is foreign beside it, [`saboteur`] works against it.
 //! The dice are seeded: a run can be had again. `HOMEOSTAT_SOAK` makes all of them long.
 
 mod beside;

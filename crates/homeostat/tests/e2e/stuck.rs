@@ -1,4 +1,4 @@
-//! An `nft` that never ends keeps nobody else from being healed, and nobody from stopping.
+//! An `nft` that never ends stops no other healing, and no stop of the daemon.
 
 use std::fs;
 

@@ -12,7 +12,7 @@ const UNIT: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/systemd/homeostat.service");
 
 #[test]
-fn systemd_hears_of_ready_reload_and_stop() {
+fn systemd_is_notified_of_ready_reload_and_stop() {
     let world = World::with(DESIRED);
     let daemon = world.start("");
     assert_eq!(world.knob(KEY), "5", "ready comes after the first pass");
@@ -37,7 +37,7 @@ fn a_healthy_daemon_feeds_the_watchdog() {
 }
 
 #[test]
-fn a_daemon_tells_how_many_loops_are_converged() {
+fn a_daemon_says_how_many_loops_are_converged() {
     let world = World::with(DESIRED);
     let daemon = world.start_watched("", None);
     daemon.wait_for_notice("STATUS=2 of 2 loops converged");

@@ -119,7 +119,7 @@ fn a_daemon_that_was_killed_in_a_trial_undoes_it_at_its_next_start() {
     daemon.kill();
     assert_ne!(world.dump(), then);
     let _daemon = world.keep(BEFORE);
-    // It waits for whoever ends the trial.
+    // It waits for the end of the trial.
     client.wait().unwrap();
     world.converges();
     world.is_again(&then);
@@ -199,7 +199,7 @@ fn what_cannot_be_undone_is_planned_by_name_and_needs_a_word() {
     assert!(lost["reason"].as_str().unwrap().contains("its number"), "{lost}");
     let drawn = world.run("plan new.toml").exits(0).stdout;
     assert!(drawn.contains("cannot be undone:"), "{drawn}");
-    // In a trial it is recorded, but nobody knows how to make again what stands on it.
+    // In a trial it is recorded, but what stands on it cannot be made again.
     world.ip("link add theirs link v5 type macvlan");
     let ran = world.run("apply --yes --allow-cascades --confirm-within 1s new.toml").exits(1);
     assert!(ran.stdout.contains("it could not be undone"), "{ran:?}");

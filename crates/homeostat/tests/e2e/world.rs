@@ -28,7 +28,7 @@ const INHERITED: [(&str, &str); 5] = [
 pub(crate) struct World {
     pub(crate) namespace: Namespace,
     directory: TempDir,
-    /// Whoever keeps a mount namespace with an own `/run/netns`.
+    /// The process that keeps a mount namespace with its own `/run/netns`.
     names: Option<Holder>,
 }
 

@@ -163,15 +163,15 @@ pub(crate) struct Process {
 impl Process {
     pub(crate) async fn start(stage: &Stage) -> Self {
         let journal = Arc::new(journal(stage).await);
-        let operations = Operations::new(journal, (Guests::NAME, "host"), stage.limits);
+        let operations = Operations::new(journal, Guests::NAME, "host", stage.limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(stage.state.path()).unwrap());
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let events = Events::default();
         tokio::spawn(measure(events.subscribe(), Arc::clone(&stage.longest_event)));
-        let means = LoopDeps::new(lock, ledger).with_events(events);
+        let deps = LoopDeps::new(lock, ledger).with_events(events);
         // As the daemon keeps a cluster.
         let pace = Pace::of::<Guests>(stage.seed).with_resync(Duration::from_secs(30)).unwrap();
-        let (kept, handle) = Loop::new(stage.bound(&operations), means, pace);
+        let (kept, handle) = Loop::new(stage.bound(&operations), deps, pace);
         Process { operations, handle, running: tokio::spawn(kept.run()) }
     }
 

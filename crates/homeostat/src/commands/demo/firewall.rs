@@ -39,7 +39,6 @@ pub(super) enum FirewallDamage {
     Set,
 }
 
-/// The firewall as it has to be.
 pub(super) struct Firewall {
     connection: Connection,
     listener: Listener,

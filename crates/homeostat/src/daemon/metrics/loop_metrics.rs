@@ -4,7 +4,6 @@ use homeostat_engine::{Kind, OpenCounts, Status};
 
 use self::MetricKind::{Counter, Gauge};
 
-/// One metric of a loop.
 pub(super) struct LoopMetric {
     pub(super) kind: MetricKind,
     pub(super) name: &'static str,

@@ -56,8 +56,8 @@ impl<'a> Turn<'a> {
         if self.flight.is_hopeless() {
             return Err(error);
         }
-        let is_news = holder.is_some() && holder != self.named;
-        if is_news && self.context.detail != Detail::Quiet {
+        let has_changed = holder.is_some() && holder != self.named;
+        if has_changed && self.context.detail != Detail::Quiet {
             let mut stderr = stream::stderr(self.context.color);
             let name = plain(holder.as_deref().unwrap_or_default());
             writeln!(stderr, "Waiting for {name}, which writes here")?;

@@ -107,7 +107,7 @@ fn spoil(bytes: &mut Vec<u8>, dice: &mut Dice) {
 pub(super) fn visit(door: &Door, dice: &mut Dice) -> Option<Box<dyn Send>> {
     let mut stream = door.connect().ok()?;
     let junk = door.junk(dice);
-    // Whoever is hung up on has been understood.
+    // A connection that the daemon closes was understood.
     let _ = match dice.below(3) {
         0 => junk.iter().take(300).try_for_each(|byte| stream.write_all(&[*byte])),
         1 => stream.write_all(&junk[..junk.len() / 2]),

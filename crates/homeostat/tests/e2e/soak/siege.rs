@@ -1,5 +1,5 @@
 //! The control socket and the HTTP surface besieged: the daemon neither falls nor swells, goes on
-//! healing, and obeys nobody who may not order.
+//! healing, and refuses commands without permission.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -86,7 +86,7 @@ fn a_siege_of_both_doors_neither_fells_nor_swells_the_daemon_and_it_heals_meanwh
 }
 
 #[test]
-fn a_crowd_that_dribbles_keeps_nobody_out_for_good_and_nothing_from_being_healed() {
+fn a_crowd_of_slow_clients_locks_no_other_out_and_stops_no_healing() {
     let (world, daemon) = besieged();
     let before = Usage::of(daemon.pid());
     let enter = |_| {
