@@ -13,7 +13,7 @@ use crate::ownership::{Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
 use crate::text::bounded;
 
-/// What becomes of a claimed value that is no longer declared.
+/// How a claimed value is released when it is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnRelease {
     /// It stays as it is.
@@ -180,7 +180,7 @@ impl<'a, D: Desired> Diff<'a, D> {
             Agreement::Differs => true,
             Agreement::Unsure { differs, why } => {
                 self.unsure.push((slot, why));
-                // What may be as declared is left alone until it can be read.
+                // A key that may be as declared is left alone until it can be read.
                 if !differs && !matches!(access, Access::LostMark) {
                     return;
                 }

@@ -127,7 +127,7 @@ impl Default for WaysOut {
         WaysOut {
             foreign: "it is left alone, unless its key may be adopted",
             lost_mark: "it is taken back if its key may be adopted",
-            doubt: "nothing is sent until the target shows what became of it; what cannot wait, do by hand",
+            doubt: "nothing is sent until the target shows its result; if it cannot wait, do it by hand",
         }
     }
 }

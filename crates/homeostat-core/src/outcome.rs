@@ -1,4 +1,4 @@
-//! What became of a step.
+//! The results of steps.
 
 use std::error::Error;
 use std::future::Future;
@@ -86,7 +86,7 @@ impl Failure {
     }
 }
 
-/// What became of one step.
+/// The result of one step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Outcome<O> {
@@ -197,7 +197,7 @@ pub enum TaskEnd {
     GivenUp(String),
 }
 
-/// What became of a write whose answer was lost.
+/// The result of a write whose answer was lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Recovery {
     /// The target works on it.

@@ -6,7 +6,7 @@
 //! A wakeup carries reasons and never state: a pass reads the newest desired state and target when it
 //! starts, so merging wakeups loses nothing and their order does not matter.
 //!
-//! What does not go well is spaced: [`Backoff`] for steps that fail, [`Convergence`] for steps that
+//! Failures are retried after growing pauses: [`Backoff`] for steps that fail, [`Convergence`] for steps that
 //! succeed and change nothing, [`Contention`] for keys that another program keeps undoing. [`Resync`]
 //! looks at everything again, and [`Health`] says whether all this still moves.
 //!

@@ -1,4 +1,4 @@
-//! What became of a plan.
+//! The result of a pass: the plan and the outcomes of its steps.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -80,12 +80,12 @@ impl<O: Clone> Tally<O> {
     }
 }
 
-/// What stands for the key where the outcomes as a whole could not be recorded.
+/// Stands in place of a key where the outcomes as a whole could not be recorded.
 pub const LEDGER: &str = "ledger";
-/// What stands for the key where a step was done that the journal could not record.
+/// Stands in place of a key where a step was done that the journal could not record.
 pub const JOURNAL: &str = "journal";
 
-/// A plan and what became of it.
+/// A plan and the outcomes of its steps.
 pub struct Report<S: Source> {
     plan: Plan<S>,
     tally: Tally<S::Object>,

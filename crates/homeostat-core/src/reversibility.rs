@@ -44,9 +44,9 @@ pub enum Undo {
     FormerDesired,
     /// By that, and by what was recorded before the step.
     Record,
-    /// What goes is put aside, and returns as it is.
+    /// The object is put aside, and returns as it is.
     Aside,
-    /// What goes is recorded, and made again.
+    /// The object is recorded, and made again.
     MadeAgain,
     /// By a restart or a repeat of what the step has ended.
     Repeat,

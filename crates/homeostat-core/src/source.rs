@@ -53,7 +53,7 @@ pub enum Fails {
 pub enum Coverage {
     /// Every change is announced, unless the announcement is lost.
     All,
-    /// Some changes are not announced at all.
+    /// Some changes send no hint.
     Some,
     /// There are no hints.
     None,

@@ -1,7 +1,7 @@
 //! Texts of others are bounded where they are kept: a target can say megabytes, and reports, events, logs and the
 //! journal would keep all of it.
 
-/// What others said, as part of a message of ours: 500 characters of it.
+/// Foreign text as part of a message of ours: at most 500 characters of it.
 #[must_use]
 pub fn quoted(words: impl Into<String>) -> String {
     cut(words.into(), 500)
@@ -13,7 +13,7 @@ pub fn bounded(message: impl Into<String>) -> String {
     cut(message.into(), 2000)
 }
 
-/// What is too long is cut, and says so.
+/// Cuts a text that is too long, and marks the cut.
 fn cut(mut text: String, longest: usize) -> String {
     // No character is shorter than a byte.
     if text.len() > longest

@@ -41,7 +41,7 @@ pub enum WaitsOn {
     Operation,
     /// The answer to a request of this pass, which has not come yet.
     Answer,
-    /// What became of an earlier step whose answer was lost.
+    /// The result of an earlier step whose answer was lost.
     Doubt,
     /// Another look: the key changed after the look that this pass planned with.
     Look,
@@ -102,8 +102,8 @@ impl fmt::Display for WaitsOn {
             }
             WaitsOn::Slot => f.write_str("a free place on its node"),
             WaitsOn::Operation => f.write_str("another operation on it"),
-            WaitsOn::Answer => f.write_str("an answer to what it was sent"),
-            WaitsOn::Doubt => f.write_str("what became of an earlier step of it"),
+            WaitsOn::Answer => f.write_str("the answer to a request"),
+            WaitsOn::Doubt => f.write_str("the result of an earlier step"),
             WaitsOn::Look => f.write_str("another look: it moved after this one"),
             WaitsOn::NextPass => f.write_str("the next pass: it changed along with another step"),
             WaitsOn::Later(text) | WaitsOn::Condition(text) => f.write_str(text),

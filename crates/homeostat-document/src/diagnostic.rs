@@ -215,7 +215,7 @@ fn hide_secrets(files: &Files, found: &mut [Diagnostic]) {
     for one in found {
         let Place::Span(span) = one.place else { continue };
         let (here, there) = (line(span), line(one.also.as_ref().map_or(span, |(also, _)| *also)));
-        // What lies between two places may be drawn, too.
+        // Lines between two places may be drawn, too.
         let drawn = here.min(there)..=here.max(there);
         if secrets.iter().any(|secret| drawn.contains(secret)) {
             one.place = Place::Unseen(span);

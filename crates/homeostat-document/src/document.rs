@@ -45,7 +45,7 @@ impl Document {
         self.files.locate(span)
     }
 
-    /// What stands at a place, as it was written.
+    /// The text at a place, as it was written.
     #[must_use]
     pub fn written_at(&self, span: Span) -> &str {
         let text = self.files.text(span.file);

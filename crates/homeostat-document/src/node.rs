@@ -39,7 +39,7 @@ impl Node {
         Self { value, span }
     }
 
-    /// What stands here, in words for a message.
+    /// The value, in words for a message.
     #[must_use]
     pub fn describe(&self) -> String {
         match &self.value {

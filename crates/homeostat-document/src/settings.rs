@@ -59,7 +59,7 @@ pub enum Protocol {
 }
 
 words! {
-    /// What becomes of the owned objects when a daemon ends.
+    /// What a daemon does with the owned objects when it ends.
     OnStop, "a way to end":
     /// They stay, and stay owned.
     Leave = "leave",

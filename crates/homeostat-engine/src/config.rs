@@ -14,13 +14,13 @@ use crate::undo::UndoList;
 /// How a pass behaves.
 #[derive(Clone, Debug)]
 pub struct Config<K: Key> {
-    /// What is held back.
+    /// The guards that hold steps back.
     pub guards: Guards,
     /// The sections of the document that are missing.
     pub missing: MissingSections<K>,
     /// What a failure stops.
     pub strictness: Strictness,
-    /// What becomes of released values.
+    /// How values are released.
     pub on_release: OnRelease,
     /// Whether steps are put off whose objects could not be made again ([`Parking`]): the desired state may be taken
     /// back.
@@ -33,23 +33,23 @@ pub struct Config<K: Key> {
     pub adopt: BTreeSet<K>,
     /// How many lanes run side by side. In a loop with lanes of its own, their limits say so.
     pub lanes: usize,
-    /// What keeps writes that must not be sent twice from being so.
+    /// The operations of a source whose writes must not be sent twice.
     pub dispatch: DispatchGuard<K>,
     /// What people can do about findings, for the status of a loop.
     pub ways_out: WaysOut,
-    /// Receives how far it has come.
+    /// Receives the progress of its steps.
     pub progress: Option<Arc<dyn Progress>>,
 }
 
-/// Receives how far the steps of a pass have come.
+/// Receives the progress of the steps of a pass.
 pub trait Progress: fmt::Debug + Send + Sync {
-    /// So many steps of a source are about to be taken.
+    /// This many steps of a source are about to be taken.
     fn begin(&self, source: &str, steps: usize);
 
-    /// So many more have an outcome.
+    /// This many more steps have an outcome.
     fn advance(&self, steps: usize);
 
-    /// No more come.
+    /// All steps have an outcome.
     fn end(&self);
 
     /// A key waits for work that the target does by itself; called once a pass that finds it so.

@@ -125,9 +125,9 @@ pub struct Loop<S: Source> {
 /// All of a loop but its commands, which are read while a pass borrows the rest.
 struct Controller<S: Source> {
     bound: Arc<Bound<S>>,
-    /// That of `bound`, or nothing declared while everything is reverted.
+    /// The desired state of `bound`, or an empty one while everything is reverted.
     desired: Arc<S::Desired>,
-    /// That of `bound`, but for what holds for one pass only.
+    /// The configuration of `bound`, except for what holds for one pass only.
     config: Config<S::Key>,
     /// The newest desired state, while it waits for its pass.
     next_bound: Option<NextBound<S>>,
@@ -693,7 +693,7 @@ impl<S: Source> Controller<S> {
                     prior.extend(one.prior);
                     ended.push(lane);
                 }
-                // What was announced stays: it is not known whether it was written.
+                // The intents stay: it is not known whether their steps were written.
                 Err(error) => broken = Some(error),
             }
         }
@@ -833,7 +833,7 @@ impl<S: Source> Controller<S> {
                 let _ = answer.send(self.pass_now(inbox).await);
             }
             Command::Pass(answer) => {
-                // Whatever the reader has learned from hints, a person wants to know how it is.
+                // An operator wants a fresh reading, not what the reader has learned from hints.
                 self.drain_hints();
                 self.session = None;
                 let _ = answer.send(self.pass_now(inbox).await);
@@ -993,7 +993,7 @@ impl<S: Source> Controller<S> {
             }
         };
         let (mut restored, mut left) = (Vec::with_capacity(taken.len()), taken);
-        // Some may need others: as long as one comes back, the others are tried again.
+        // Some objects may need others: as long as one is restored, the others are tried again.
         loop {
             let (mut failed, before) = (Vec::new(), left.len());
             for (key, snapshot) in left {

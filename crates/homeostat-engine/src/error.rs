@@ -89,8 +89,8 @@ impl Error {
                 Some("use the version that wrote it, or another state directory".into())
             }
             Error::DamagedLedger { path, .. } => Some(format!(
-                "move {} away to start afresh: marks in the target stay, but original values and the \
-                 records of what carries no mark are lost; restore a backup if there is one",
+                "restore a backup, or move {} away to begin a new one: marks in the target stay, but \
+                 original values and the records of objects without a mark are lost",
                 path.display()
             )),
             Error::BadRecord { .. } => Some(
@@ -100,12 +100,12 @@ impl Error {
             ),
             Error::LostLedger { .. } => Some(
                 "put it back, or restart to begin a new one: marks in the target stay, but original \
-                 values and the records of what carries no mark are lost then"
+                 values and the records of objects without a mark are lost"
                     .into(),
             ),
             Error::WriteLedger(_) => Some(
                 "make room on the disk of the state directory, or check its permissions; \
-                 what needs a record was not written to the target"
+                 steps that need a record were not made"
                     .into(),
             ),
             Error::RecordOutcomes(_) => Some(

@@ -1,8 +1,7 @@
-//! The ledger of a process that must go on without one: a disk that is full or cannot be written when it starts keeps it
-//! from recording, and from nothing else.
+//! The ledger of a process that starts while its disk is full or read-only.
 //!
-//! What is recorded already is read. What needs a new record is held back, since the record is written first; what
-//! carries its mark in the target is healed as ever. The ledger is opened as soon as its disk allows.
+//! Existing records are read. A step that needs a new record is held back, since the record is written first; objects
+//! with a mark in the target are healed as usual. The ledger is opened as soon as its disk can be written.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -200,7 +200,7 @@ impl<S: Source> LedgerPage<S> {
     /// A record that already says all this stays as it is: healing drift costs no disk write.
     fn intend(&mut self, plan: &Plan<S>, slot: Slot, action: Action) -> Result<(), Error> {
         let key = plan.desired.key(slot);
-        // What is made is another object than the one that the record is about.
+        // The step makes another object than the one that the record is about.
         let makes = matches!(action, Action::Create | Action::Replace);
         let known = self.holdings.records.get(&key);
         if makes && known.is_some_and(|known| known.identity.is_some()) {

@@ -111,7 +111,7 @@ impl<S: Source> Observer<S> {
             return Err(Error::NotSynced);
         }
         let (focus, records) = (&input.focus, &holdings.records);
-        // What was read before holds for one look.
+        // That the socket was just read holds for one look only.
         let is_caught_up = std::mem::take(&mut self.is_caught_up);
         let mut view = View { is_caught_up, ..View::new(focus, &input.desired, records) };
         let mut tries = 1;

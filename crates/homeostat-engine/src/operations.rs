@@ -218,7 +218,7 @@ impl<K: Key> Operations<K> {
 
     /// Writes down how a step ended that was done at once.
     pub(crate) async fn end(&self, step: StepId, end: &TaskEnd) {
-        // What cannot be written is kept in memory, and written as soon as there is room.
+        // Records that cannot be written are kept in memory, and written as soon as there is room.
         let _ = self.shared.end(step, end, Value::Null).await;
     }
 }
@@ -266,7 +266,7 @@ impl<K: Key> DispatchGuard<K> {
         let Some(shared) = self.shared() else { return };
         shared.change(|set, now| set.set_consumer(consumer, now));
         if consumer == LaneConsumer::Active {
-            // Those that may be sent again hold no place: the first pass closes them.
+            // Steps that may be sent again take no slot: the first pass closes them.
             let _ = shared.find_open();
         }
     }

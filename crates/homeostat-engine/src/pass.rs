@@ -62,7 +62,7 @@ pub async fn apply<S: Source>(
     run.conclude(input, observer, ledger_page).await
 }
 
-/// One pass: [`plan()`], then [`apply`]. The report says what became of it, and `ledger_page` holds the new ownership.
+/// One pass: [`plan()`], then [`apply`]. The report holds the outcomes, and `ledger_page` the new ownership.
 pub async fn pass<S: Source>(
     input: &PassInput<'_, S>,
     observer: &mut Observer<S>,
@@ -97,7 +97,7 @@ impl<S: Source> PassRun<S> {
         let recorded = record_taken(input, observer, ledger_page, &mut plan).await;
         let claimed = plan.claimed();
         let snapshots = observer.snapshots(&claimed).await.unwrap_or_else(|failure| {
-            let why = format!("what is there could not be recorded: {}", failure.error);
+            let why = format!("the present object could not be recorded: {}", failure.error);
             plan.hold(HeldBy::Ledger, |plan, step| {
                 claimed.contains(&step.key(&plan.desired)).then(|| why.clone())
             });
@@ -203,7 +203,8 @@ async fn record_taken<S: Source>(
         Ok::<_, Failure>(Recorded { along: along.into_keys().collect(), own })
     };
     snapshots.await.unwrap_or_else(|failure| {
-        let why = format!("what it takes along could not be recorded: {}", failure.error);
+        let why =
+            format!("the objects that are deleted along could not be recorded: {}", failure.error);
         plan.hold(HeldBy::Ledger, |_, step| {
             let mut is_recorded = !step.takes().is_empty();
             step.records(&mut |_, _| is_recorded = true);

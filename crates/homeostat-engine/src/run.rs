@@ -360,7 +360,7 @@ impl<S: Source> Future for DetachedLane<'_, S> {
 /// Runs the steps of one key, one after the other, if its lane is free; a bad one stops the rest. What is not run is
 /// left for another pass. Returns the lane if the target works on nothing in it.
 ///
-/// `doubted` are keys of which it was not known, when they were planned for, what became of an earlier step.
+/// `doubted` are keys for which the result of an earlier step was unknown when they were planned.
 async fn run_lane<S: Source>(
     plan: &Plan<S>,
     writer: &S::Writer,

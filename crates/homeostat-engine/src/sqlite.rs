@@ -154,7 +154,7 @@ fn check_private(directory: &Path) -> std::io::Result<()> {
         return Err(std::io::Error::other(text));
     }
     if mode & 0o022 != 0 {
-        let text = format!("others may write in {} (mode {mode:o})", directory.display());
+        let text = format!("other users may write in {} (mode {mode:o})", directory.display());
         return Err(std::io::Error::other(text));
     }
     Ok(())

@@ -20,7 +20,7 @@ pub trait UndoList: fmt::Debug + Send + Sync {
     fn strike(&self, of: &LedgerKey, kept: &[String]) -> Result<(), Failure>;
 }
 
-/// What became of an object that was to be made again.
+/// The result of making an object again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Restored {
     /// It is back.

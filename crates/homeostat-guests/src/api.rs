@@ -83,7 +83,7 @@ pub(crate) struct ConfigWrite {
 /// A list of guests may be longer than other answers.
 const GUESTS_OF_A_NODE: usize = 2 << 20;
 const GUESTS_OF_A_CLUSTER: usize = 16 << 20;
-/// Whatever a task has to say: without its end, nothing more could be done to its guest.
+/// Large, so that any task fits: if its end could not be read, nothing more could be done to its guest.
 const END_OF_A_TASK: usize = 16 << 20;
 /// All nodes are requested at once.
 const MOST_NODES: usize = 256;

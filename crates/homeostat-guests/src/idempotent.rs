@@ -30,7 +30,7 @@ pub struct Command {
     pub name: Option<String>,
 }
 
-/// What became of a command, for the client.
+/// The result of a command, for the client.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Answer {
     pub key: String,
@@ -144,7 +144,7 @@ impl GuestCommands {
     }
 
     /// An open step of a key whose lane we hold was left by a process that has ended, or by a wait that was given
-    /// up: asks the target what became of it. Returns its end if it was this very command, and refuses the command
+    /// up: asks the target for its result. Returns its end if it was this very command, and refuses the command
     /// while the target still works on another.
     async fn close_open(
         &self,

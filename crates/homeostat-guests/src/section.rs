@@ -37,7 +37,7 @@ pub struct Proxmox {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guests(pub Vec<Guest>);
 
-/// What one guest shall be.
+/// The declaration of one guest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Guest {
     pub vmid: Vmid,
@@ -195,7 +195,7 @@ impl Text for Vmid {
 
 impl Record for Guest {
     const NAME: &'static str = "guest";
-    const DOC: &'static str = "What one guest shall be; only what is declared is kept";
+    const DOC: &'static str = "A guest; only what is declared of it is managed";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let vmid = fields.name().map(|vmid: Spanned<Vmid>| vmid.value);

@@ -63,7 +63,7 @@ impl Unfinished {
         let (message, help) = match self.due_in {
             None => (
                 format!("`{path}` is being written: a process has it open"),
-                "it is read when it is closed; what writes to another file and renames it is never in the way",
+                "it is read when it is closed; replacing a file by rename is always safe",
             ),
             Some(_) => (
                 format!("`{path}` is being written"),
@@ -119,7 +119,7 @@ mod tests {
         assert!(Unfinished::find([&*directory.path().join("none")]).is_none());
     }
 
-    /// Who waits for the first of two files that were saved one after the other would read the second too early.
+    /// Waiting only for the first of two files that are saved one after the other would read the second too early.
     #[test]
     fn of_several_files_the_last_one_to_be_finished_counts() {
         let directory = tempfile::tempdir().unwrap();

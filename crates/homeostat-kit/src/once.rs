@@ -48,7 +48,7 @@ pub async fn reconcile<S: Source>(bound: Bound<S>, deps: LoopDeps, until: Until)
                     handle.pass().await?.ok();
                     handle.settle(Patience::lasting(within)).await
                 };
-                // What is open then is in the report.
+                // The report lists the keys that are open then.
                 _ = tokio::time::timeout(within, converged).await;
             }
         }

@@ -31,7 +31,7 @@ pub enum Answer<D, E = String> {
     Nothing,
 }
 
-/// What became of the desired state of the last [`Provider::answer`].
+/// Whether the desired state of the last [`Provider::answer`] was accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// It is in force.
@@ -135,7 +135,7 @@ where
         })
     }
 
-    /// Who wants to know of every change asks [once a period](Every).
+    /// To notice every change, ask [once a period](Every).
     fn changed(&mut self) -> Later<'_, ()> {
         let is_unfinished = self.is_unfinished;
         Box::pin(async move {
@@ -307,7 +307,7 @@ pub fn channel<D>() -> (Sender<D>, Channel<D>) {
     (Sender(sender), Channel { receiver, answered: said })
 }
 
-/// What was put in, and what became of it.
+/// The desired state that was put in, and the verdict about it.
 struct Said<D> {
     desired: Result<Arc<D>, String>,
     verdict: Mutex<Option<Verdict>>,
@@ -337,7 +337,7 @@ impl<D> Sender<D> {
         self.0.send_replace(Said::new(Err(why.into())));
     }
 
-    /// What became of the desired state that was put in last, once it was judged.
+    /// The verdict about the desired state that was put in last, once there is one.
     #[must_use]
     pub fn verdict(&self) -> Option<Verdict> {
         self.0.borrow().verdict().clone()

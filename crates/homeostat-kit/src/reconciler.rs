@@ -143,7 +143,7 @@ impl<A: Api> Reconciler<A> {
         Ok(self)
     }
 
-    /// What is applied by now, to be handed in again. What is in a state directory is read from there.
+    /// What is applied by now, for the next call. With a state directory, it is read from there instead.
     pub async fn applied(&self) -> Result<Applied, Error> {
         match &self.state {
             State::Ledger(ledger) => Applied::load(ledger, &self.ledger_key).await,
@@ -193,7 +193,7 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
-    /// What becomes of our objects when [`run`](Self::run) ends. By default they stay, and stay ours.
+    /// What [`run`](Self::run) does with our objects when it ends. By default they stay, and stay ours.
     #[must_use]
     pub fn on_stop(mut self, on_stop: OnStop) -> Self {
         self.on_stop = on_stop;

@@ -161,7 +161,7 @@ async fn keys_that_need_each_other_are_refused_with_their_name() {
     let (api, reconciler) = open();
     let desired = folders(&[("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")]);
     let refused = reconciler.reconcile(&desired).await.unwrap_err();
-    assert_eq!(refused.to_string(), "`a` needs itself, by way of what it needs");
+    assert_eq!(refused.to_string(), "`a` needs itself, directly or through other keys");
     assert!(api.calls().is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! The only writer: writes, reads back in the same step, and says what became of it.
+//! The only writer: writes, reads back in the same step, and returns the outcome.
 
 use std::io;
 
@@ -76,7 +76,7 @@ impl Writer {
             let is_declared = work.desired.wanted(key).is_some();
             let is_there =
                 || matches!(self.knobs.look(key), Look::Holds { value: now, .. } if now == *value);
-            // What cannot be put back is as the kernel left it.
+            // A value that cannot be restored stays as the kernel left it.
             if !is_declared && !is_there() {
                 let _ = self.write_and_read(key, value);
             }

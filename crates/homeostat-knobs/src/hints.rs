@@ -49,7 +49,7 @@ impl Hints {
             let Ok(root) = knobs.root(key) else { continue };
             let path = root.join(key.path());
             let flags = WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW;
-            // What cannot be watched is looked at by the next resync.
+            // A file that cannot be watched is read by the next resync.
             if let Ok(watch) = inotify::add_watch(queue, &path, flags) {
                 current.insert(watch, key.clone());
             }

@@ -1,4 +1,4 @@
-//! What goes with IPv6 on a link.
+//! The foreign objects that the kernel deletes when IPv6 is turned off on a link.
 //!
 //! Quirk `disabling-takes-addresses` (Linux 6.18): writing 1 to `net/ipv6/conf/va/disable_ipv6` deletes all IPv6
 //! addresses and routes of `va`, those of other owners too, and 0 does not bring them back; `all` does so on every link.

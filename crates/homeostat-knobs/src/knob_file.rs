@@ -116,7 +116,7 @@ impl KnobFile {
         // A regular file of a test's tree is cut; the kernel ignores the flag.
         let taken = self.open(OFlags::WRONLY | OFlags::TRUNC)?.write(line.as_bytes())?;
         // Quirk `scalar-takes-the-first` (Linux 6.18): of `1 9 9` a scalar takes two bytes and says
-        // so. It is not asked again for the rest; reading back shows what became of it.
+        // so. It is not asked again for the rest; reading back shows the result.
         if taken == 0 {
             return Err(io::ErrorKind::WriteZero.into());
         }

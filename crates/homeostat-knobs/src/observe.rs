@@ -31,7 +31,7 @@ pub struct Moment {
     pub rewritten: BTreeMap<Key, Value>,
     /// What turning forwarding on waits on, if anything.
     pub gate: Option<WaitsOn>,
-    /// What others would lose if IPv6 were turned off by a knob.
+    /// The foreign objects that the kernel would delete if a knob turned IPv6 off.
     pub ipv6: BTreeMap<Key, Vec<Taken>>,
 }
 

@@ -113,7 +113,7 @@ impl Drafting<'_> {
         self.draft.steps.push(Step::Set { slot, before, why, phase, takes });
     }
 
-    /// What others lose by this value.
+    /// The foreign objects that the kernel deletes for this value.
     fn takes(&self, key: &Key, before: &Value, value: Option<&Value>) -> Vec<Taken> {
         let turns_off = |value: &Value| ipv6_off::turns_off(key, value);
         let is_lost = !turns_off(before) && value.is_some_and(turns_off);

@@ -2,7 +2,7 @@
 //!
 //! A namespace can hold no mark of ours, so the ledger says which ones we made, each with its cookie
 //! and the boot it lived in: one that was deleted and made again under the same name is not ours.
-//! What is *inside* a namespace is the business of other sources; this one only looks there before it
+//! Other sources manage what is *inside* a namespace; this one only looks there before it
 //! removes the name.
 //!
 //! Start at [`Namespaces`] for the source, at [`DesiredState::new`] for what is declared. The flow is `observe`

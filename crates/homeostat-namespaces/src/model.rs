@@ -49,7 +49,7 @@ impl DesiredState {
         self.and(keys, Policy::Keep)
     }
 
-    /// What is declared first of a name counts.
+    /// The first declaration of a name counts.
     fn and(mut self, keys: impl IntoIterator<Item = Key>, policy: Policy) -> Self {
         self.names.extend(keys.into_iter().map(|key| (key, policy)));
         self.names.sort_by(|(a, _), (b, _)| a.cmp(b));

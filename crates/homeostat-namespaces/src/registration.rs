@@ -87,7 +87,7 @@ fn why_held(document: &Document, key: &Key, owned: &Owned) -> Option<String> {
 }
 
 fn owned_inside(binding: &Binding<'_>, key: &Key) -> Result<Owned, Error> {
-    // Whatever keeps it from being opened, the source itself will say.
+    // If it cannot be opened, the source itself reports why.
     match scope_of(key).map(|name| Scope::recorded(&name)) {
         Some(Ok(Some(scope))) => Owned::read(binding.pages, &binding.caller.owner, &scope),
         _ => Ok(Owned::default()),

@@ -35,7 +35,7 @@ pub enum Error {
     AnswerLost,
     #[error("a message of {needed} bytes does not fit the buffer of {room} bytes")]
     Truncated { needed: usize, room: usize },
-    #[error("what was to be listed kept changing: the dump was torn {tries} times")]
+    #[error("the list kept changing: the dump was interrupted {tries} times")]
     Torn { tries: u32 },
     #[error("the connection is unusable since an earlier failure")]
     Dead,

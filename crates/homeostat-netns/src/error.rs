@@ -44,7 +44,7 @@ pub enum Error {
     PrepareDirectory { source: io::Error },
     #[error("a network namespace named \"{name}\" exists already")]
     AlreadyExists { name: Name },
-    #[error("what is at \"{name}\" is not the empty file of an interrupted attempt any more")]
+    #[error("\"{name}\" is not the empty file of an interrupted attempt any more")]
     NotLeftover { name: Name },
     #[error("cannot create the network namespace \"{name}\"")]
     Create { name: Name, source: io::Error },

@@ -136,7 +136,7 @@ fn create(desired: &Table, seen: Option<(&Table, &DeclaredBefore)>) -> Vec<Op> {
     ops
 }
 
-/// What becomes of the rules of one chain.
+/// The changes of the rules of one chain.
 struct ChainEdit<'a> {
     name: &'a str,
     seen: &'a [Rule],
@@ -247,7 +247,7 @@ fn without(end: usize, kept: impl Iterator<Item = usize>) -> impl Iterator<Item 
     (0..end).filter(move |at| kept.next_if_eq(at).is_none())
 }
 
-/// What becomes of the elements of one set.
+/// The changes of the elements of one set.
 struct SetEdit<'a> {
     name: &'a str,
     delete: Vec<UnitAt>,

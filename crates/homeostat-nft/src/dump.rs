@@ -201,7 +201,7 @@ fn listed_once(
         let (elements, is_whole) = list()?
             .sorted_and_judged(layout)
             .map_err(|source| Error::Malformed { what: "elements", source })?;
-        // What is listed twice in the same way again is so.
+        // A second equal listing is believed.
         if is_whole || former.as_ref() == Some(&elements) {
             return Ok(elements);
         }
@@ -423,7 +423,7 @@ mod tests {
         check(&[&[1, 2, 3]], Some((1, 3)));
         check(&[&[1, 2, 2], &[3, 1, 2]], Some((2, 3)));
         check(&[&[1, 2, 2], &[1, 1, 3], &[1, 2, 3]], Some((3, 3)));
-        // Whatever is so each time is so.
+        // Equal listings are believed.
         check(&[&[1, 2, 2]], Some((2, 3)));
         check(&[&[1, 2, 2], &[1, 1, 3]], None);
     }

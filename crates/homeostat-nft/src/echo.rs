@@ -27,7 +27,7 @@ pub(crate) fn is_small(step: &Step) -> bool {
     is_edit && step.script().is_none() && step.ops.iter().try_fold(0, add).is_some()
 }
 
-/// How many messages the kernel echoes for an op, if they show what became of it.
+/// How many messages the kernel echoes for an op, if they show its result.
 fn size(step: &Step, op: &Op) -> Option<usize> {
     match op {
         Op::DeleteRule { .. } | Op::SetPolicy(_) => Some(1),

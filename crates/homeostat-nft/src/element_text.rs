@@ -12,10 +12,10 @@ use crate::plan::{ElementFrom, Op};
 use crate::step::Step;
 use crate::wire::be32;
 
-/// So many of those that come and of those that go are named.
+/// How many added and how many deleted elements are named.
 const SAMPLES: usize = 3;
 
-/// What becomes of the elements of a set, as JSON and for people: how many come and go, and some of them.
+/// The changes of the elements of a set, as JSON and for people: how many are added and deleted, and some of them.
 pub(crate) fn element_changes(step: &Step, name: &str) -> Option<(Value, String)> {
     let desired = step.desired.as_ref().and_then(|table| table.sets.get(name));
     let seen = step.seen.as_ref().and_then(|table| table.sets.get(name));

@@ -410,7 +410,7 @@ fn rewritten(unit: &[u8], counts: Counts<'_>) -> Result<Box<[u8]>, Malformed> {
     Ok(out.into_bytes())
 }
 
-/// What became of single elements. The last word on each counts.
+/// Changes of single elements. The last change of each counts.
 #[derive(Debug, Default)]
 pub(crate) struct Edits {
     /// The elements that were added or changed; nothing for one that was deleted.

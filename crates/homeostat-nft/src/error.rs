@@ -166,7 +166,7 @@ impl Fault {
 impl CompileError {
     pub(crate) fn prints(command: &str, name: &str, at: Position) -> Self {
         let message = format!("`{command}` is a command that prints, and no part of a ruleset");
-        CompileError::invalid(name, at, message, Some("keep only what shall be there"))
+        CompileError::invalid(name, at, message, Some("keep only the declarations of tables"))
     }
 
     /// What the text asks for at this place cannot be in a ruleset.
@@ -183,7 +183,7 @@ impl CompileError {
     pub(crate) fn missing_links(&self, text: &str) -> Option<Vec<String>> {
         let missing = self.faults().iter().filter(|fault| fault.message.contains(NO_LINK));
         let names = missing.map(|fault| fault.marked(text)).collect::<Vec<_>>();
-        // Whatever else is wrong is said when no link is missed any more.
+        // Other mistakes are reported once no link is missing any more.
         (!names.is_empty()).then(|| names.into_iter().flatten().collect())
     }
 

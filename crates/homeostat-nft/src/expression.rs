@@ -26,7 +26,7 @@ pub(crate) struct Count {
     attrs: Box<[u8]>,
 }
 
-/// What becomes of counters and other state.
+/// How counters and other state are treated.
 #[derive(Clone, Copy)]
 pub(crate) enum Counts<'a> {
     /// They are left out, for comparing.

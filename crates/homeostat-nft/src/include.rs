@@ -115,7 +115,7 @@ impl Expanding<'_> {
             }
             line += ends(part(from, include.end));
             self.begin(level.file, line);
-            // Whatever follows keeps its column.
+            // The text that follows keeps its column.
             let before = part(0, include.end);
             self.push(&" ".repeat(before.len() - before.rfind('\n').map_or(0, |end| end + 1)));
             from = include.end;

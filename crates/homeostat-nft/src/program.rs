@@ -122,7 +122,7 @@ fn read_errors(stderr: ChildStderr) -> Vec<u8> {
     {
         if !errors.ends_with(b"\n") {
             errors.push(b'\n');
-            // Whatever fails here fails again above.
+            // An error here occurs again above, and is reported there.
             let _ = stderr.skip_until(b'\n');
         }
     }

@@ -197,7 +197,7 @@ pub(crate) struct TableCopy {
     commit: OpenCommit,
 }
 
-/// What was announced of a commit before its end.
+/// The events of a commit before its end.
 #[derive(Debug, Default)]
 struct OpenCommit {
     /// How many messages were about this table.
@@ -254,7 +254,7 @@ impl TableCopy {
                 self.table().objects.remove(&decode_object(attrs)?.0);
                 Ok(())
             }
-            // Of flowtables, only the devices that come or go are announced.
+            // For flowtables, the kernel announces only added and deleted devices.
             _ => Err(Unclear),
         }
     }

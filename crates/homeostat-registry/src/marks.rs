@@ -52,7 +52,7 @@ impl Binding<'_> {
         };
         let records = self.pages.page(&place)?.records;
         let mut former = numbers(records.into_iter().map(|(key, _)| key).collect());
-        // What was applied before marks were recorded has the usual one.
+        // Objects that were applied before marks were recorded have the default mark.
         let has_applied = self.pages.page(&self.ledger_key())?.desired.is_some();
         if former.is_empty() && has_applied && self.caller.owner == DEFAULT_OWNER {
             former.insert(Mark(DEFAULT_PROTOCOL));

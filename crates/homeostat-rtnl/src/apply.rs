@@ -165,7 +165,7 @@ impl Writer {
         snapshot: &Snapshot,
     ) -> Result<Outcome<Object>, Failure> {
         let Some(former) = FormerLink::parse(snapshot) else {
-            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+            return Err(Failure::new("its record cannot be read", Retry::Never));
         };
         let mut connection = self.connect()?;
         let Some(seen) = link::observe::find(&mut connection, name) else {
@@ -208,7 +208,7 @@ impl Writer {
         snapshot: &Snapshot,
     ) -> Result<Outcome<Object>, Failure> {
         let Some(place) = Place::parse(snapshot) else {
-            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+            return Err(Failure::new("its record cannot be read", Retry::Never));
         };
         let mut connection = self.connect()?;
         let mut found = |name| {
@@ -264,7 +264,7 @@ impl Writer {
     /// Sends the request of a snapshot, if nothing is on its key.
     fn put_back(&self, snapshot: &Snapshot) -> Result<Outcome<Object>, Failure> {
         let Some(copied) = Copied::parse(snapshot) else {
-            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+            return Err(Failure::new("its record cannot be read", Retry::Never));
         };
         if copied.is_over() {
             return Err(Failure::new("its time has run out meanwhile", Retry::Never));
@@ -311,7 +311,7 @@ fn send(
         match (request.goal, outcome) {
             (_, None) | (Goal::Any, _) => {}
             (Goal::Recreate, Some(Outcome::Applied { .. })) => failed = None,
-            // That it could not be deleted explains more than that it exists.
+            // The failed delete explains more than the "exists" of the create.
             (Goal::Recreate, Some(outcome)) => failed = Some((request.step, outcome)),
             (_, Some(outcome)) => match failed.take() {
                 Some((step, earlier)) if step == request.step => outcomes.put(step, earlier),

@@ -305,6 +305,6 @@ pub enum Impossible {
     RateWithoutLacp,
     #[error("only bonds of mode active-backup, balance-tlb and balance-alb have a primary link")]
     NoPrimary,
-    #[error("it is made by another entry, so what is declared of it has its place there")]
+    #[error("another entry creates it: declare its fields there")]
     MadeElsewhere,
 }

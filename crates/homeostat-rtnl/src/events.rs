@@ -366,7 +366,7 @@ const PROCESS: u32 = (1 << 22) - 1;
 struct Culprit {
     port: Port,
     protocol: Option<Protocol>,
-    /// Who was found out last: a burst comes from one.
+    /// The last process that was looked up: a burst usually comes from one process.
     known: Option<(Port, Option<Protocol>, Option<Arc<str>>)>,
 }
 

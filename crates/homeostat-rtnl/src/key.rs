@@ -14,7 +14,7 @@ use crate::number::{Metric, ParseError, Tos};
 use crate::route::RouteKey;
 use crate::rule::RuleKey;
 
-/// What is kept.
+/// The identity of one managed object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Key {

@@ -57,7 +57,7 @@ impl FromStr for NexthopId {
     }
 }
 
-/// The managed part of a nexthop: a way, a hole, or a group.
+/// The managed part of a nexthop: a gateway or a link, a blackhole, or a group.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Nexthop {

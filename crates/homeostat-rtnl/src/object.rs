@@ -76,7 +76,7 @@ pub(crate) fn explained(object: &Object) -> Value {
     }
 }
 
-/// What is stored of an object without the word that says of what kind it is: the key says that.
+/// The stored form of an object, without its kind: the key says that.
 fn bare(object: &Object) -> Value {
     match serde_json::to_value(object).unwrap_or_default() {
         Value::Object(tagged) => tagged.into_iter().next().map_or(Value::Null, |(_, bare)| bare),

@@ -26,7 +26,7 @@ const STEP_KINDS: &[StepKind] = &[
         "a route, rule, address, neighbour or nexthop is made, changed or deleted",
         Undo::FormerDesired,
     ),
-    StepKind::new("an object of another owner is taken over, or goes along", Undo::Record),
+    StepKind::new("an object of another owner is taken over, or deleted along", Undo::Record),
     StepKind::new("a link is made", Undo::FormerDesired),
     StepKind::new("a link is changed", Undo::Record),
     StepKind::losing("a link is deleted", Undo::Aside, LINK_DATA),

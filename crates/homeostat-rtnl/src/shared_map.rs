@@ -58,7 +58,7 @@ impl<K: Ord + Clone, V: Clone> SharedMap<K, V> {
 
     fn change(&mut self, key: K, value: Option<V>) {
         self.changed.insert(key, value);
-        // So many changes that copying the shared part costs little for each of them.
+        // After this many changes, copying the shared part costs little per change.
         let is_due = self.changed.len() > FEWEST_CHANGES.max(self.base.len() / FEWEST_CHANGES);
         if is_due {
             Arc::make_mut(&mut self.base);

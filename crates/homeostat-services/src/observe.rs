@@ -129,7 +129,7 @@ impl homeostat_core::Reader<Services> for Reader {
             Ok(found) => found,
             Err(error) if error.is_absent() => {
                 self.systemd = None;
-                // What is declared waits. Of what is ours nothing is known, which is not that it is gone: its record stays.
+                // Declared units wait. Our other units are unknown, not gone: their records stay.
                 for key in keys.into_iter().filter(|key| view.records.contains_key(key)) {
                     see(Seen::Unknown { key, why: error.to_string() });
                 }

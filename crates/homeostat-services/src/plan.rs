@@ -98,7 +98,8 @@ impl Drafting<'_> {
     }
 }
 
-/// What is enabled until the next boot only can be set; what has no `[Install]` section cannot.
+/// Whether `systemctl enable` works in this state: yes if it is enabled until the next boot only, no without an
+/// `[Install]` section.
 fn can_be_set(state: &str) -> bool {
     matches!(state, "enabled-runtime" | "linked" | "linked-runtime" | "indirect")
 }

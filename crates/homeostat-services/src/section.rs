@@ -45,7 +45,7 @@ impl Section for ServiceSection {
 
 impl Record for Service {
     const NAME: &'static str = "service";
-    const DOC: &'static str = "A unit of systemd; what is left out is left as it is";
+    const DOC: &'static str = "A systemd unit; fields that are left out are not managed";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let enabled: Option<bool> = fields

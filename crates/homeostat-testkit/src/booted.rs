@@ -207,7 +207,7 @@ fn listen(directory: &TempDir) -> io::Result<UnixDatagram> {
     // A path in the directory may be too long for the address of a socket.
     let handle = fs::File::open(directory.path())?;
     let address = format!("/proc/self/fd/{}/notify", handle.as_raw_fd());
-    // That of the former boot.
+    // The id of the former boot.
     let _ = fs::remove_file(&address);
     UnixDatagram::bind(address)
 }

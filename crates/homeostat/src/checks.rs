@@ -169,7 +169,7 @@ async fn connect(address: SocketAddr, netns: &Netns) -> Result<()> {
 /// Quirk `a-connection-to-itself` (Linux 6.18): a connection from this host to a port of its own that nobody listens on
 /// succeeds if the kernel happens to give it the same port: it is connected to itself.
 fn is_another(from: &SocketAddr, to: &SocketAddr) -> Result<()> {
-    anyhow::ensure!(from != to, "connection refused: nobody listens there");
+    anyhow::ensure!(from != to, "connection refused: no process listens there");
     Ok(())
 }
 

@@ -326,7 +326,7 @@ impl ConfirmedDocuments {
         }
         entry.confirmed_at = Stamp::now().to_string();
         write_json(&trial, ENTRY_FILE, &entry).with_context(whole)?;
-        // What was taken stays taken.
+        // The foreign objects that the trial took are not restored any more.
         let _ = fs::remove_file(self.undo_file());
         let number = self.numbers().last().map_or(1, |newest| newest + 1);
         self.rename(TRIAL, &number.to_string()).with_context(whole)?;
@@ -455,7 +455,7 @@ impl ConfirmedDocuments {
             // Rulesets in a document are compiled in its directory, whether they include files or not.
             make(&copy_below(&kept_files, directory))?;
         }
-        // One that is not there is looked for, but not part of it.
+        // A file that is absent is looked for, but is not part of the document.
         for path in files.paths().filter(|path| path.is_file()) {
             let copy = copy_below(&kept_files, &original(document, path));
             copy.parent().map(&mut make).transpose()?;

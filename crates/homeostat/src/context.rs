@@ -63,8 +63,8 @@ const GUARD_FLAGS: GuardOptions = GuardOptions {
 pub(crate) const WAYS_OUT: WaysOut = WaysOut {
     foreign: "`adopt = true` would take it",
     lost_mark: "`adopt = true` takes it back",
-    doubt: "`homeostat journal` has the step; it ends when the target shows what became of it, or shows nothing for \
-            long enough. Nothing is sent until then: what cannot wait, do by hand",
+    doubt: "`homeostat journal` has the step; the wait ends when the target shows its result, or shows nothing for \
+            long enough. Nothing is sent until then: if it cannot wait, do it by hand",
 };
 
 impl Context {

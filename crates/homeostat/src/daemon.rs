@@ -328,7 +328,7 @@ impl Daemon {
         match wake {
             Wake::Stop => {}
             Wake::Namespaces => {
-                // Whatever is wrong with one namespace, the others go on as they are.
+                // An error in one namespace does not affect the others.
                 if let Err(error) = self.arrange_namespaces().await {
                     log::log_error(&error, "namespaces cannot be arranged");
                 }
@@ -431,7 +431,7 @@ impl Daemon {
         });
     }
 
-    /// Does what a client asked for, and answers what became of it.
+    /// Runs the command of a client, and answers with the result.
     async fn handle_command(&mut self, request: CommandRequest) {
         let guards = self.context.caller.guards;
         self.context.caller.guards = request.leave.apply(guards);
@@ -631,7 +631,7 @@ pub(crate) enum End {
     ProcessEnded,
 }
 
-/// What became of a good document.
+/// What the daemon did with a good document.
 enum Reloaded {
     Unchanged,
     Taken,

@@ -203,12 +203,12 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// What we own elsewhere stays ours while the document does not say where that is.
+    /// Objects on a remote target stay ours while the document does not say where the target is.
     fn add_missing_remote(&mut self, key: LedgerKey, remote: &Remote) {
         if self.bound.iter().all(|bound| bound.source.name() != key.source) {
             let keys = vec![key.source.clone()];
             let on = WaitsOn::Condition(format!(
-                "`[{}]`, which says where what we own is",
+                "`[{}]`, which says where our objects are",
                 remote.section
             ));
             self.waiting.push(Waiting { ledger_key: key, keys, on });

@@ -62,7 +62,7 @@ fn tables(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(more)
 }
 
-/// What is not there says nothing.
+/// A directory or file that is absent counts as empty.
 fn or_nothing<T>(read: io::Result<Vec<T>>) -> io::Result<Vec<T>> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),

@@ -18,7 +18,7 @@ const NAMED: usize = 3;
 /// How many parents are asked: a shell, `sudo`, and what lies between.
 const PARENTS: usize = 32;
 
-/// What is to be said about a plan before it is carried out: one line, or none.
+/// The warning about a plan before it is applied: one line, or none.
 pub(crate) fn warnings(context: &Context, reports: &[SourceReport]) -> Vec<String> {
     if !matches!(context.top, Top::Host) {
         // The connection is not in that namespace.
@@ -48,8 +48,8 @@ fn warning(connection: &Connection, reports: &[SourceReport]) -> Option<String> 
     let named = keys.get(..keys.len().min(NAMED))?.join(", ");
     (!keys.is_empty()).then(|| {
         format!(
-            "{named}{more}: your SSH connection from {} comes through it; with `homeostat apply --confirm-within 2m` it \
-             comes back if you are cut off",
+            "{named}{more}: your SSH connection from {} comes through it; `homeostat apply --confirm-within 2m` undoes \
+             the change if you are cut off",
             connection.remote
         )
     })

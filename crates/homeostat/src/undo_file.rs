@@ -124,10 +124,10 @@ pub(crate) fn recorded(path: &Path) -> Arc<Vec<Recorded>> {
     Arc::new(recorded.collect())
 }
 
-/// What became of the objects on an undo list.
+/// The results for the objects on an undo list.
 #[derive(Default)]
 pub(crate) struct Undone {
-    /// Those that are not back.
+    /// The objects that could not be restored.
     pub(crate) lost: Vec<NotRestored>,
     /// Our own that were gone meanwhile.
     pub(crate) again: Vec<MadeAgain>,

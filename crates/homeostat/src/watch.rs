@@ -35,8 +35,8 @@ struct Noise {
     due: Instant,
 }
 
-/// So many times the quiet that is waited for may a noise go on: a neighbour in the same directory
-/// that never rests must not hide a change for good.
+/// Changes may go on for this many quiet periods before the file is read: another file in the same directory
+/// that never stops changing must not hide a change for good.
 const LONGEST_NOISE: u32 = 10;
 
 impl Noise {
@@ -50,7 +50,7 @@ impl Noise {
 /// Where namespaces have their names.
 const NAMESPACES: &str = "/run/netns";
 
-/// What may become of a file that is written, replaced, made or removed.
+/// The events of a file that is written, replaced, created or removed.
 const CHANGES: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::CREATE)
     .union(WatchMask::DELETE)
@@ -83,7 +83,7 @@ impl Watch {
                 self.names.entry(directory(file)).or_default().insert(name.to_owned());
             }
         }
-        // What cannot be watched is found when the document is bound again.
+        // A file that cannot be watched is found when the document is bound again.
         let _ = self.add();
     }
 
@@ -161,7 +161,7 @@ impl Watch {
                 continue;
             }
             self.noise = Some(Noise::extended(self.noise, Instant::now(), quiet));
-            // What cannot be watched is found by the resync.
+            // A file that cannot be watched is found by the resync.
             let _ = self.add();
         }
     }

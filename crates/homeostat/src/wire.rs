@@ -1,4 +1,4 @@
-//! What is said over the control socket: one JSON object a line, both ways.
+//! The messages of the control socket: one JSON object a line, both ways.
 
 use std::fmt;
 use std::time::Duration;
@@ -244,10 +244,10 @@ pub(crate) enum ConfirmBy {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum OnFailure {
-    /// What could be applied stays
+    /// Keep what could be applied
     #[default]
     Keep,
-    /// What was before comes back if not everything can be applied
+    /// Restore the document before it if not everything can be applied
     Rollback,
 }
 
@@ -294,7 +294,7 @@ pub(crate) struct LastTrial {
 pub(crate) enum TrialEnd {
     /// Its document is a confirmed one now.
     Confirmed { number: u64, by: String },
-    /// What was declared before is in force again.
+    /// The document before it is in force again.
     RolledBack(RolledBack),
 }
 
@@ -310,7 +310,7 @@ pub(crate) struct RolledBack {
     /// How many there are.
     #[serde(default)]
     pub(crate) not_count: usize,
-    /// What was gone meanwhile, and was made again by what was recorded of it.
+    /// Objects that were deleted by the trial, and were made again from their records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) made_again: Vec<MadeAgain>,
     /// How the checks of the trial ended after the rollback.

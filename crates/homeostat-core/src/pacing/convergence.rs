@@ -33,7 +33,7 @@ struct Missing<P> {
 }
 
 impl<K: Ord + Clone, P: PartialEq> Convergence<K, P> {
-    /// So many passes in a row mean that the key does not converge.
+    /// After this many passes in a row the key counts as not converging.
     pub const LIMIT: u32 = 3;
 
     /// Nothing was missed yet.

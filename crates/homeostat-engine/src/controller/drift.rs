@@ -36,7 +36,7 @@ pub(super) fn find<S: Source>(
     let drifted = plan.steps.iter().filter(|step| plan.cause(step) == Cause::Drift);
     let drifted: Vec<&S::Step> =
         drifted.filter(|step| !was_open(&step.key(&plan.desired))).collect();
-    // What depends on a key that was named was found by its hint, too.
+    // The dependants of a key that a hint named were found by that hint, too.
     let is_hinted =
         |step: &&&S::Step| *focus != Focus::All || hinted.contains_key(&step.key(&plan.desired));
     let by_hint = drifted.iter().filter(is_hinted).count();

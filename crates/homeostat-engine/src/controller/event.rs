@@ -70,7 +70,7 @@ pub enum EventKind {
         /// A digest of it.
         print: u64,
     },
-    /// What was rendered is good: it is a desired state.
+    /// The rendered text is valid: it is a desired state.
     Validated,
     /// It is in place.
     Deployed {

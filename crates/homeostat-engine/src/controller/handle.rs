@@ -27,7 +27,7 @@ use crate::undo::Restored;
 /// The report of a pass, or why there is none.
 pub type PassAnswer = Result<SharedReport, Arc<Error>>;
 
-/// What becomes of the objects that we own when a loop stops.
+/// What a loop does with the objects that we own when it stops.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnStop {
     /// Everything stays, and stays ours.

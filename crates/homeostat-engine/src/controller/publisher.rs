@@ -91,11 +91,11 @@ impl Publisher {
             }
         });
         let kind = EventKind::Started { reasons: request.reasons, keys, waited: request.waited };
-        // Of a resync people want to know what it finds.
+        // The start of a resync is sent together with what it finds.
         if request.reasons == Reason::Resync.into() { self.queue(kind) } else { self.emit(kind) }
     }
 
-    /// Emits what became of the steps of a pass. What goes beyond the limits is counted. `culprit` says who changed a
+    /// Emits the outcomes of the steps of a pass. Those beyond the limits are only counted. `culprit` says who changed a
     /// key.
     pub(super) fn emit_steps<K: Key>(
         &mut self,

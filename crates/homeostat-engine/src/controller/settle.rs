@@ -78,7 +78,7 @@ pub(super) struct Outlook {
 pub(super) enum Need {
     /// Another full pass, now.
     Pass,
-    /// Whatever the loop does next, but not longer than this.
+    /// The next pass of the loop, but not longer than this.
     Wait(Time),
     /// Nothing: it gets its answer.
     Nothing,

@@ -31,7 +31,7 @@ pub struct Adapted<A: Api> {
 
 type DeletePolicies<K> = dyn Fn(&K) -> DeletePolicy + Send + Sync;
 
-/// What becomes of an object of ours that is no longer declared.
+/// What a pass does with an object of ours that is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum DeletePolicy {
@@ -232,7 +232,7 @@ pub enum BindRefused {
         /// The declared key.
         key: String,
     },
-    /// What is no longer declared could not be found.
+    /// Objects that are no longer declared could not be found.
     #[error(
         "`{name}` cannot be listed, so only the ledger can tell what is ours: choose the checkpoint, \
          or have the ledger witness the marks"
@@ -242,7 +242,7 @@ pub enum BindRefused {
         name: &'static str,
     },
     /// None of them could be created first.
-    #[error("`{key}` needs itself, by way of what it needs")]
+    #[error("`{key}` needs itself, directly or through other keys")]
     NeedsItself {
         /// One of the declared keys that need each other.
         key: String,
@@ -428,7 +428,7 @@ impl<D: Desired> Step<D> for Write<D::Key, D::Object> {
     }
 
     fn reversibility(&self, _desired: &D) -> Reversibility {
-        // What is deleted can be made again as it is declared.
+        // A deleted object can be made again as it was declared.
         Reversibility::Reversible
     }
 

@@ -17,7 +17,7 @@ pub struct Marker {
     copies: Copies,
 }
 
-/// What becomes of objects that carry our owner's name, but another instance or generation.
+/// What a pass does with objects that carry our owner's name, but another instance or generation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Copies {
     /// They are reported as unknown, and not touched.

@@ -79,7 +79,7 @@ fn nexthop(message: &Message<'_>, mark: &Mark) -> Finding {
     Ok(taken(format!("nexthop {id}"), mark.owner(Protocol(*protocol))))
 }
 
-/// What is neither permanent nor marked was learned by the kernel.
+/// A neighbour that is neither permanent nor marked was learned by the kernel.
 fn neighbour(message: &Message<'_>, links: &Links, mark: &Mark) -> Finding {
     let ([_, _, _, _, i0, i1, i2, i3, s0, s1, ..], attrs) = message.split::<12>()?;
     let protocol = byte(&attrs, NDA_PROTOCOL)?;

@@ -7,7 +7,7 @@ use crate::inbox::Incoming;
 use crate::uapi::{NLMSG_ERROR, NLMSG_MIN_TYPE};
 use crate::{Error, Message, Refusal, Result};
 
-/// What became of one message.
+/// The kernel's answer to one message.
 #[derive(Debug)]
 pub enum Answer<'a> {
     /// The kernel sent this back about it: the object as installed, or what was asked for. More may follow.

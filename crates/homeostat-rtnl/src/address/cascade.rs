@@ -1,4 +1,4 @@
-//! What goes with an address that goes: secondary addresses, and routes. Pure.
+//! What the kernel deletes along with an address: secondary addresses, and routes. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -28,7 +28,7 @@ pub struct Cascade {
 }
 
 impl Cascade {
-    /// What goes with `key`.
+    /// What the kernel deletes along with `key`.
     pub(crate) fn of(key: &AddressKey, subnets: &Subnets, moment: &Moment) -> Self {
         let mut takes: Vec<Taken> =
             moment.foreign.by_src.get(&key.ip).cloned().into_iter().collect();
@@ -72,7 +72,7 @@ pub(crate) struct Subnets {
 }
 
 impl Subnets {
-    /// Those that there are once all of `going` are gone.
+    /// The addresses that are left once all of `going` are deleted.
     pub(crate) fn new(
         going: &BTreeSet<AddressKey>,
         desired: &DesiredState,

@@ -21,7 +21,8 @@ list_section! {
 
 impl Record for Declared<NexthopId, Nexthop> {
     const NAME: &'static str = "nexthop";
-    const DOC: &'static str = "A nexthop object: a way, a hole, or a group of others";
+    const DOC: &'static str =
+        "A nexthop object: a gateway or a link, a blackhole, or a group of nexthops";
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let id = fields.required_number("id", "Its identity", NEXTHOP_ID).map(NexthopId);
@@ -128,7 +129,7 @@ impl Record for MemberEntry {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let id = fields.required_number("id", "The nexthop", NEXTHOP_ID).map(NexthopId);
-        let weight = fields.number("weight", "Its share among the others", WEIGHT).unwrap_or(1);
+        let weight = fields.number("weight", "Its share of the traffic", WEIGHT).unwrap_or(1);
         Some(Self { member: Member { id: id?, weight }, span: fields.value_at("id") })
     }
 }

@@ -91,7 +91,7 @@ impl Parser {
         let text = words.0;
         let tail = &mut self.recent[place(text)];
         if tail.text != text || tail.options.route.kind != kind || text.is_empty() {
-            // What cannot be read is not remembered.
+            // Words that cannot be read must not stay cached.
             tail.text.clear();
             tail.options = Options { route: Route::of_kind(kind), ..Options::default() };
             while let Some(word) = words.next() {

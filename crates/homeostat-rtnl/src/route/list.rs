@@ -297,7 +297,7 @@ pub fn route_twins(scope: &Scope, checker: &mut Checker) {
 /// Hands on the lines of all lists that are routes, with their keys.
 fn for_each(scope: &Scope, mut each: impl FnMut(&RouteFile, &Line<'_>, RouteKey)) {
     for file in route_files(scope) {
-        // Who reads the lists for their routes reports what cannot be read.
+        // The reader of the routes reports a list that cannot be read.
         let _ = read(&file.path, &mut |line: Line<'_>| {
             if let Ok(route) = &line.read {
                 each(file, &line, route.key);

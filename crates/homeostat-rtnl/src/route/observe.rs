@@ -104,7 +104,7 @@ impl Observation<'_, '_> {
         };
         let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
             Dumped::Restart => torn = true,
-            // What was handed on cannot be taken back: the look has to begin again.
+            // Routes that were passed on cannot be taken back: the look has to begin again.
             Dumped::Object(_) if torn => {}
             Dumped::Object(message) => bad = each(message).err().or(bad),
         });

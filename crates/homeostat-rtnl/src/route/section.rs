@@ -208,7 +208,7 @@ impl Record for HopEntry {
         let hop = Hop {
             via: via.map(|via| via.value),
             dev: fields.optional("dev", "The link"),
-            weight: fields.number("weight", "Its share among the others", WEIGHT).unwrap_or(1),
+            weight: fields.number("weight", "Its share of the traffic", WEIGHT).unwrap_or(1),
             onlink: fields.optional("onlink", "Take the gateway to be on the link"),
         };
         if fields.lacks(&["via", "dev"]) {

@@ -56,7 +56,7 @@ const SHORT_PAUSE: Duration = Duration::from_millis(250);
 
 pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
-    // Whatever the owner is on the host, in the sandbox it is a fresh owner with a fresh ledger.
+    // In the sandbox the owner and the ledger are new, no matter which owner the host has.
     (global.netns, global.owner, global.protocol) = (None, None, None);
     let [bare, walled] = ["", firewall::SECTION].map(parse);
     let context = Context::enter(global, &Settings::default())?;

@@ -94,7 +94,7 @@ fn confirmed(
     let Some(scope) = context::scope_name_of(global) else { return Err(why) };
     let mut found = owners.iter().filter_map(|confirmed| {
         let entry = confirmed.newest_from(&from, &scope)?;
-        // What cannot be read is no help.
+        // A document that cannot be read is skipped.
         Some((confirmed.load(&entry).ok()?, entry))
     });
     match found.next() {

@@ -89,7 +89,8 @@ impl Saved {
             let path = PathBuf::from(&saved.name);
             let is_same = fs::read_to_string(&path).is_ok_and(|text| text == saved.text);
             is_same.then_some(path).ok_or_else(|| {
-                let error = format!("{} is not what the plan was made for", saved.name);
+                let error =
+                    format!("{} is gone or has changed since the plan was made", saved.name);
                 helped(error, "make a new plan: homeostat plan --out")
             })
         };

@@ -15,7 +15,7 @@ use crate::output::line::plain;
 use crate::output::stream;
 use crate::registry;
 
-/// So many keys of one program are named; there may be a million routes.
+/// At most this many keys of one program are named; there may be a million routes.
 const NAMED: usize = 20;
 
 /// Prints a document that `plan` finds without changes.

@@ -1,4 +1,4 @@
-//! What is answered to each request. Only what needs the daemon itself is ordered from it; everything
+//! The answers to requests. Only what needs the daemon itself is sent to it as a command; everything
 //! else goes straight to the loops.
 
 use std::sync::Arc;

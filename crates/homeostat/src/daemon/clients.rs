@@ -87,7 +87,7 @@ mod tests {
         let _ = timeout(time, std::future::pending::<()>()).await;
     }
 
-    /// Who asks sends a number, and gets it back; others only hold their connection for long.
+    /// Clients with a number send it and get it back; the others only keep their connection open.
     async fn served(clients: impl Iterator<Item = Option<u32>>) -> (Vec<u32>, Duration) {
         let (connect, accepted) = mpsc::unbounded_channel();
         let (answer, mut answers) = mpsc::unbounded_channel();

@@ -17,12 +17,12 @@ impl Stamp {
         Stamp(SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
     }
 
-    /// That long ago.
+    /// This long ago.
     pub(crate) fn ago(time: Duration) -> Self {
         Stamp(Stamp::now().0.saturating_sub(time))
     }
 
-    /// That many milliseconds after 1970.
+    /// This many milliseconds after 1970.
     pub(crate) fn of_millis(millis: u64) -> Self {
         Stamp(Duration::from_millis(millis))
     }
@@ -70,7 +70,7 @@ impl BootTime {
         BootTime(Duration::new(seconds, u32::try_from(now.tv_nsec).unwrap_or_default()))
     }
 
-    /// So long after now.
+    /// This long after now.
     pub(crate) fn after(time: Duration) -> Self {
         BootTime(BootTime::now().0 + time)
     }

@@ -31,7 +31,7 @@ use self::site::Answer;
 pub(super) use self::site::Site;
 use super::clients::{self, Asked};
 
-/// Who follows events stays; others must still find room.
+/// Followers of events keep their connections; other requests must still find room.
 const FOLLOWERS: usize = 8;
 const CONNECTIONS: usize = 32;
 
@@ -112,7 +112,7 @@ async fn converse(
     }
     let mut stream = connection.into_parts().io.into_inner();
     stream.shutdown().await?;
-    // What was sent and not read would make the kernel throw the answer away with the connection.
+    // If the kernel still has unread input, closing the connection would discard the answer.
     let mut rest = stream.take(1 << 20);
     timeout(Duration::from_secs(1), tokio::io::copy(&mut rest, &mut tokio::io::sink())).await??;
     Ok(())

@@ -139,7 +139,7 @@ impl LoopsSnapshot {
     }
 }
 
-/// What has open keys.
+/// The loops that have open keys.
 enum Part<'a> {
     Loop(&'a dyn Control),
     /// A scope that is not there.

@@ -74,7 +74,7 @@ pub(super) struct Arrangement<'a> {
     pub(super) recipients: Recipients,
 }
 
-/// What became of a desired state.
+/// What was done with a desired state.
 enum Put {
     /// It is that of a loop that has begun with this pass.
     Begun(SharedPass),
@@ -156,18 +156,18 @@ impl Scopes {
         let top = context.top_namespace().ok().flatten();
         let scopes: BTreeSet<_> =
             named.chain(recorded).chain(self.running.keys().cloned()).chain(top).collect();
-        // What is no name can be no namespace.
+        // A text that is not a name cannot be a namespace.
         scopes.iter().filter_map(|scope| ScopePlace::of(scope).ok()).collect()
     }
 
-    /// Starts what is missing, gives the rest its desired state, and ends what has no business any more.
+    /// Starts missing loops, gives the others their desired state, and ends loops that are not needed any more.
     pub(super) async fn arrange(&mut self, by: Arrangement<'_>) -> Result<()> {
-        // Whatever else cannot be done now.
+        // Done first: it must not depend on the success of the rest.
         self.end_gone().await;
         let parts = self.bind(by).await?;
         self.end_missing(&parts, &by.context.gates).await;
         if self.settle(parts, by).await? {
-            // What is inside the namespaces that were just made can be opened only now.
+            // The namespaces that were just created can be opened only now.
             let parts = self.bind(by).await?;
             self.settle(parts, by).await?;
         }

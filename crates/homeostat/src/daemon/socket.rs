@@ -75,7 +75,7 @@ impl Drop for ControlSocket {
     fn drop(&mut self) {
         self.accepting.abort();
         if identity(&self.path).is_ok_and(|file| file == self.file) {
-            // Who finds a socket without a listener replaces it.
+            // The next daemon replaces a socket without a listener.
             let _ = fs::remove_file(&self.path);
         }
     }

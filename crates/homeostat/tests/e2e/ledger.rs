@@ -240,7 +240,7 @@ fn a_daemon_that_starts_on_a_full_disk_heals_all_that_needs_no_record() {
 #[test]
 fn a_state_directory_that_others_could_write_in_is_refused() {
     for (mode, owner, why) in [
-        (0o777, 0, "others may write in @DIR/state (mode 777)"),
+        (0o777, 0, "other users may write in @DIR/state (mode 777)"),
         (0o700, 65_534, "@DIR/state belongs to user 65534, not 0"),
     ] {
         let world = World::with(DESIRED);

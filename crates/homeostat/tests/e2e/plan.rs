@@ -312,8 +312,8 @@ fn a_plan_warns_of_changes_that_carry_the_operators_own_connection() {
         world.finish(command).exits(0)
     };
     let mtu = "[links.lan0]\nmtu = 1400\n";
-    let warning = "`link lan0 mtu`: your SSH connection from 192.0.2.9 comes through it; with `homeostat apply \
-                   --confirm-within 2m` it comes back if you are cut off";
+    let warning = "`link lan0 mtu`: your SSH connection from 192.0.2.9 comes through it; `homeostat apply \
+                   --confirm-within 2m` undoes the change if you are cut off";
     assert_eq!(plan(mtu, "").last_line(), format!("warning: {warning}"));
     let json: Value = serde_json::from_str(&plan(mtu, "--json").stdout).unwrap();
     assert_eq!(json["warnings"], json!([warning]));

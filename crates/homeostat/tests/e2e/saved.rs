@@ -106,5 +106,5 @@ fn beside_a_daemon_a_saved_plan_is_checked_and_its_document_handed_over() {
     world.run("plan --out saved.plan trial.toml").exits(0);
     world.write("trial.toml", "[sysctl]\n");
     let said = world.run("apply saved.plan").exits(1).stderr;
-    assert!(said.contains("trial.toml is not what the plan was made for"), "{said}");
+    assert!(said.contains("trial.toml is gone or has changed since the plan was made"), "{said}");
 }

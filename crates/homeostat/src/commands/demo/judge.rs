@@ -18,7 +18,7 @@ use super::kernel_events::{self, ObservedChange, now};
 use super::kernel_state::{Change, KernelState, Key, Kind, Names, look};
 use super::saboteur::{FOREIGN, SIGNAL, Saboteur};
 
-/// What is no healing after this time is none.
+/// How long a healing may take before it counts as failed.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Nothing more is expected after so long a silence, so that a look disturbs nothing.
 const QUIET: Duration = Duration::from_millis(3);

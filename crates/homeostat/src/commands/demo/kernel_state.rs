@@ -58,7 +58,7 @@ pub(super) struct Object {
     pub(super) body: Vec<u8>,
 }
 
-/// Of the message only the fields count: that of a link has counters.
+/// Only the fields of the message count: that of a link has counters.
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
         (self.mark, &self.fields) == (other.mark, &other.fields)

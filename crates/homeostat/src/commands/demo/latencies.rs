@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::sabotage::Group;
 use crate::output::line::BOLD;
 
-/// What became of every sabotage.
+/// The results of all acts of sabotage.
 #[derive(Default)]
 pub(super) struct Latencies {
     took: BTreeMap<Group, Vec<Duration>>,
