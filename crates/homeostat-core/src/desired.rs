@@ -26,7 +26,7 @@ impl Slot {
     }
 }
 
-/// How an observed object stands to its desired state. Only declared attributes count.
+/// How an observed object compares with its desired state. Only declared attributes count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// Every declared attribute is as declared.
@@ -81,7 +81,7 @@ pub trait Desired: Send + Sync + 'static {
     /// Compares declared attributes only.
     fn compare(&self, slot: Slot, seen: &Self::Object) -> Agreement;
 
-    /// Whether the desired state has permanent leave to take this key from any owner.
+    /// Whether the desired state allows to take this key from any owner, as often as needed.
     fn may_adopt(&self, slot: Slot) -> bool {
         let _ = slot;
         false
@@ -161,7 +161,7 @@ pub struct Table<K, O> {
 }
 
 impl<K: Key, O: Object> Table<K, O> {
-    /// Sorts the desired states; refuses a key that stands there twice.
+    /// Sorts the desired states; refuses a key that occurs twice.
     pub fn new(desired_states: impl IntoIterator<Item = (K, O)>) -> Result<Self, DuplicateKey> {
         let mut desired_states: Vec<_> = desired_states.into_iter().collect();
         desired_states.sort_by(|a, b| a.0.cmp(&b.0));

@@ -94,9 +94,9 @@ pub enum HeldBy {
     MissingSection,
     /// More would be deleted than one pass may delete.
     DeleteBudget,
-    /// The step would take foreign objects along.
+    /// The target would delete foreign objects along with the step.
     Cascade,
-    /// What the step needs recorded could not be recorded.
+    /// A record that the step needs could not be written.
     Ledger,
     /// The key failed, or is undone again and again, and is tried again after a pause.
     Backoff,

@@ -13,20 +13,20 @@
 //! 3. `diff` and `plan` are pure. Same input, same plan, same order. A key seen twice in the target
 //!    is a conflict.
 //! 4. `apply` is the only writer, and a writer is opened only with the scope's lock. It touches what
-//!    its steps name, never a foreign object, and answers for every step. What the target will take
-//!    along is named in the plan, and such a step is held when that is foreign.
+//!    its steps name, never a foreign object, and answers for every step. Objects that the target deletes along
+//!    with a step are named in the plan, and the step is held if one of them is foreign.
 //! 5. Nothing is deleted unless it is owned and was seen in this pass. No write before the first
 //!    full observe.
 //! 6. A pass after a converged pass writes nothing: not to the target, not to the disk.
 //! 7. Hints may be lost, duplicated, reordered or wrong: the end state is the same.
 //! 8. Where the target cannot hold a mark, the intent is durable before the write.
 //! 9. A source says how its steps fail ([`Fails`]); strict mode stops at the first failure.
-//! 10. Observe and hint are one reader: the subscription stands before the first observe begins. A
+//! 10. Observe and hint are one reader: the subscription is open before the first observe begins. A
 //!     source says how much its hints cover ([`Coverage`]).
 //!
 //! # The flow
 //! [`Diff`] takes the desired state and what the reader saw, and ends in [`Changes`]; [`Plan::new`] asks the
-//! source for its steps; [`Schedule`] says which steps may run; [`Report`] says what became of
+//! source for its steps; [`Schedule`] says which steps may run; [`Report`] has the outcomes of
 //! them. Start at [`Source`].
 
 #![warn(missing_docs)]

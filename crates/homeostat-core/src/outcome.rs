@@ -219,12 +219,12 @@ pub enum Recovery {
 /// A future that the caller drives.
 pub type Later<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where a writer answers for its steps, as it happens. Progress, journal and events hang on it.
+/// Where a writer reports the outcomes of its steps, one by one. Progress, journal and events depend on it.
 pub trait Outcomes<O>: Send + Sync {
     /// The outcome of these steps of the plan; a range keeps a million of them cheap.
     fn put(&self, steps: Range<usize>, outcome: Outcome<O>);
 
-    /// Asks for leave before a write whose second dispatch would hurt: the intent is durable when
+    /// Asks for permission before a write that must not be sent twice: the intent is durable when
     /// it is given. Where no journal is kept, it is refused.
     fn intent(&self, step: usize) -> Later<'_, Result<(), Failure>>;
 

@@ -16,7 +16,7 @@ pub enum Ownership {
     Prefix(NamePrefix),
     /// The ledger says what is ours; the intent is durable before the object is made.
     Checkpoint,
-    /// Everything in the scope is ours, and was said to be so.
+    /// Everything in the scope is ours, as the caller stated.
     Exclusive(Exclusive),
 }
 
@@ -77,7 +77,7 @@ impl Prefixes {
 pub struct Exclusive(());
 
 impl Exclusive {
-    /// Says it aloud: whatever is found in the scope and not declared will be deleted.
+    /// States it: every object in the scope that is not declared will be deleted.
     #[must_use]
     pub fn everything_in_this_scope_is_mine() -> Self {
         Exclusive(())

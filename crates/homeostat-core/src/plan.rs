@@ -50,7 +50,7 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         None
     }
 
-    /// What the target will take along.
+    /// Objects that the target deletes along with it.
     fn takes(&self) -> &[Taken] {
         &[]
     }
@@ -105,7 +105,7 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
     fn explain(&self, desired: &D, emit: &mut dyn FnMut(Line));
 }
 
-/// Something that the target removes by itself when a step runs.
+/// An object that the target deletes by itself when a step runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
 pub struct Taken {
@@ -285,7 +285,7 @@ impl<S: Source> Plan<S> {
         self.findings.get(before..).unwrap_or_default()
     }
 
-    /// Takes out the steps that nothing is done for until it is certain that they will not be undone. To be called before
+    /// Takes out the steps that are put off until it is certain that they will not be undone. To be called before
     /// guards, which do not count them.
     pub fn put_off(&mut self) {
         for step in std::mem::take(&mut self.steps) {
@@ -389,7 +389,7 @@ fn sort_by_needs<D: Desired>(desired: &D, steps: &mut [impl Step<D>]) {
     steps.sort_by_cached_key(|step| ranks.get(&step.key(desired)).copied().unwrap_or(rank));
 }
 
-/// What the target takes along with a step, in words.
+/// The objects that the target deletes along with a step, in words.
 fn taken_along(taken: &[Taken]) -> Option<String> {
     const NAMED: usize = 3;
     let named = taken.iter().take(NAMED).map(|one| format!("`{}` of {}", one.key, one.owner));

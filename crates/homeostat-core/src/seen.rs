@@ -77,7 +77,7 @@ impl Serialize for Owner {
     }
 }
 
-/// One thing that the target said. What is in focus and was not named is absent.
+/// One observed object. A key in focus that is not reported is absent.
 #[derive(Clone, Debug)]
 pub enum Seen<K, O> {
     /// The object is there.
@@ -89,7 +89,7 @@ pub enum Seen<K, O> {
         /// Who put it there.
         owner: Owner,
     },
-    /// The target could not tell: neither present nor absent.
+    /// It could not be read: neither present nor absent.
     Unknown {
         /// The key in question.
         key: K,
@@ -98,7 +98,7 @@ pub enum Seen<K, O> {
     },
 }
 
-/// Where a reader hands over what it sees, one object at a time, so that nothing has to be kept.
+/// Where a reader reports objects, one at a time, so that no list has to be kept.
 pub type See<'a, K, O> = dyn FnMut(Seen<K, O>) + Send + 'a;
 
 /// Keys that may have changed, each with who changed it ("protocol bird"), where the target says so.

@@ -97,7 +97,7 @@ pub trait Source: Send + Sync + Sized + 'static {
         self.reader()
     }
 
-    /// Opens a writer. Who only plans has no lock, and so no writer.
+    /// Opens a writer. A caller that only plans has no lock, and so no writer.
     fn writer(&self, lock: &ScopeLock) -> Result<Self::Writer, Failure>;
 
     /// Whether another source reaches the same target in the same way, so that a loop over the same desired state
@@ -141,7 +141,7 @@ impl<'a, S: Source> View<'a, S> {
     }
 }
 
-/// The eyes of a source.
+/// Observes the target, and subscribes to its changes.
 pub trait Reader<S: Source>: Send {
     /// What the declaration comes to at this moment, where that depends on more than itself: on files that it is made of, or
     /// on the state of the machine. A pass resolves once, and looks, plans, writes and verifies with the answer. Nothing
@@ -154,7 +154,7 @@ pub trait Reader<S: Source>: Send {
         std::future::ready(Ok(None))
     }
 
-    /// Hands over everything in focus, or fails (law 1). It may keep a shadow from its own hints for
+    /// Reports everything in focus, or fails (law 1). It may keep a shadow from its own hints for
     /// focused looks, if every write has a precondition in the target.
     fn observe(
         &mut self,
@@ -177,8 +177,8 @@ pub trait Reader<S: Source>: Send {
         std::future::ready(Ok(BTreeMap::new()))
     }
 
-    /// Snapshots of all objects of other owners that may go along with these as a side effect of a step. It may be more
-    /// than will go, and must not be fewer.
+    /// Snapshots of all foreign objects that a step on these may delete as a side effect. It may be more
+    /// than will be deleted, and must not be fewer.
     fn snapshots_along(
         &mut self,
         taken: &BTreeSet<S::Key>,
@@ -239,7 +239,7 @@ impl<'a, S: Source> Work<'a, S> {
     }
 }
 
-/// The hands of a source, and the only ones.
+/// The only writer of a source.
 pub trait Writer<S: Source>: Send + Sync {
     /// Runs the steps and answers for each of them through `out`.
     fn apply(
@@ -273,7 +273,7 @@ pub trait Tasks: Send + Sync {
     /// no end of the task.
     fn follow(&self, task: &str) -> Later<'static, TaskEnd>;
 
-    /// Finds out what became of a write without a recorded end. An error means that the target cannot be asked
+    /// Finds the result of a write without a recorded end. An error means that the target cannot be asked
     /// now: nothing new is sent to that key before it can.
     fn recover(&self, begun: Begun) -> Later<'static, Result<Recovery, Failure>>;
 
@@ -284,7 +284,7 @@ pub trait Tasks: Send + Sync {
     }
 }
 
-/// Something that keeps every other writer of a scope and mark out for as long as it lives.
+/// A guard that keeps every other writer of a scope and mark out for as long as it lives.
 pub trait Excludes: Send + Sync + 'static {}
 
 /// Proof that this process alone writes in the scope.
@@ -293,7 +293,7 @@ pub struct ScopeLock {
 }
 
 impl ScopeLock {
-    /// Wraps the thing that keeps others out; it is let go when the lock is dropped.
+    /// Wraps the guard that keeps other writers out; it is released when the lock is dropped.
     pub fn holding(guard: impl Excludes) -> Self {
         ScopeLock { _held: Box::new(guard) }
     }

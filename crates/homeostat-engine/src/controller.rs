@@ -9,7 +9,7 @@
 //!
 //! The rules, each shown by a test of its name:
 //!
-//! 1. The subscription stands before the first look, and a full pass follows every new one. A subscription that keeps
+//! 1. The subscription is open before the first look, and a full pass follows every new one. A subscription that keeps
 //!    dying is opened again after growing pauses.
 //! 2. Hints before the first full pass are absorbed by it, and the loop is ready only after it. After a pass that
 //!    broke, or without a subscription, only a full pass can be next.

@@ -14,7 +14,7 @@ use crate::pass;
 /// Whether a session subscribes to the target's hints.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hints {
-    /// The subscription stands before the first look.
+    /// The subscription is open before the first look.
     #[default]
     Subscribe,
     /// No subscription: for a run that ends once it is converged.

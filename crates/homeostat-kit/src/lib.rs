@@ -74,12 +74,12 @@
 //!
 //! # What to answer
 //!
-//! Reads answer with everything or with a [`Failure`], which says when another try makes sense ([`Retry`]).
+//! Reads return everything or a [`Failure`], which says when another try makes sense ([`Retry`]).
 //! [`Strategy::seen`] says of each object whose it is, by its mark; a target that holds no marks
 //! passes `None`. An API that judges by itself answers with an [`Owner`]: [`Owner::Kernel`] is what the target made by
 //! itself and no document declares (a default entry), whatever the target is, and it is left alone.
 //!
-//! Writes answer with what the target holds now, or with a [`simple::Refusal`]: it is gone, it is another owner's, it
+//! Writes return what the target holds now, or a [`simple::Refusal`]: it is gone, it is another owner's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
 //! the table. A plain `io::Error` becomes the right one with `?`.
 //!
@@ -89,11 +89,11 @@
 //! |---|---|
 //! | hints, so that drift is healed at once | [`simple::Watch`], [`simple::Numbered`] for gaps |
 //! | versions as conditions on writes, ids that are never used again | [`simple::Versioned`] |
-//! | tasks, "come back later", failures that are none | [`simple::Refusal`] |
+//! | tasks, "retry later", answers that are not failures | [`simple::Refusal`] |
 //! | an API that cannot list, or not all at once | [`simple::Listing`] |
 //! | objects that need others | [`simple::Api::needs`] |
 //! | a mark that the creating call cannot take | [`simple::TwoStep`] |
-//! | no more than so many calls | [`simple::Limit`] |
+//! | a rate limit for calls | [`simple::Limit`] |
 //! | tenants: everything below a name | [`simple::Api::name`] with [`Strategy::Prefix`] |
 //! | one broken declaration that must not stop the others | [`simple::DesiredObjects::with_unknown`] |
 //! | desired states that are checked before they are used | [`provider::Validated`] |
@@ -106,10 +106,10 @@
 //!
 //! # What you can rely on
 //!
-//! - Nothing is deleted unless it is ours and was seen in this very pass. What could not be read is left alone.
+//! - Nothing is deleted unless it is ours and was seen in this pass. An object that could not be read is left alone.
 //! - A pass that finds nothing to do writes nothing, neither to the target nor to the disk.
 //! - A call whose answer was lost is not sent again before the target was looked at.
-//! - A desired state that cannot be had changes nothing; the last good one stands.
+//! - While no desired state can be read, the last good one stays in force.
 //! - Nothing runs but the futures that you await. Dropping one stops it; nothing is written after that, except by what
 //!   your API itself has handed to another thread ([blocking calls](simple#calls-that-block)) or has sent already.
 //!

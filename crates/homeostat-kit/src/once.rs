@@ -1,4 +1,4 @@
-//! One call over a bound source: the loop, run until it has done what was asked for. Sources that are no
+//! One call over a bound source: runs the loop until it is done. Sources that are no
 //! [`Api`](crate::simple::Api) build their own one-call interfaces on it; for an `Api` there is
 //! [`Reconciler`](crate::Reconciler).
 

@@ -20,9 +20,9 @@ use crate::finished_files::{QUIET, Unfinished};
 /// What a provider says when it is asked. `E` says why it cannot answer.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Answer<D, E = String> {
-    /// This is declared, be it ever so little.
+    /// This is declared; it may be empty.
     DesiredState(Arc<D>),
-    /// It cannot answer: the last good desired state stands.
+    /// It cannot answer: the last good desired state stays in force.
     Unknown {
         /// Why it cannot, for people.
         why: E,
@@ -36,7 +36,7 @@ pub enum Answer<D, E = String> {
 pub enum Verdict {
     /// It is in force.
     Accepted,
-    /// It cannot be used, and the one before stands.
+    /// It cannot be used, and the one before stays in force.
     Refused {
         /// Why it cannot, for people.
         why: String,
@@ -206,12 +206,12 @@ pub trait Validator<D>: Send {
     fn validate<'a>(&'a mut self, desired: &'a D) -> Later<'a, Result<Validity, Failure>>;
 }
 
-/// The first pause before a check is made again that could not be made; each later one is twice as long.
+/// The first pause before a check that could not be made is retried; each later one is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Hands on only what a [`Validator`] found valid. Until then the desired state is unknown, with the reason. What was
+/// Passes on only what a [`Validator`] found valid. Until then the desired state is unknown, with the reason. What was
 /// checked is not checked again; a check that could not be made is made again after a pause that grows, or when there is
 /// another desired state.
 pub struct Validated<P: Provider, V> {
@@ -404,7 +404,7 @@ pub enum CurrentDesired<D> {
     Nothing,
 }
 
-/// A provider whose last good desired state stands while it cannot answer.
+/// A provider whose last good desired state stays in force while it cannot answer.
 #[derive(Debug)]
 pub struct Latest<P: Provider> {
     provider: P,
@@ -442,7 +442,7 @@ impl<P: Provider> Latest<P> {
         self.provider.changed().await;
     }
 
-    /// Says what became of the last answer.
+    /// Says whether the last answer was accepted.
     pub fn judged(&mut self, verdict: Verdict) {
         self.provider.judged(verdict);
     }
@@ -459,7 +459,7 @@ impl<P: Provider> Latest<P> {
 }
 
 impl<P: Provider<DesiredState: PartialEq>> Latest<P> {
-    /// Waits for a desired state that is another than the last one from here: what a loop is fed with. What
+    /// Waits for a desired state that differs from the last one that it returned, for a loop. What
     /// cannot be answered is waited out. Dropping the future loses nothing.
     pub async fn next_desired(&mut self) -> Arc<P::DesiredState> {
         loop {

@@ -172,7 +172,7 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
-    /// Says how much one pass may delete without being allowed to.
+    /// Sets how much one pass may delete without permission.
     #[must_use]
     pub fn delete_budget(mut self, budget: Budget) -> Self {
         self.config.guards.budget = budget;
@@ -186,7 +186,7 @@ impl<A: Api> Reconciler<A> {
         self
     }
 
-    /// Gives permanent leave to take these keys from any owner, if they are declared.
+    /// Allows to take these keys from any owner, as often as needed, if they are declared.
     #[must_use]
     pub fn adopting(mut self, keys: impl IntoIterator<Item = A::Key>) -> Self {
         self.adopt.extend(keys);
@@ -222,7 +222,7 @@ impl<A: Api> Reconciler<A> {
         once::plan(&bound, &self.applied().await?.to_ledger(&self.ledger_key)?).await
     }
 
-    /// Makes the API as declared, in one pass. What has to wait is in the report.
+    /// Makes the API as declared, in one pass. The report lists keys that have to wait.
     pub async fn reconcile(
         &self,
         desired: impl Into<DesiredObjects<A>>,

@@ -1,4 +1,4 @@
-//! What one call came to, by typed keys: a value to match on, to print and to serialize.
+//! The result of one call, by typed keys: a value to match on, to print and to serialize.
 
 use std::fmt;
 

@@ -1,7 +1,7 @@
 //! A source in a hundred lines: an API that can list, create, update and delete.
 //!
 //! An author implements [`Api`]; [`Adapted`] makes a `Source` of it that runs in *lanes*: the writes of one key come one
-//! after the other, those of different keys side by side, so a key that fails or is slow holds up no other.
+//! after the other, those of different keys side by side, so a key that fails or is slow delays no other.
 //!
 //! # The laws of an `Api`
 //! 1. `list` returns everything, or fails. A page that could not be read is a failure of the whole
@@ -49,14 +49,14 @@ pub use writer::{ApiWriter, Bucket, Limit};
 /// Everything that an API returned in one answer.
 pub type Listed<A> = Vec<Seen<<A as Api>::Key, <A as Api>::Object>>;
 
-/// What a write came to: what the target holds afterwards, if it says so.
+/// The result of a write: what the target holds afterwards, if it says so.
 pub type Written<A> = Result<Option<<A as Api>::Object>, Refusal>;
 
 /// An API that keeps objects under keys. Its calls must not block the thread: see [calls that block](self#calls-that-block).
 pub trait Api: Send + Sync + 'static {
     /// The name in plans, logs and settings.
     const NAME: &'static str;
-    /// How much [`Api::watch`] announces.
+    /// How many of the changes [`Api::watch`] reports.
     const COVERAGE: Coverage = Coverage::None;
     /// What [`Api::list`] and [`Api::list_shard`] can return.
     const LISTING: Listing = Listing::Whole;
@@ -119,7 +119,7 @@ pub trait Api: Send + Sync + 'static {
         wanted: &Self::Object,
     ) -> impl Future<Output = Written<Self>> + Send;
 
-    /// Takes an object over from any owner, by leave of the desired state. The default is an update.
+    /// Takes an object over from any owner, if the desired state allows it. The default is an update.
     fn adopt(
         &self,
         key: &Self::Key,
@@ -164,7 +164,7 @@ pub trait Api: Send + Sync + 'static {
         None
     }
 
-    /// How a task stands that a write was answered with ([`Refusal::Task`]). The default knows none.
+    /// The state of a task that a write returned ([`Refusal::Task`]). The default knows none.
     fn task(&self, id: &str) -> impl Future<Output = Result<Progress, Failure>> + Send {
         let _ = id;
         std::future::ready(Ok(Progress::Lost))
@@ -179,15 +179,15 @@ pub trait Api: Send + Sync + 'static {
     }
 }
 
-/// How a task stands.
+/// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
 pub enum Progress {
     /// It goes on.
     Running,
-    /// It is over; whether it did what it should is seen by looking.
+    /// It has ended; a look shows whether it did what it should.
     Over,
     Failed(Failure),
-    /// The target knows no such task: whether it ran is seen by looking.
+    /// The target knows no such task; a look shows whether it ran.
     Lost,
 }

@@ -1,4 +1,4 @@
-//! How our objects are distinguished from others', said once, for the writer and for the judge alike.
+//! How our objects are distinguished from others': one value for writes and for reads.
 //!
 //! A [`Strategy`] is a required argument: it gives the mark that a create must write, judges what is
 //! seen, and is the [`Ownership`] of every pass. Since both sides come from one value, they cannot
@@ -32,7 +32,7 @@ pub enum Strategy {
     /// The [ledger](crate::Reconciler::ledger), which is the durable record of what we made, says what is ours; the
     /// intent is durable before the object is made.
     Checkpoint,
-    /// Everything in the scope is ours, and was said to be so.
+    /// Everything in the scope is ours, as the caller stated.
     Exclusive(Exclusive),
 }
 

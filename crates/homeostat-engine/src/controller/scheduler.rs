@@ -167,7 +167,7 @@ impl<K: Key> Scheduler<K> {
         }
     }
 
-    /// Until another subscription stands, changes come without hints.
+    /// Until another subscription is open, changes come without hints.
     pub(super) fn subscription_lost(&mut self, now: Time) {
         self.needs_full = true;
         self.subscription.died(now);

@@ -26,7 +26,7 @@ laws! {
     "hints may be lost, duplicated or wrong: the end state is the same",
     "where the target holds no mark, the intent is durable before the write",
     "steps fail the way the source says, and strict mode stops at the first failure",
-    "the subscription stands before the first observe, and hints cover what is said",
+    "the subscription is open before the first observe, and hints cover what the source claims",
 }
 
 /// Why the suite stopped. `Debug` is the same as `Display`, so that `unwrap` prints the text.
