@@ -94,7 +94,7 @@ impl Step<DesiredState> for Put {
 
     fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {
         let (action, key) = (self.action(), self.key(desired).to_string());
-        emit(Line { action, key, before: None, after: None, note: None, text: None });
+        emit(Line::new(action, key));
     }
 }
 
