@@ -80,7 +80,8 @@ impl Writer {
         else {
             return Ok(());
         };
-        let taken = program.take_over(generation);
+        let keys = work.desired.iter().filter_map(|(key, _)| key.path());
+        let taken = program.take_over(generation, keys.map(ToString::to_string));
         self.files.brake().ended(now());
         taken.map_err(|mut failure| {
             // Without a note of it, the same is tried once more.
@@ -153,6 +154,11 @@ impl Writer {
                 self.files.inputs.lock().phases.extend(deployed.into_iter().chain(reloaded));
                 // Without it, edits are not healed while a newer content is refused.
                 let _ = self.store.write_good(work.desired);
+                if let (None, Some(asked), Some((_, generation))) =
+                    (program, &self.files.program, work.desired.generation())
+                {
+                    asked.files_are_back(generation);
+                }
                 // A copy that is left over costs room only.
                 let kept = &work.moment.recorded;
                 let claimed = &work.moment.kept;

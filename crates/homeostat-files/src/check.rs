@@ -161,9 +161,14 @@ fn refusal(desired: &DesiredState, words: &str) -> Refusal {
 }
 
 /// Where words speak of a file, and the number of the line that follows its path: `a.cfg:3`, `[a.cfg:3]`,
-/// `a.cfg line 3`.
+/// `a.cfg line 3`; or before it: `line 3 in file a.cfg`.
 fn place(words: &str, path: &str) -> Option<(usize, Option<usize>)> {
     let found = words.match_indices(path).map(|(at, _)| {
+        let before = words.get(..at).and_then(|before| before.strip_suffix(" in file "));
+        let before = before.and_then(|before| before.rsplit_once("line ")?.1.parse().ok());
+        if before.is_some() {
+            return (at, before);
+        }
         let rest = words.get(at + path.len()..).unwrap_or_default();
         let rest = rest.trim_start_matches([':', ' ', '\'', '"', ',', '(', '[', ')']);
         let rest =
@@ -187,6 +192,8 @@ mod tests {
             ("nginx: [emerg] unknown directive \"x\" in /etc/a.cfg:4", Some(4)),
             ("(/etc/a.cfg: Line 9) Unknown keyword", Some(9)),
             ("/etc/a.cfg, line 2: no", Some(2)),
+            ("/etc/a.cfg:4:1 syntax error", Some(4)),
+            ("Fatal error : Invalid directive at line 7 in file /etc/a.cfg", Some(7)),
             ("cannot read /etc/a.cfg", None),
         ] {
             assert_eq!(place(words, path).unwrap().1, expected, "{words}");

@@ -34,6 +34,7 @@ mod running;
 #[cfg(feature = "document")]
 pub mod section;
 mod source;
+mod started;
 mod store;
 mod swap;
 mod sys;

@@ -31,6 +31,18 @@ pub(crate) fn command_line(pid: Pid) -> String {
     text.trim().to_owned()
 }
 
+/// What a process calls itself.
+pub(crate) fn name(pid: Pid) -> String {
+    let name = fs::read_to_string(format!("/proc/{}/comm", pid.as_raw_pid())).unwrap_or_default();
+    name.trim_end().to_owned()
+}
+
+/// When a process started, in ticks since the boot; nothing, if it has ended.
+pub(crate) fn started(pid: Pid) -> Option<u64> {
+    let state: char = stat_field(pid, 0)?;
+    stat_field(pid, 19).filter(|_| !['Z', 'X'].contains(&state))
+}
+
 fn parent(pid: Pid) -> Option<Pid> {
     Pid::from_raw(stat_field(pid, 1)?)
 }

@@ -11,12 +11,22 @@ use rustix::process::Pid;
 use crate::key::FilePath;
 use crate::running::{Program, Reload, Running};
 
+pub mod bird;
+pub mod chrony;
 pub mod haproxy;
+pub mod keepalived;
 pub mod nginx;
 pub mod unbound;
 
 /// All programs that are known, by name.
-pub const ALL: &[&Profile] = &[&haproxy::PROFILE, &nginx::PROFILE, &unbound::PROFILE];
+pub const ALL: &[&Profile] = &[
+    &bird::PROFILE,
+    &chrony::PROFILE,
+    &haproxy::PROFILE,
+    &keepalived::PROFILE,
+    &nginx::PROFILE,
+    &unbound::PROFILE,
+];
 
 /// What is known of a program. It fills in what a set leaves out.
 #[derive(Debug)]
@@ -60,6 +70,8 @@ pub type TryOut = fn(&str, &str) -> Result<(), Failure>;
 pub struct Setup<'a> {
     pub main: &'a FilePath,
     pub sockets: &'a Sockets,
+    /// What starts the program.
+    pub restart: Option<&'a [String]>,
 }
 
 /// Where a program can be spoken to.
@@ -69,7 +81,7 @@ pub struct Sockets {
     pub master: Option<PathBuf>,
     /// Of the worker of `HAProxy`.
     pub admin: Option<PathBuf>,
-    /// Of `unbound`.
+    /// Of `unbound` or BIRD.
     pub control: Option<PathBuf>,
     /// An address at which `nginx` answers with the generation.
     pub status: Option<SocketAddr>,

@@ -136,8 +136,8 @@ fn bind_set(
         let ProgramSection { reload, known, pid_file, unit, restart, running, within, limits } =
             section;
         let unit = unit.map(Unit::of_the_system);
-        let network = network.clone();
-        Program { reload, pid_file, unit, restart, running, within, limits, network, known }
+        let (network, note) = (network.clone(), None);
+        Program { reload, pid_file, unit, restart, running, within, limits, network, note, known }
     });
     let brakes: Brakes = binding.caller.memory.of();
     let mut brakes = brakes.0.lock().unwrap_or_else(PoisonError::into_inner);

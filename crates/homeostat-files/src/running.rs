@@ -1,7 +1,7 @@
 //! What a program runs: it is told of new files, and asked which generation of them it has taken over. Its answer
 //! counts, never an exit code.
 
-use std::io::{self, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -16,6 +16,7 @@ use crate::check::Network;
 use crate::process;
 use crate::program::{self, Ran, now};
 use crate::programs::Known;
+use crate::started::{Note, next_tick};
 use crate::unit::{Unit, Up};
 
 /// What stands for the generation of a set, in its files and in the answer of its program.
@@ -37,6 +38,8 @@ pub struct Program {
     pub within: Duration,
     pub limits: Limits,
     pub network: Network,
+    /// Where it is noted which files the process has read that was started last, if that must be known.
+    pub note: Option<PathBuf>,
     /// What more is known of it.
     pub known: Option<Known>,
 }
@@ -48,6 +51,12 @@ pub enum Request {
     Run(Vec<String>),
     /// By a line to a socket.
     Socket { path: PathBuf, send: String },
+    /// By a command to the socket of BIRD.
+    Bird { path: PathBuf, send: String },
+    /// By what the children of its first process call themselves.
+    ChildNames,
+    /// By when its first process started.
+    Started,
     /// By a line to an address, in the network of the program.
     Tcp { address: SocketAddr, send: String },
 }
@@ -104,6 +113,13 @@ impl Program {
         }
         let Running { ask, is } = self.running.as_ref()?;
         let expected = is.replace(PLACEHOLDER, generation);
+        if let Request::ChildNames | Request::Started = ask {
+            return Some(match self.process() {
+                Err(error) => Answer::Down(silent(&error.to_string())),
+                Ok(pid) if *ask == Request::Started => self.has_started_with(generation, pid),
+                Ok(pid) => child_is_called(&expected, pid),
+            });
+        }
         Some(match self.send(ask) {
             Ok((true, words)) => {
                 let is_it = words.contains(&expected);
@@ -113,6 +129,35 @@ impl Program {
             Ok((false, words)) => Answer::Down(silent(&words)),
             Err(error) => Answer::Down(silent(&error.to_string())),
         })
+    }
+
+    /// Whether its process has read the files of a generation.
+    fn has_started_with(&self, generation: &str, pid: Pid) -> Answer {
+        let note = self.note.as_deref().and_then(Note::read);
+        if process::started(pid).is_none() {
+            return Answer::Down(silent("its process has ended"));
+        }
+        match note.filter(|note| note.generation == generation && note.is_read_by(pid)) {
+            Some(_) => Answer::Runs,
+            None => Answer::RunsOther("other files: it was not started with these".to_owned()),
+        }
+    }
+
+    fn is_known_by_its_start(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| running.ask == Request::Started)
+    }
+
+    /// Notes what was restored beside a program that runs it.
+    pub(crate) fn files_are_back(&self, generation: &str) {
+        let Some(path) = self.note.as_ref().filter(|_| self.is_known_by_its_start()) else {
+            return;
+        };
+        let note = Note::read(path).filter(|note| note.generation == generation);
+        if let Some(note) = note.filter(|note| self.process().is_ok_and(|pid| note.is_read_by(pid)))
+        {
+            // Without it, the program is started once more when it was started by others.
+            let _ = note.with_files_of_now().write(path);
+        }
     }
 
     /// Whether it could work with new files in the place where it runs, as far as that can be tried: `before` and `after`
@@ -131,7 +176,18 @@ impl Program {
     }
 
     /// Tells it of new files, and waits until it runs them.
-    pub(crate) fn take_over(&self, generation: &str) -> Result<(), Failure> {
+    pub(crate) fn take_over(
+        &self,
+        generation: &str,
+        files: impl Iterator<Item = String>,
+    ) -> Result<(), Failure> {
+        if let Some(path) = self.note.as_ref().filter(|_| self.is_known_by_its_start()) {
+            let noted = Note::now(generation, files).write(path);
+            noted.map_err(|error| {
+                Failure::new(format!("{}: {error}", path.display()), Retry::Soon)
+            })?;
+            next_tick();
+        }
         let former = self.workers();
         let told = match self.tell() {
             Ok(words) => words,
@@ -145,13 +201,26 @@ impl Program {
                 Some(Answer::Runs) if self.workers().iter().any(|one| former.contains(one)) => {
                     Answer::RunsOther("the former files in some of its processes".to_owned())
                 }
-                Some(Answer::Runs) => return Ok(()),
+                Some(Answer::Runs) => {
+                    self.note_process();
+                    return Ok(());
+                }
                 Some(answer) => answer,
             };
             if now() >= deadline || self.running.is_none() {
                 return Err(refused(&told, &answer));
             }
             std::thread::sleep(PAUSE);
+        }
+    }
+
+    /// Notes the process that has read the files: it has, whatever becomes of them.
+    fn note_process(&self) {
+        let Some(path) = self.note.as_ref().filter(|_| self.is_known_by_its_start()) else {
+            return;
+        };
+        if let (Some(note), Ok(pid)) = (Note::read(path), self.process()) {
+            let _ = note.of_process(pid).write(path);
         }
     }
 
@@ -226,6 +295,13 @@ impl Program {
                 stream.set_write_timeout(Some(PATIENCE))?;
                 Ok((true, converse(stream, send)?))
             }
+            Request::Bird { path, send } => {
+                let stream = UnixStream::connect(path)?;
+                stream.set_read_timeout(Some(PATIENCE))?;
+                stream.set_write_timeout(Some(PATIENCE))?;
+                converse_with_bird(stream, send)
+            }
+            Request::ChildNames | Request::Started => Err(io::Error::other("nobody can be asked")),
             Request::Tcp { address, send } => {
                 let stream = self.inside(|| TcpStream::connect_timeout(address, PATIENCE))?;
                 stream.set_read_timeout(Some(PATIENCE))?;
@@ -263,6 +339,36 @@ fn converse(mut stream: impl io::Read + io::Write, send: &str) -> io::Result<Str
         // One that starts anew hangs up.
         Err(error) if error.kind() != io::ErrorKind::ConnectionReset => Err(error),
         _ => Ok(String::from_utf8_lossy(&answer).trim().to_owned()),
+    }
+}
+
+/// Sends a command, and reads the greeting and the answer. The last line of each begins with four digits and a blank; from
+/// 8000 on they stand for errors.
+fn converse_with_bird(mut stream: UnixStream, send: &str) -> io::Result<(bool, String)> {
+    const MOST: u64 = 64 << 10;
+    stream.write_all(format!("{send}\n").as_bytes())?;
+    let (mut answer, mut greeted) = (Vec::new(), false);
+    for line in BufReader::new(stream.take(MOST)).lines() {
+        let line = line?;
+        let code = line.get(..4).and_then(|code| code.parse::<u16>().ok());
+        let is_last = code.is_some() && line.get(4..5) == Some(" ");
+        if greeted {
+            answer.push(line.get(5..).unwrap_or_default().to_owned());
+            if is_last {
+                return Ok((code.is_some_and(|code| code < 8000), answer.join("; ")));
+            }
+        }
+        greeted |= is_last;
+    }
+    Err(io::ErrorKind::UnexpectedEof.into())
+}
+
+fn child_is_called(name: &str, pid: Pid) -> Answer {
+    let names: Vec<String> = process::children(pid).into_iter().map(process::name).collect();
+    if names.iter().any(|one| one == name) {
+        Answer::Runs
+    } else {
+        Answer::RunsOther(names.join(" "))
     }
 }
 

@@ -387,7 +387,7 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
             "running",
             running.as_ref().and_then(|running| match &running.ask {
                 Request::Run(arguments) => Some(arguments),
-                Request::Socket { .. } | Request::Tcp { .. } => None,
+                _ => None,
             }),
         ),
     ] {
@@ -400,8 +400,9 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
     let sockets = sockets.unwrap_or_default();
     let known = profile.and_then(|name| find_main(fields, name.value.0, sockets, write));
     let pid_file = pid_file.map(|MachinePath(pid_file)| pid_file);
-    let setup =
-        known.as_ref().map(|Known { profile, main, sockets }| (*profile, Setup { main, sockets }));
+    let setup = known.as_ref().map(|Known { profile, main, sockets }| {
+        (*profile, Setup { main, sockets, restart: restart.as_deref() })
+    });
     let of_unit = unit.as_ref().map(|_| Reload::Unit(JobKind::ReloadOrRestart));
     let of_profile = setup.as_ref().and_then(|(profile, setup)| (profile.reload)(setup));
     let running = running.or_else(|| setup.as_ref().and_then(|(one, setup)| (one.running)(setup)));
@@ -505,7 +506,7 @@ impl Record for Sockets {
         let master = path("master", "HAProxy: that of its master process (`-S`)");
         let admin =
             path("admin", "HAProxy: that of its worker (`stats socket`), with `level admin`");
-        let control = path("control", "unbound: `control-interface`");
+        let control = path("control", "unbound: `control-interface`; BIRD: `-s`");
         let status: Option<Address> = fields.optional(
             "status",
             "nginx: an address and a port at which it answers with the generation",

@@ -83,6 +83,8 @@ impl Files {
     /// The same, read by a program.
     #[must_use]
     pub fn read_by(self, program: Option<Program>) -> Self {
+        let note = self.store.note(&self.set);
+        let program = program.map(|program| Program { note: Some(note), ..program });
         Files { program, ..self }
     }
 

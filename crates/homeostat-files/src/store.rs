@@ -91,6 +91,11 @@ impl Store {
         }
     }
 
+    /// Where it is noted which files the program of a set was started with.
+    pub(crate) fn note(&self, set: &str) -> PathBuf {
+        self.directory.join("sets").join(set).join("started.json")
+    }
+
     /// The generation of a set that its program did not take over, and why.
     pub(crate) fn refused(&self, set: &str) -> Option<(String, String)> {
         let text = fs::read(self.directory.join("sets").join(set).join(REFUSED)).ok()?;

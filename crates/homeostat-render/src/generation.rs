@@ -1,8 +1,8 @@
 //! The generation of a set: a digest of all its files, which a file may carry so that the program that read it can be
 //! asked for it.
 //!
-//! A file that carries the digest would change it. So templates write a placeholder of the same width, the digest is made
-//! with the placeholders in place, and then they are replaced.
+//! A file that carries the digest would change it. So templates write a placeholder, the digest is made with the placeholders
+//! in place, and then they are replaced.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,7 +12,10 @@ use ring::hmac::{Context, HMAC_SHA256, Key};
 /// What `{{ generation }}` is before the digest is known. It occurs in no other text but by intent.
 pub(crate) const PLACEHOLDER: &str = "7d1f0c5e9a6b4e83b2f4a8c90d3e5f61";
 
-/// 128 bits of a keyed digest, as 32 hexadecimal digits.
+/// The digits of a generation: as many as the name of a process holds, by which some programs show it.
+const DIGITS: usize = 15;
+
+/// The beginning of a keyed digest, in hexadecimal digits.
 ///
 /// The key keeps who can ask a program for its generation from guessing a short secret in its files.
 pub(crate) fn digest<'a>(
@@ -30,7 +33,7 @@ pub(crate) fn digest<'a>(
         add(&mask(path, bytes));
     }
     let tag = context.sign();
-    hex(tag.as_ref(), PLACEHOLDER.len() / 2)
+    hex(tag.as_ref(), DIGITS.div_ceil(2)).chars().take(DIGITS).collect()
 }
 
 /// The first bytes as hexadecimal digits.

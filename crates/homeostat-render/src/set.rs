@@ -85,7 +85,7 @@ pub struct Draft {
 #[non_exhaustive]
 pub struct RenderedSet {
     pub files: BTreeMap<PathBuf, RenderedFile>,
-    /// 32 hexadecimal digits.
+    /// 15 hexadecimal digits.
     pub generation: String,
 }
 

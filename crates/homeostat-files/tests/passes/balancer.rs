@@ -41,6 +41,7 @@ impl Balancer {
             running: Some(haproxy::running(socket("admin"))),
             within: Duration::from_secs(20),
             limits: Limits::default(),
+            note: None,
             network: network.clone(),
             known: Some(Known { profile: &haproxy::PROFILE, main, sockets: Sockets::default() }),
         };

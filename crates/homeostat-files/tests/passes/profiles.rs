@@ -18,7 +18,10 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::bench::{Bench, report_lines};
 
+mod bird;
+mod chrony;
 mod haproxy;
+mod keepalived;
 mod nginx;
 mod unbound;
 
@@ -28,7 +31,7 @@ pub(crate) struct Daemon {
     main: FilePath,
     /// What starts it, in the background.
     start: Vec<String>,
-    _namespace: Namespace,
+    namespace: Namespace,
 }
 
 impl Daemon {
@@ -45,8 +48,8 @@ impl Daemon {
         let network = Network::In(Arc::new(Netns::current().unwrap()));
         let pid_file = bench.state().join("pid");
         let sockets = sockets(&bench.state());
-        let setup = Setup { main: &main, sockets: &sockets };
         let start = start(&main, &bench.state());
+        let setup = Setup { main: &main, sockets: &sockets, restart: Some(&start) };
         let program = Program {
             reload: (profile.reload)(&setup).unwrap(),
             pid_file: Some(pid_file),
@@ -55,6 +58,7 @@ impl Daemon {
             running: (profile.running)(&setup),
             within: Duration::from_secs(5),
             limits: Limits::default(),
+            note: None,
             network: network.clone(),
             known: Some(Known { profile, main: main.clone(), sockets }),
         };
@@ -62,7 +66,7 @@ impl Daemon {
         // The check sees real paths, so the set has them, too.
         let source = Files::new("daemon", bench.source.store.clone());
         let source = source.checked_by(Some(check)).read_by(Some(program));
-        Daemon { bench: Bench { source, ..bench }, main, start, _namespace: namespace }
+        Daemon { bench: Bench { source, ..bench }, main, start, namespace }
     }
 
     fn unchecked(&mut self) {

@@ -49,6 +49,7 @@ impl Resolver {
             }),
             within: Duration::from_secs(5),
             limits: Limits::default(),
+            note: None,
             network: network(),
             known: None,
         };

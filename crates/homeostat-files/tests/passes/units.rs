@@ -45,6 +45,7 @@ impl Host {
             }),
             within: Duration::from_secs(20),
             limits: Limits::default(),
+            note: None,
             network: Network::Here,
             known: None,
         };
