@@ -266,7 +266,7 @@ impl Cascades<'_> {
             let owner = if is_ours { Owner::Ours } else { seen.owner.clone() };
             takes.push(Taken { key: format!("link {link}"), owner });
         }
-        // What is ours and declared is put back; what is ours and undeclared is no loss.
+        // Only foreign ports count: ours are restored or not declared.
         let slaves = table.ports(seen).filter(|port| matches!(port.owner, Owner::Foreign(_)));
         takes.extend(slaves.map(|port| Taken {
             key: format!("link {} in its master", port.name),

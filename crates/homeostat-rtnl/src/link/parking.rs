@@ -1,5 +1,5 @@
 //! Links that are put aside until it is certain that they are not wanted back: under another name, down, without
-//! addresses, and out of their bridge. They stay ours, and their alias says what they were, so that whoever comes next
+//! addresses, and out of their bridge. They stay ours, and their alias says what they were, so that the next process
 //! knows them, too. Pure.
 
 use homeostat_core::Owner;

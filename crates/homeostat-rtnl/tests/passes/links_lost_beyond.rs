@@ -75,7 +75,7 @@ fn an_mtu_rewrites_routes() {
             bench.config.guards.cascades = Cascades::Allow;
         }
         bench.converge(&desired(&entry));
-        // 1300 is set to 1300, which cannot be told from a route that was left alone.
+        // 1300 is set to 1300, which cannot be distinguished from a route that was left alone.
         let differs = is_lost && !route.contains("mtu 1300");
         assert_eq!(shown() != before, differs, "{route}");
     }

@@ -1,5 +1,5 @@
-//! Holds a trial where no daemon runs: a daemon without a document of its own, outside of the session of whoever began
-//! the trial, which lives as long as the trial does.
+//! Holds a trial where no daemon runs: a daemon without a document of its own. It runs outside of the operator's session,
+//! and lives as long as the trial does.
 //!
 //! Where systemd runs, the holder is a transient unit, and `ExecStopPost` brings back what was before if the holder
 //! dies. Elsewhere it is the child of a second process, in a session of its own, that waits for its end and does the same.
@@ -185,14 +185,14 @@ pub(super) fn run(args: &HoldArgs, global: Global) -> Result<ExitCode> {
     let report = args.report.as_ref().map(|path| File::options().write(true).open(path));
     let held = hold(global);
     if let (Err(error), Some(Ok(mut report))) = (&held, report) {
-        // Whoever began the trial may be gone.
+        // The command that began the trial may have ended.
         let _ = failure::write(error, &mut report);
     }
     held
 }
 
 fn watch(global: Global) -> Result<ExitCode> {
-    // The session of whoever began the trial may end, and takes all of its processes with it.
+    // The operator's session may end, and takes all of its processes with it.
     rustix::process::setsid().context("cannot leave the session")?;
     let mut holder = Command::new(std::env::current_exe()?);
     holder.args(std::env::args_os().skip(1)).arg("--watched");
@@ -250,7 +250,7 @@ fn hold(global: Global) -> Result<ExitCode> {
         on_stop: Some(homeostat_document::OnStop::Leave),
         ready: Some(Box::new(|| {
             if !is_unit() {
-                // Whoever started it may be gone.
+                // The process that started it may have ended.
                 let _ = io::stdout().write_all(READY.as_bytes());
                 let _ = be_silent();
             }

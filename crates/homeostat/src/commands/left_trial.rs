@@ -1,4 +1,4 @@
-//! A trial whose holder ended: whoever takes the lock next brings back what was before it.
+//! A trial whose holder ended: the next process that takes the lock rolls it back.
 
 use std::cell::RefCell;
 use std::io::Write as _;
@@ -100,7 +100,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
     confirmed.end_trial(&end)?;
     let mut stderr = stream::stderr(context.color);
     let end = TrialEnd::RolledBack(end);
-    // It is done, whoever can read about it.
+    // The rollback is done, even if this message cannot be written.
     let _ = writeln!(stderr, "Trial {} was left open. {end}", left.record.id);
     Ok(Left::Nothing)
 }

@@ -72,7 +72,7 @@ pub(super) struct Following<'a> {
     pub(super) json: bool,
 }
 
-/// Waits for the end of the trial that was just begun. Whoever ends this wait changes nothing about the trial.
+/// Waits for the end of the trial that was just begun. Ending this wait changes nothing about the trial.
 pub(super) fn follow(following: &Following<'_>) -> Result<ExitCode> {
     let (id, end) = follow_to_end(following)?;
     let said = if following.json {

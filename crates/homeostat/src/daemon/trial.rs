@@ -1,8 +1,8 @@
-//! A trial: a document that is in force until it is confirmed, and undone if nobody confirms it in time.
+//! A trial: a document that is in force until it is confirmed, and undone if it is not confirmed in time.
 //!
 //! A rollback is decided, then begun by giving the loops the document before the trial, then waited for: until the
-//! passes have run, the trial counts as open, in memory and on disk. So whoever takes the lock after a holder that died
-//! in between begins it again.
+//! passes have run, the trial counts as open, in memory and on disk. So if the holder dies in between, the next process
+//! that takes the lock begins the rollback again.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;

@@ -349,7 +349,7 @@ fn every_edit_is_a_trial_if_the_settings_say_so() {
     world.write("host.toml", EDITED);
     until("the change that takes the setting away", || world.knob(KEY) == "7");
     assert_eq!(world.trial()["from"][0], "host.toml");
-    // Nobody logged in to edit: the session of whoever confirms is another one.
+    // The edit came from no login session, so the one that confirms is another one.
     world.run("confirm").exits(0);
     assert_eq!(world.history().len(), 2);
     world.write("host.toml", BEFORE);
