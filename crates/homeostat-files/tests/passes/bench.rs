@@ -97,6 +97,22 @@ impl Bench {
         })
     }
 
+    /// The same of a process that reads inputs once.
+    pub(crate) fn pass_once(&self, desired: &DesiredState) -> Report<Files> {
+        let mut book = LedgerPage::open(Arc::clone(&self.ledger), filed()).unwrap();
+        let mut observer = Observer::without_hints(&self.source, "test").unwrap();
+        let writer = self.source.writer(&Alone::i_am_the_only_writer()).unwrap();
+        block_on(async {
+            pass(&self.input(desired), &mut observer, &writer, &mut book).await.unwrap()
+        })
+    }
+
+    #[track_caller]
+    pub(crate) fn converge_once(&self, desired: &DesiredState) {
+        let report = self.pass_once(desired);
+        assert!(report.is_converged(), "{:#?}", report_lines(&report));
+    }
+
     /// A pass that ends as declared.
     #[track_caller]
     pub(crate) fn converge(&self, desired: &DesiredState) -> Report<Files> {

@@ -16,5 +16,6 @@ mod obstacles;
 mod owning;
 mod profiles;
 mod programs;
+mod rendering;
 mod swapping;
 mod units;

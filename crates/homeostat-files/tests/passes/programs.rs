@@ -16,6 +16,7 @@ use homeostat_testkit::namespace::Namespace;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::bench::{Bench, report_lines};
+use crate::rendering::made_of;
 
 /// An `unbound` in a network of its own.
 struct Resolver {
@@ -64,17 +65,20 @@ impl Resolver {
     }
 
     /// A configuration with these lines of its own.
-    fn desired(&self, more: &str) -> DesiredState {
+    fn text_with(&self, more: &str) -> String {
         let run = self.bench.state().display().to_string();
-        let text = format!(
+        format!(
             "server:\n  username: \"\"\n  chroot: \"\"\n  directory: \"{run}\"\n  \
              pidfile: \"{run}/unbound.pid\"\n  use-syslog: no\n  logfile: \"{run}/unbound.log\"\n  \
              interface: 127.0.0.1\n  do-ip6: no\n  identity: \"generation-{{{{ generation }}}}\"\n  \
              hide-identity: yes\n{more}\n{}",
             control_section(&self.bench)
-        );
+        )
+    }
+
+    fn desired(&self, more: &str) -> DesiredState {
         let spec = FileSpec {
-            content: Content::new(text.into_bytes()),
+            content: Content::new(self.text_with(more).into_bytes()),
             attributes: Attributes::default(),
             secret: false,
             adopt: false,
@@ -213,4 +217,40 @@ fn what_its_own_checker_refuses_never_reaches_the_program() {
     assert!(lines.contains("its program refuses it"), "{lines}");
     assert!(lines.contains("no-such-option: yes"), "the line is shown: {lines}");
     assert_eq!((resolver.text(), resolver.pid()), (text, pid));
+}
+
+/// One input that the daemon dies of, beside one that is good.
+#[test]
+fn a_value_that_the_program_dies_of_is_refused_and_the_other_one_is_accepted() {
+    let resolver = Resolver::new();
+    let (level, more) = (resolver.bench.state().join("level"), resolver.bench.state().join("more"));
+    let write = |level_text: &str, more_text: &str| {
+        fs::write(&level, level_text).unwrap();
+        fs::write(&more, more_text).unwrap();
+    };
+    let inputs = [("level", level.as_path()), ("more", more.as_path())];
+    let text = resolver.text_with("  verbosity: {{ inputs.level }}\n  {{ inputs.more }}");
+    let desired = made_of(&resolver.conf(), &text, &inputs, Some("dns"));
+    write("0", "prefetch: no");
+    resolver.bench.pass_once(&desired);
+    resolver.start();
+    resolver.bench.converge_once(&desired);
+    write("1", "no-such-option: yes");
+    let mut lines = String::new();
+    for _ in 0..4 {
+        lines = report_lines(&resolver.bench.pass_once(&desired)).join("\n");
+    }
+    assert!(lines.contains("! input more: its program did not take the new files over"), "{lines}");
+    assert!(!lines.contains("input level"), "{lines}");
+    let kept = resolver.text();
+    assert!(kept.contains("verbosity: 1") && kept.contains("prefetch: no"), "{kept}");
+    // What was good last is kept, although there is something newer.
+    let pid = resolver.pid();
+    assert!(pid.is_some(), "it runs");
+    fs::write(resolver.conf(), "edited\n").unwrap();
+    resolver.bench.pass_once(&desired);
+    assert_eq!((resolver.text(), resolver.pid()), (kept, pid));
+    write("1", "prefetch: yes");
+    resolver.bench.converge_once(&desired);
+    assert!(resolver.text().contains("prefetch: yes"));
 }
