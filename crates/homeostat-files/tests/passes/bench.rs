@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use homeostat_engine::{
     Alone, Config, Entry, Explain, Finding, Focus, Kind, Ledger, LedgerKey, LedgerPage,
-    MemoryLedger, Observer, OnRelease, Ownership, PassInput, Plan, Report, Source as _,
-    ledger_page, pass, plan,
+    MemoryLedger, Observer, OnRelease, Ownership, PassInput, Phase, Plan, Reader as _, Report,
+    Source as _, ledger_page, pass, plan,
 };
 use homeostat_files::{
     Account, Attributes, Content, DesiredState, DirectorySpec, FileSpec, Files, Key, Mode, Store,
@@ -105,6 +105,11 @@ impl Bench {
         block_on(async {
             pass(&self.input(desired), &mut observer, &writer, &mut book).await.unwrap()
         })
+    }
+
+    /// What happened so far.
+    pub(crate) fn phases(&self) -> Vec<Phase> {
+        Observer::without_hints(&self.source, "test").unwrap().reader().phases()
     }
 
     #[track_caller]

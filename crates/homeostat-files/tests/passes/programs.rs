@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use homeostat_engine::Phase;
 use homeostat_files::{
     Attributes, Check, Content, DesiredState, FileSpec, Files, Limits, Network, Program, Reload,
     Request, Running,
@@ -244,6 +245,10 @@ fn a_value_that_the_program_dies_of_is_refused_and_the_other_one_is_accepted() {
     assert!(!lines.contains("input level"), "{lines}");
     let kept = resolver.text();
     assert!(kept.contains("verbosity: 1") && kept.contains("prefetch: no"), "{kept}");
+    let phases = resolver.bench.phases();
+    let count = |is: fn(&Phase) -> bool| phases.iter().filter(|phase| is(phase)).count();
+    assert_eq!(count(|phase| matches!(phase, Phase::RolledBack { .. })), 1, "{phases:?}");
+    assert_eq!(count(|phase| matches!(phase, Phase::Reloaded)), 1, "{phases:?}");
     // What was good last is kept, although there is something newer.
     let pid = resolver.pid();
     assert!(pid.is_some(), "it runs");

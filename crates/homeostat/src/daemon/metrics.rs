@@ -29,11 +29,22 @@ const BUCKETS: [f64; 18] = [
     5.0, 10.0, 30.0, 60.0,
 ];
 
+/// What may happen to what a loop keeps, as metrics call it.
+const PHASES: [&str; 5] = ["rendered", "validated", "deployed", "reloaded", "rolled-back"];
+
 /// Which loop.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct Labels {
     source: String,
     scope: String,
+}
+
+/// Which loop, and what happened to what it keeps.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PhaseLabels {
+    source: String,
+    scope: String,
+    phase: String,
 }
 
 type Histograms = Family<Labels, Histogram, fn() -> Histogram>;
@@ -44,6 +55,7 @@ pub(super) struct Meters {
     heal: Histograms,
     waited: Histograms,
     took: Histograms,
+    phases: Family<PhaseLabels, Counter>,
     running: Arc<Mutex<BTreeMap<Labels, Running>>>,
 }
 
@@ -60,7 +72,7 @@ impl Default for Meters {
     fn default() -> Self {
         let histograms = || Histograms::new_with_constructor(|| Histogram::new(BUCKETS));
         let [heal, waited, took] = [histograms(), histograms(), histograms()];
-        Meters { heal, waited, took, running: Arc::default() }
+        Meters { heal, waited, took, phases: Family::default(), running: Arc::default() }
     }
 }
 
@@ -87,8 +99,18 @@ impl Meters {
                     (0..running.healed).for_each(|_| heal.observe(lasted.as_secs_f64()));
                 }
             }
+            EventKind::Rendered { .. } => self.count(labels, "rendered"),
+            EventKind::Validated => self.count(labels, "validated"),
+            EventKind::Deployed { .. } => self.count(labels, "deployed"),
+            EventKind::Reloaded => self.count(labels, "reloaded"),
+            EventKind::RolledBack { .. } => self.count(labels, "rolled-back"),
             _ => {}
         }
+    }
+
+    fn count(&self, labels: Labels, phase: &'static str) {
+        let Labels { source, scope } = labels;
+        self.phases.get_or_create(&PhaseLabels { source, scope, phase: phase.to_owned() }).inc();
     }
 
     /// Everything, about these loops and no others.
@@ -119,6 +141,10 @@ impl Meters {
             for gone in [&self.heal, &self.waited, &self.took].iter().filter(|_| !stays) {
                 gone.remove(labels);
             }
+            for phase in PHASES.iter().filter(|_| !stays) {
+                let Labels { source, scope } = labels.clone();
+                self.phases.remove(&PhaseLabels { source, scope, phase: (*phase).to_owned() });
+            }
             stays
         });
     }
@@ -133,6 +159,8 @@ impl Meters {
         }
         let help = "When the last successful pass ended";
         to.register_with_unit("last_success_timestamp", help, Unit::Seconds, success);
+        let help = "How often what a loop keeps was rendered, validated, deployed, reloaded or rolled back";
+        to.register("phases", help, self.phases.clone());
         let help = "How long drift lasted, from the hint to the end of the healing pass";
         to.register_with_unit("heal", help, Unit::Seconds, self.heal.clone());
         let help = "Age of the oldest wakeup when its pass began";

@@ -2,7 +2,11 @@
 
 use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use crate::keeping::until;
 use crate::world::World;
@@ -282,4 +286,106 @@ fn what_a_daemon_says_holds_no_secret() {
         assert!(!text.contains("CANARY"), "{text}");
     }
     assert!(status.contains("files/web"), "{status}");
+}
+
+#[test]
+fn the_example_is_made_as_its_comments_say() {
+    let world = World::new();
+    world.ip("link set lo up");
+    let examples = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    for name in ["files/servers.json", "files/web.cfg.j2", "files/macros.j2"] {
+        world.write(name, fs::read(format!("{examples}/{name}")).unwrap());
+    }
+    let text = fs::read_to_string(format!("{examples}/files.toml")).unwrap();
+    let etc = world.path().join("etc").display().to_string();
+    world.write("host.toml", text.replace("/etc/example", &etc));
+    shows(&world, "check host.toml", 0, &[]);
+    shows(&world, "apply --yes host.toml", 0, &["3 created"]);
+    let expected = "# example.net\nlisten 127.0.0.1\nlisten ::1\n\
+                    server \"one\" 192.0.2.1\nserver \"two\" 2001:db8::2 weight 10\n";
+    assert_eq!(holds(&world, "web.cfg").as_deref(), Some(expected));
+    let expected = "one.example.net 192.0.2.1\ntwo.example.net 2001:db8::2\n";
+    assert_eq!(holds(&world, "hosts.map").as_deref(), Some(expected));
+}
+
+#[test]
+fn a_trial_that_nobody_confirms_brings_back_what_former_templates_made() {
+    let world = world();
+    shows(&world, "apply --yes host.toml", 0, &["2 created"]);
+    world.write("servers.j2", "tried\n");
+    world.run("apply --yes --confirm-within 1s host.toml").exits(1);
+    let former = "# hello\nserver one\n";
+    until("the rollback", || holds(&world, "a.cfg").as_deref() == Some(former));
+}
+
+/// Answers every request with the same text, until it is dropped.
+struct Server {
+    address: SocketAddr,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Server {
+    fn start(at: SocketAddr, text: &str) -> Self {
+        let listener = TcpListener::bind(at).unwrap();
+        let (address, is_over) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{text}", text.len());
+        let over = Arc::clone(&is_over);
+        let thread = std::thread::spawn(move || {
+            while let (Ok((mut stream, _)), false) =
+                (listener.accept(), over.load(Ordering::SeqCst))
+            {
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request);
+                let _ = stream.write_all(answer.as_bytes());
+            }
+        });
+        Server { address, is_over, thread: Some(thread) }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::SeqCst);
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+#[test]
+fn a_url_is_followed_and_its_accepted_value_outlives_an_outage_and_a_restart() {
+    let world = world();
+    world.ip("link set lo up");
+    let server = Server::start(([127, 0, 0, 1], 0).into(), "192.0.2.10\n");
+    let address = server.address;
+    let url = format!("{{ url = \"http://{address}/list\", every = \"50ms\", as = \"lines\" }}");
+    let text = DOCUMENT.replace("{ file = \"blocked.txt\", as = \"lines\" }", &url);
+    let text = document(&world, &text);
+    let daemon = world.keep(&text);
+    until("the list", || holds(&world, "b.cfg").as_deref() == Some("block 192.0.2.10\n"));
+    drop(server);
+    until("the outage", || {
+        world.run("status --json").stdout.contains("last accepted value stands in")
+    });
+    drop(daemon);
+    fs::write(world.path().join("etc/b.cfg"), "edited\n").unwrap();
+    let _daemon = world.keep(&text);
+    until("the heal", || holds(&world, "b.cfg").as_deref() == Some("block 192.0.2.10\n"));
+    let _server = Server::start(address, "192.0.2.11\n");
+    until("the new list", || holds(&world, "b.cfg").as_deref() == Some("block 192.0.2.11\n"));
+    world.converges();
+}
+
+#[test]
+fn the_phases_of_a_set_are_events() {
+    let world = world();
+    let _daemon = world.keep(&document(&world, DOCUMENT));
+    world.converges();
+    let mut events = world.follow();
+    replace(&world, "servers.json", r#"[{ "name": "new" }]"#);
+    for phase in ["rendered", "validated", "deployed"] {
+        events.until(|event| event["event"] == phase && event["scope"] == "files/web");
+    }
 }
