@@ -70,6 +70,9 @@ impl Live {
 pub(crate) struct Following {
     specs: BTreeMap<String, InputSpec>,
     tasks: InputTasks,
+    /// Whether templates name facts.
+    has_facts: bool,
+    /// Nothing where the network does not exist.
     facts: Option<FactsWatch>,
 }
 
@@ -80,12 +83,13 @@ impl Following {
         for (name, spec) in &recipe.inputs {
             tasks.start(name.clone(), spec.clone());
         }
-        let facts = recipe.templates.names_facts().then(|| open_facts(network)).transpose()?;
-        Ok(Following { specs: recipe.inputs.clone(), tasks, facts })
+        let has_facts = recipe.templates.names_facts();
+        let facts = if has_facts { open_facts(network)? } else { None };
+        Ok(Following { specs: recipe.inputs.clone(), tasks, has_facts, facts })
     }
 
     pub(crate) fn is_of(&self, recipe: &Recipe) -> bool {
-        self.specs == recipe.inputs && self.facts.is_some() == recipe.templates.names_facts()
+        self.specs == recipe.inputs && self.has_facts == recipe.templates.names_facts()
     }
 
     pub(crate) fn facts(&self) -> Option<Arc<Facts>> {
@@ -143,7 +147,7 @@ fn read_here(recipe: &Recipe, network: &Network, has_facts: bool) -> Result<Read
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::soon(&error))?;
     runtime.block_on(async {
-        let facts = has_facts.then(|| open_facts(network)).transpose()?;
+        let facts = if has_facts { open_facts(network)? } else { None };
         let mut tasks = InputTasks::new(FileReader::once(), Credentials::from_environment());
         for (name, spec) in &recipe.inputs {
             tasks.start(name.clone(), spec.clone());
@@ -157,18 +161,16 @@ fn read_here(recipe: &Recipe, network: &Network, has_facts: bool) -> Result<Read
     })
 }
 
-fn open_facts(network: &Network) -> Result<FactsWatch, Failure> {
-    let here;
-    let netns: &Netns = match network {
-        Network::In(netns) => netns,
+/// Nothing if the network does not exist: then what names facts waits for it.
+fn open_facts(network: &Network) -> Result<Option<FactsWatch>, Failure> {
+    let opened = match network {
+        Network::In(netns) => FactsWatch::open(netns),
         Network::Here => {
-            here = Netns::current().map_err(|error| Failure::from_error(&error, Retry::Soon))?;
-            &here
+            let here =
+                Netns::current().map_err(|error| Failure::from_error(&error, Retry::Soon))?;
+            FactsWatch::open(&here)
         }
-        Network::Missing(name) => {
-            let error = format!("the namespace `{name}` does not exist");
-            return Err(Failure::new(error, Retry::Soon));
-        }
+        Network::Missing(_) => return Ok(None),
     };
-    FactsWatch::open(netns).map_err(|error| Failure::from_error(&error, Retry::Soon))
+    opened.map(Some).map_err(|error| Failure::from_error(&error, Retry::Soon))
 }

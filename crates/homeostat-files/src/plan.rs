@@ -52,6 +52,10 @@ impl Drafting<'_> {
     fn tell_shortfalls(&mut self, shrinking: Shrinking) {
         for (key, shortfall) in &self.desired.resolution.shortfalls {
             let finding = match shortfall {
+                Shortfall::Waits(WaitsOn::Input { why, .. }) => {
+                    let why = why.as_ref().map(|why| format!(": {why}")).unwrap_or_default();
+                    Finding::Pending { on: WaitsOn::Condition(format!("its first answer{why}")) }
+                }
                 Shortfall::Waits(on) => Finding::Pending { on: on.clone() },
                 Shortfall::Refused(failure) => Finding::refused(failure.clone()),
                 Shortfall::Shrinks(shrunk) => {

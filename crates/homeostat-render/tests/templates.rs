@@ -511,3 +511,51 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn mistakes_that_need_no_data_are_found_without_it() {
+    let check = |template: &str, expected: Option<&str>| {
+        let world =
+            World::new(&[("a.j2", template), ("part.j2", "{{ outer }} {{ inputs.servers }}")]);
+        let set = world.builder().file(OUT, Content::Template("a.j2".into()), Secrecy::Public);
+        let checked = set.build().unwrap().check(&Value::from(json!({ "port": 80 })));
+        let found = checked.err().map(|error| world.strip(&error.to_string()));
+        assert_eq!(found.as_deref(), expected, "{template}");
+    };
+    check("{{ values.port }} {{ host.name }} {{ links }} {{ generation }} {{ range(3) }}", None);
+    check("{% set outer = 1 %}{% include 'part.j2' %}", None);
+    check("{% for one in inputs.servers %}{{ one.name }}{{ loop.index }}{% endfor %}", None);
+    check("{{ inputs.absent }} {{ fail('not reached') }}", None);
+    check("a\n{{ prot }}", Some("a.j2:2:4: `prot` is undefined"));
+    check("{{ inputs.server }}", Some("a.j2:1:4: the input `server` is not declared"));
+    check("{% if values.prot %}{% endif %}", Some("a.j2:1:7: `values.prot` is undefined"));
+}
+
+#[test]
+fn templates_that_are_named_in_others_are_known_from_the_beginning() {
+    let world = World::new(&[
+        ("a.j2", "{% extends \"b.j2\" %}{% from 'c.j2' import x %}"),
+        ("b.j2", "{%- include \"d/e.j2\" ignore missing %}"),
+        ("c.j2", "{% macro x() %}{% endmacro %}"),
+    ]);
+    let build = || {
+        let file = Content::Template("a.j2".into());
+        world.builder().file(OUT, file, Secrecy::Public).build().unwrap()
+    };
+    let former = build();
+    let names = ["a.j2", "b.j2", "c.j2", "d/e.j2"].map(|name| world.0.path().join(name));
+    assert_eq!(former.templates(), names.into_iter().collect());
+    assert!(former.is_same(&build()));
+    world.write("d/e.j2", "now it is there\n");
+    assert!(!former.is_same(&build()));
+}
+
+#[test]
+fn a_copy_has_no_meaning_but_for_the_generation() {
+    let world = World::new(&[]);
+    let copy = Content::Marked(b"{{ generation }} {% if %} {{ values }}\n".to_vec());
+    let set = world.builder().file(OUT, copy, Secrecy::Public).build().unwrap();
+    let rendered = set.render(&data()).unwrap().finish_unmasked(b"key");
+    let expected = format!("{} {{% if %}} {{{{ values }}}}\n", rendered.generation);
+    assert_eq!(text(&rendered, OUT), expected);
+}

@@ -80,6 +80,8 @@ pub(super) fn log_event(event: &Event) -> Option<Level> {
         EventKind::RolledBack { failure } => {
             log!(WARN, error = failure.error, help = failure.help, "rolled back")
         }
+        EventKind::Rendered { bytes, .. } => log!(DEBUG, bytes, "rendered"),
+        EventKind::Validated => log!(DEBUG, "validated"),
         EventKind::Deployed { objects } => log!(INFO, objects, "deployed"),
         EventKind::Reloaded => log!(INFO, "reloaded"),
         EventKind::More { steps } => log!(INFO, more = steps, "more steps"),
@@ -94,8 +96,6 @@ pub(super) fn log_event(event: &Event) -> Option<Level> {
         }
         EventKind::Woken { by: None, .. }
         | EventKind::Started { .. }
-        | EventKind::Rendered { .. }
-        | EventKind::Validated
         | EventKind::Planned { .. }
         | EventKind::Completed { .. }
         | EventKind::Resubscribed => return None,
