@@ -4,7 +4,7 @@ use homeostat_rtnl::Key;
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 
-use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed};
+use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed, until};
 
 /// Everything that `ip` says of the namespace. Times run down by themselves.
 fn dump(namespace: &Namespace) -> Vec<Value> {
@@ -68,6 +68,14 @@ fn adopting(declared: &[Declared<'_>]) -> Bench {
 /// Takes objects over, lets them go, and compares everything before and after.
 fn round_trip(foreign: &[&str], declared: &[Declared<'_>]) {
     let namespace = cable();
+    until("the carriers, and what comes with them", || {
+        let links = listed(&namespace, "address show");
+        let is_link_local = |address: &Value| address["scope"] == "link";
+        links.iter().filter(|link| link["ifname"] != "lo").all(|link| {
+            let addresses = link["addr_info"].as_array().unwrap();
+            link["operstate"] == "UP" && addresses.iter().any(is_link_local)
+        })
+    });
     for args in foreign {
         ip(&namespace, args);
     }
