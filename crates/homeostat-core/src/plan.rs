@@ -55,6 +55,14 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
         &[]
     }
 
+    /// The part of it that takes nothing of others along. It runs while the whole is held back for what it would take.
+    fn harmless_part(&self) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+
     /// Names other declared keys that the target may change along with this one. They are looked at
     /// again after the step.
     fn disturbs(&self, desired: &D, disturb: &mut dyn FnMut(D::Key)) {
@@ -263,7 +271,8 @@ impl<S: Source> Plan<S> {
         keys.filter(|key| self.found.originals.contains_key(key)).collect()
     }
 
-    /// Holds back the steps for which `why` has an answer, and returns the findings about them.
+    /// Holds back the steps for which `why` has an answer, and returns the findings about them. Of a step that would
+    /// take something of others along, the harmless part stays.
     pub fn hold(
         &mut self,
         by: HeldBy,
@@ -277,6 +286,8 @@ impl<S: Source> Plan<S> {
                 Some(why) => {
                     let (key, action) = (step.key(&self.desired), step.action());
                     self.findings.push((key, Finding::Held { action, by, why }));
+                    let part = Some(step).filter(|_| by == HeldBy::Cascade);
+                    kept.extend(part.and_then(|step| step.harmless_part()));
                 }
                 None => kept.push(step),
             }

@@ -325,6 +325,13 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
     }
 
+    fn harmless_part(&self) -> Option<Self> {
+        match self {
+            Step::Link(step) => step.harmless.clone().map(Step::Link),
+            _ => None,
+        }
+    }
+
     fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
         let is_deleted = match self {
             Step::Link(step) => return step.disturbs(desired, disturb),
@@ -391,12 +398,16 @@ pub struct LinkStep {
     pub takes: Vec<Taken>,
     /// The links whose addresses and routes may be others afterwards.
     pub touches: Vec<LinkName>,
+    /// The links whose own values may be others afterwards.
+    pub alters: Vec<LinkName>,
     /// The bridge, bond or VRF that is there and that it is put into.
     pub joins: Option<LinkName>,
     /// How it can be put aside, if it goes.
     pub aside: Aside,
     /// What is recorded before, so that it can be made again.
     pub records: Vec<Key>,
+    /// What of it others lose nothing by.
+    pub harmless: Option<Box<LinkStep>>,
 }
 
 /// What is done to a link.
@@ -405,6 +416,8 @@ pub enum Act {
     Create,
     /// It is changed while it is there.
     Update(Cycle),
+    /// Some of its values are changed; the rest is held back.
+    UpdatePart(Box<Link>, Cycle),
     /// It is taken away and made again.
     Replace,
     /// It is put aside.
@@ -456,7 +469,7 @@ impl LinkStep {
             Act::Create | Act::Return { over: false, .. } => Action::Create,
             // The field of a link that is made in the same pass.
             Act::Set(_) if self.before.is_none() => Action::Create,
-            Act::Update(_) | Act::Finish | Act::Set(_) => Action::Update,
+            Act::Update(_) | Act::UpdatePart(..) | Act::Finish | Act::Set(_) => Action::Update,
             Act::Replace | Act::Succeed(_) | Act::Return { over: true, .. } => Action::Replace,
             Act::Park(_) | Act::Delete | Act::GiveBack { .. } | Act::Release { .. } => {
                 Action::Delete
@@ -482,7 +495,10 @@ impl LinkStep {
             Act::GiveBack { link, .. } => Some(Object::Link(link.clone())),
             _ => None,
         };
-        let declared = self.slot.map(|slot| desired.object(slot));
+        let declared = match &self.act {
+            Act::UpdatePart(link, _) => Some(Object::Link(link.clone())),
+            _ => self.slot.map(|slot| desired.object(slot)),
+        };
         let provides = self.provides(declared.as_ref());
         let after = declared.or(restored).as_ref().map(explained);
         let before =
@@ -514,6 +530,10 @@ impl LinkStep {
             Act::Update(Cycle::DownFirst) | Act::Set(Cycle::DownFirst) => {
                 "it is down for a moment".to_owned()
             }
+            Act::UpdatePart(_, Cycle::Stay) => "the rest is held back".to_owned(),
+            Act::UpdatePart(_, Cycle::DownFirst) => {
+                "it is down for a moment, and the rest is held back".to_owned()
+            }
             Act::Finish => "once its links are there".to_owned(),
             Act::Park(_) => "put aside until the trial ends".to_owned(),
             Act::Succeed(_) => "the former one is put aside until the trial ends".to_owned(),
@@ -543,10 +563,16 @@ impl LinkStep {
             }
             // What the desired state before it does not say is put back by its record: of the link, and of a bridge
             // that loses its hardware address with its last port.
-            (Act::Create | Act::Update(_) | Act::Return { .. } | Act::Set(_), _)
-                if self.adopts.is_none() && self.records.is_empty() =>
-            {
-                let is_changed = matches!((&self.act, &self.key), (Act::Update(_), Key::Link(_)));
+            (
+                Act::Create
+                | Act::Update(_)
+                | Act::UpdatePart(..)
+                | Act::Return { .. }
+                | Act::Set(_),
+                _,
+            ) if self.adopts.is_none() && self.records.is_empty() => {
+                let is_changed = matches!(self.act, Act::Update(_) | Act::UpdatePart(..));
+                let is_changed = is_changed && matches!(self.key, Key::Link(_));
                 let own = is_changed.then(|| self.key.clone());
                 let keys = own.into_iter().chain(self.joins.map(Key::Link));
                 let keys: Vec<Key> = keys.collect();
@@ -558,13 +584,14 @@ impl LinkStep {
 
     /// Names declared keys that may be others afterwards.
     pub(crate) fn disturbs(&self, desired: &DesiredState, disturb: &mut dyn FnMut(Key)) {
-        if self.touches.is_empty() {
-            return;
+        if !self.touches.is_empty() {
+            desired.on_links(self.touches.iter().copied().collect(), disturb);
         }
-        desired.on_links(self.touches.iter().copied().collect(), disturb);
+        let links = self.alters.iter().filter(|link| desired.link(**link).is_some());
+        let links = links.map(|link| Key::Link(*link));
         // Fields go with a link that goes along, such as the other end of a pair.
-        let fields = self.touches.iter().flat_map(|link| desired.fields_of(*link));
-        fields.filter(|key| *key != self.key).for_each(disturb);
+        let fields = self.alters.iter().flat_map(|link| desired.fields_of(*link));
+        links.chain(fields).filter(|key| *key != self.key).for_each(disturb);
     }
 }
 

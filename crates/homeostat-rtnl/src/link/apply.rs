@@ -88,6 +88,7 @@ impl<'a> LinkWriter<'a> {
                 }
                 self.write_over(seen, link, mark, Cycle::Stay)
             }
+            (Key::Link(name), Act::UpdatePart(part, cycle)) => self.update(*name, part, *cycle),
             (Key::Link(name), act) => {
                 let Some(link) = self.desired.link(*name) else { return Ok(()) };
                 match act {

@@ -54,6 +54,8 @@ pub(crate) enum Loss {
     Carrier,
     /// Its MTU is this one.
     Mtu(u32),
+    /// Nothing goes, but its MTU, its hardware address or whether it is up may be another.
+    Values,
 }
 
 impl Loss {
@@ -66,7 +68,7 @@ impl Loss {
             }
             Loss::Ipv6 => &[Ipv6Route, Ipv6Neighbour, Ipv6Proxy],
             Loss::Mac => &[Ipv4Neighbour, Ipv6Neighbour],
-            Loss::Carrier | Loss::Mtu(_) => &[],
+            Loss::Carrier | Loss::Mtu(_) | Loss::Values => &[],
         }
     }
 
@@ -92,6 +94,8 @@ pub(crate) struct Effects {
     pub(crate) goes: bool,
     /// It goes down, for a moment at least.
     pub(crate) falls: bool,
+    /// It comes up.
+    pub(crate) rises: bool,
     /// It loses its carrier.
     pub(crate) loses_carrier: bool,
     pub(crate) mac: NewMac,
@@ -124,9 +128,19 @@ pub(crate) struct Cascades<'a> {
     pub(crate) is_beyond: bool,
 }
 
+/// What a step does beside what it is for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Consequences {
+    /// What other owners lose.
+    pub(crate) takes: Vec<Taken>,
+    /// The links whose addresses and routes may be others afterwards.
+    pub(crate) touches: Vec<LinkName>,
+    /// The links whose own values may be others afterwards.
+    pub(crate) alters: Vec<LinkName>,
+}
+
 impl Cascades<'_> {
-    /// What other owners lose by a step, and the links on which something may have gone.
-    pub(crate) fn of(&self, name: LinkName, effects: &Effects) -> (Vec<Taken>, Vec<LinkName>) {
+    pub(crate) fn of(&self, name: LinkName, effects: &Effects) -> Consequences {
         let losses = self.losses(name, effects);
         let (mut takes, mut changes) = (Vec::new(), Vec::new());
         for (link, loss) in &losses {
@@ -144,14 +158,20 @@ impl Cascades<'_> {
         takes.retain(|taken| named.insert(taken.key.clone()));
         // The MTU of a link is that of our routes only if they have one.
         let has_mtu = self.desired.relations.have_route_mtu();
-        let touched = losses.iter().filter(|(_, loss)| has_mtu || !matches!(loss, Loss::Mtu(_)));
-        let touched: BTreeSet<LinkName> = touched.map(|(link, _)| *link).collect();
-        (takes, touched.into_iter().collect())
+        let touches = losses.iter().filter(|(_, loss)| match loss {
+            Loss::Mtu(_) => has_mtu,
+            Loss::Values => false,
+            _ => true,
+        });
+        let touches: BTreeSet<LinkName> = touches.map(|(link, _)| *link).collect();
+        let alters: BTreeSet<LinkName> = losses.iter().map(|(link, _)| *link).collect();
+        let (touches, alters) = (Vec::from_iter(touches), Vec::from_iter(alters));
+        Consequences { takes, touches, alters }
     }
 
     /// What becomes of which links.
     fn losses(&self, name: LinkName, effects: &Effects) -> BTreeSet<(LinkName, Loss)> {
-        let Effects { goes, falls, loses_carrier, mac, mtu, joins, leaves } = *effects;
+        let Effects { goes, falls, rises, loses_carrier, mac, mtu, joins, leaves } = *effects;
         let table = &self.moment.table;
         let seen = table.get(name);
         let mut next: Vec<(LinkName, Loss)> = Vec::new();
@@ -161,7 +181,11 @@ impl Cascades<'_> {
         next.extend((!matches!(mac, NewMac::Same)).then_some((name, Loss::Mac)));
         let is_new = |mtu: &u32| seen.is_none_or(|seen| seen.link.mtu != Some(*mtu));
         next.extend(mtu.filter(is_new).map(|mtu| (name, Loss::Mtu(mtu))));
+        let above = seen.filter(|_| rises).into_iter().flat_map(|seen| table.above(seen));
+        let vlans = above.filter(|other| matches!(other.link.kind, LinkKind::Vlan(_)));
+        next.extend(vlans.map(|vlan| (vlan.name, Loss::Values)));
         if let Some(bridge) = joins.and_then(|joins| table.get(joins)) {
+            next.extend([(name, Loss::Values), (bridge.name, Loss::Values)]);
             let port = match mac {
                 // It gets a declared one before it joins.
                 NewMac::Same => self.desired.mac(name).or(seen.and_then(|seen| seen.link.mac)),
@@ -192,6 +216,10 @@ impl Cascades<'_> {
 
     /// What a loss of one link means for others.
     ///
+    /// Quirk `values-follow-other-links` (Linux 6.18): VLANs come up with the link below them; ipvlans have its MTU; a
+    /// bridge whose MTU was not set is as large as its smallest port, also when that grows or leaves; the links of a
+    /// bond get its MTU and its hardware address.
+    ///
     /// Quirk `others-follow-a-low-mtu` (Linux 6.18): macvlans, ipvlans and VLANs are lowered with the link below them;
     /// so is a bridge with its smallest port, unless its MTU was set (which cannot be seen; one that it was made with
     /// does not count).
@@ -215,6 +243,7 @@ impl Cascades<'_> {
                 next.extend(master.map(|master| (master.name, Loss::Carrier)));
             }
             Loss::Mac => {
+                next.extend(bonded(table, seen));
                 let is_like = |other: &&SeenLink| other.link.mac == seen.link.mac;
                 next.extend(above.filter(is_like).map(|other| (other.name, Loss::Mac)));
                 let lowers = |bridge: &SeenLink| match mac {
@@ -227,11 +256,15 @@ impl Cascades<'_> {
             }
             Loss::Mtu(mtu) => {
                 next.extend((mtu < IPV6_MIN_MTU).then_some((seen.name, Loss::Ipv6)));
+                next.extend(bonded(table, seen));
+                next.extend(master.map(|master| (master.name, Loss::Values)));
+                let ipvlans = table.above(seen).filter(|other| is_ipvlan(&other.link.kind));
+                next.extend(ipvlans.map(|other| (other.name, Loss::Values)));
                 let above = above.filter(|other| follows_parent(other, mtu));
                 let master = master.filter(|bridge| follows_ports(table, bridge, mtu));
                 next.extend(above.chain(master).map(|other| (other.name, loss)));
             }
-            Loss::Ipv6 => {}
+            Loss::Ipv6 | Loss::Values => {}
         }
     }
 
@@ -241,7 +274,7 @@ impl Cascades<'_> {
         let Some(master) = table.master(port) else { return Vec::new() };
         let mac = has_mac_of_port(table, master) && master.link.mac == port.link.mac;
         let carrier = self.is_last_port(master, port);
-        let losses = [(mac, Loss::Mac), (carrier, Loss::Carrier)].into_iter();
+        let losses = [(mac, Loss::Mac), (carrier, Loss::Carrier), (true, Loss::Values)].into_iter();
         losses.filter(|(is_lost, _)| *is_lost).map(|(_, loss)| (master.name, loss)).collect()
     }
 
@@ -309,7 +342,7 @@ impl Cascades<'_> {
         let name = moment.links.name(index);
         let (desired, leaving) = (&DesiredState::default(), BTreeSet::new());
         let there = Cascades { desired, moment, leaving, is_beyond: true };
-        let (mut takes, _) = there.of(name, &effects);
+        let mut takes = there.of(name, &effects).takes;
         if loss == Loss::Gone {
             takes.insert(0, ours(format!("link {name}")));
         }
@@ -363,11 +396,25 @@ pub(crate) fn first_mtu(declared: &Link, table: &LinkTable) -> u32 {
 
 fn follows_parent(seen: &SeenLink, mtu: u32) -> bool {
     let follows = match &seen.link.kind {
-        LinkKind::Macvlan(_) | LinkKind::Ipvlan(_) | LinkKind::Vlan(_) => true,
-        LinkKind::Other { name } => matches!(name.as_str(), "macvtap" | "ipvtap"),
-        _ => false,
+        LinkKind::Macvlan(_) | LinkKind::Vlan(_) => true,
+        LinkKind::Other { name } if name == "macvtap" => true,
+        kind => is_ipvlan(kind),
     };
     follows && seen.link.mtu > Some(mtu)
+}
+
+fn is_ipvlan(kind: &LinkKind) -> bool {
+    match kind {
+        LinkKind::Ipvlan(_) => true,
+        LinkKind::Other { name } => name == "ipvtap",
+        _ => false,
+    }
+}
+
+/// The links of a bond, which follow it.
+fn bonded(table: &LinkTable, seen: &SeenLink) -> Vec<(LinkName, Loss)> {
+    let ports = table.ports(seen).filter(|_| matches!(seen.link.kind, LinkKind::Bond(_)));
+    ports.map(|port| (port.name, Loss::Values)).collect()
 }
 
 /// A bridge that is not as large as its smallest port has an MTU that was set.

@@ -3,13 +3,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{
-    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, Taken, TakenOver, WaitsOn,
+    Change, ChangeList, Desired as _, Failure, Finding, Owner, Retry, TakenOver, WaitsOn,
 };
 
 use crate::address::is_link_local;
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link::cascade::{Cascades, Effects, NewMac, first_mtu, going_with, takes_foreign};
+use crate::link::cascade::{
+    Cascades, Consequences, Effects, NewMac, first_mtu, going_with, takes_foreign,
+};
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
@@ -79,6 +81,7 @@ pub(crate) fn effects_of_change(declared: &Link, before: &Link, cycle: Cycle) ->
     Effects {
         goes: false,
         falls: falls && before.up == Some(true),
+        rises: declared.up == Some(true) && before.up != Some(true),
         loses_carrier: false,
         mac: mac.map_or(NewMac::Same, NewMac::Changed),
         mtu: mtu.filter(|_| mtu != before.mtu || joins.is_some()),
@@ -94,9 +97,15 @@ pub(crate) fn effects_of_new(declared: &Link, moment: &Moment) -> Effects {
     Effects { mac, mtu, joins: declared.master, ..Effects::default() }
 }
 
+/// It goes, and a fresh one takes its place.
+fn effects_of_again(declared: &Link, moment: &Moment) -> Effects {
+    Effects { goes: true, ..effects_of_new(declared, moment) }
+}
+
 const GONE: Effects = Effects {
     goes: true,
     falls: false,
+    rises: false,
     loses_carrier: false,
     mac: NewMac::Same,
     mtu: None,
@@ -268,8 +277,8 @@ impl LinkPlanner<'_> {
             Some(seen) => self.aside(seen, &BTreeSet::from([name])),
             None => Aside::Not,
         };
-        let (takes, touches) = self.cascades.of(name, &GONE);
-        self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, takes, touches);
+        let consequences = self.cascades.of(name, &GONE);
+        self.push(Key::Link(name), Some(before.clone()), Act::Delete, None, consequences);
         if let Some(step) = self.plan.steps.last_mut() {
             step.aside = aside;
         }
@@ -350,10 +359,10 @@ impl LinkPlanner<'_> {
         let leaves = is_ours_still && wrote.master.is_some() && original.master.is_none();
         let mut effects = effects_of_change(&link, before, Cycle::Stay);
         effects.leaves |= leaves;
-        let (takes, touches) = self.cascades.of(name, &effects);
+        let consequences = self.cascades.of(name, &effects);
         let before = Some(Object::Link(Box::new(before.clone())));
         let act = Act::GiveBack { link: Box::new(link), leaves, mark };
-        self.push(Key::Link(name), before, act, None, takes, touches);
+        self.push(Key::Link(name), before, act, None, consequences);
     }
 
     fn push(
@@ -362,8 +371,7 @@ impl LinkPlanner<'_> {
         before: Option<Object>,
         act: Act,
         adopts: Option<Owner>,
-        takes: Vec<Taken>,
-        touches: Vec<LinkName>,
+        consequences: Consequences,
     ) {
         let slot = self.desired.slot(&key, None);
         let (aside, records) = (Aside::Not, Vec::new());
@@ -375,9 +383,21 @@ impl LinkPlanner<'_> {
             _ => None,
         };
         let joins = master.filter(|master| self.moment.table.get(*master).is_some());
-        let step =
-            LinkStep { key, slot, before, act, adopts, takes, touches, joins, aside, records };
-        self.plan.steps.push(step);
+        let Consequences { takes, touches, alters } = consequences;
+        self.plan.steps.push(LinkStep {
+            key,
+            slot,
+            before,
+            act,
+            adopts,
+            takes,
+            touches,
+            alters,
+            joins,
+            aside,
+            records,
+            harmless: None,
+        });
     }
 
     fn put_links(&mut self) {
@@ -418,17 +438,58 @@ impl LinkPlanner<'_> {
             Need::MakeAgain { before } => (Some(before), None, Act::Replace),
         };
         let effects = match (&act, &before) {
-            (Act::Replace | Act::Return { over: true, .. }, _) => GONE,
+            (Act::Replace | Act::Return { over: true, .. }, _) => {
+                effects_of_again(declared, self.moment)
+            }
             (Act::Update(cycle), Some(before)) => effects_of_change(declared, before, *cycle),
             _ => effects_of_new(declared, self.moment),
         };
-        let (takes, touches) = self.cascades.of(name, &effects);
+        let consequences = self.cascades.of(name, &effects);
+        let part = before.as_deref().filter(|_| adopts.is_none());
+        let part = part.filter(|_| takes_foreign(&consequences.takes));
+        let part = part.and_then(|before| self.harmless_part(name, declared, before));
         let replaced = self.moment.table.get(name).filter(|_| act == Act::Replace);
         let aside = replaced.map(|seen| self.aside(seen, &going_with(&self.moment.table, name)));
-        self.push(Key::Link(name), before.map(Object::Link), act, adopts, takes, touches);
-        if let (Some(aside), Some(step)) = (aside, self.plan.steps.last_mut()) {
-            step.aside = aside;
+        self.push(Key::Link(name), before.map(Object::Link), act, adopts, consequences);
+        let Some(step) = self.plan.steps.last_mut() else { return };
+        step.aside = aside.unwrap_or(Aside::Not);
+        step.harmless = part.map(|(part, cycle, consequences)| {
+            let Consequences { takes, touches, alters } = consequences;
+            let act = Act::UpdatePart(part, cycle);
+            Box::new(LinkStep { act, takes, touches, alters, aside: Aside::Not, ..step.clone() })
+        });
+    }
+
+    /// What of a change others lose nothing by: it is written while the rest is held back.
+    fn harmless_part(
+        &self,
+        name: LinkName,
+        declared: &Link,
+        before: &Link,
+    ) -> Option<(Box<Link>, Cycle, Consequences)> {
+        let parts: [fn(&mut Link, &Link); 6] = [
+            |part, declared| part.alias.clone_from(&declared.alias),
+            |part, declared| part.up = declared.up,
+            |part, declared| part.mtu = declared.mtu,
+            |part, declared| part.mac = declared.mac,
+            |part, declared| part.master = declared.master,
+            |part, declared| {
+                part.kind = declared.kind.clone();
+                part.parent.clone_from(&declared.parent);
+            },
+        ];
+        let mut part = Link::new(before.kind.without(&before.kind));
+        let (mut cycle, mut consequences) = (Cycle::Stay, Consequences::default());
+        for add in parts {
+            let mut more = part.clone();
+            add(&mut more, declared);
+            let its_cycle = self.cycle(&more, before);
+            let its = self.cascades.of(name, &effects_of_change(&more, before, its_cycle));
+            if changes_in_place(&more, before) && !takes_foreign(&its.takes) {
+                (part, cycle, consequences) = (more, its_cycle, its);
+            }
         }
+        (!link_agrees(&part, before)).then(|| (Box::new(part), cycle, consequences))
     }
 
     /// Quirk `bonds-want-it-down` (Linux 6.1): a link that is up cannot be put into a bond, and a bond
@@ -459,9 +520,9 @@ impl LinkPlanner<'_> {
             _ => None,
         };
         let effects = restore.as_ref().map(|value| self.effects_of(*name, *field, value));
-        let (takes, touches) = self.cascades.of(*name, &effects.unwrap_or_default());
+        let consequences = self.cascades.of(*name, &effects.unwrap_or_default());
         let before = Some(Object::Setting(before.clone()));
-        self.push(key.clone(), before, Act::Release { restore }, None, takes, touches);
+        self.push(key.clone(), before, Act::Release { restore }, None, consequences);
     }
 
     fn put_fields(&mut self) {
@@ -481,10 +542,10 @@ impl LinkPlanner<'_> {
             let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
             let mut effects = self.effects_of(name, field, setting);
             effects.falls |= must_fall;
-            let (takes, touches) = self.cascades.of(name, &effects);
+            let consequences = self.cascades.of(name, &effects);
             let before = before.filter(|_| !self.plan.renewed.contains(&name));
             let before = before.map(|setting| Object::Setting(setting.into()));
-            self.push(key, before, Act::Set(cycle), None, takes, touches);
+            self.push(key, before, Act::Set(cycle), None, consequences);
         }
     }
 
@@ -493,8 +554,9 @@ impl LinkPlanner<'_> {
         let seen = self.moment.table.get(name);
         let mut effects = Effects::default();
         match (field, value) {
-            (Field::Up, Setting::Flag(false)) => {
-                effects.falls = seen.is_some_and(SeenLink::is_up);
+            (Field::Up, Setting::Flag(up)) => {
+                let is_up = seen.is_some_and(SeenLink::is_up);
+                (effects.falls, effects.rises) = (is_up && !*up, *up && !is_up);
             }
             (Field::Mtu, Setting::Number(mtu)) => {
                 effects.mtu = Some(*mtu);
@@ -508,6 +570,10 @@ impl LinkPlanner<'_> {
                 (effects.joins, effects.leaves) = (value.link_name(), true);
                 let mtu = self.desired.mtu(name).or(seen.and_then(|seen| seen.link.mtu));
                 effects.mtu = mtu.filter(|_| effects.joins.is_some());
+                // The other end of a pair that is made in this plan has another address than the one that was seen.
+                if self.plan.made.contains(&name) && self.desired.mac(name).is_none() {
+                    effects.mac = NewMac::Any;
+                }
             }
             _ => {}
         }
@@ -534,7 +600,11 @@ impl LinkPlanner<'_> {
     fn renew(&mut self) {
         let again = self.links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));
         let certain = again.map(|(name, _)| *name);
-        let certain = certain.filter(|name| !takes_foreign(&self.cascades.of(*name, &GONE).0));
+        let certain = certain.filter(|name| {
+            let declared = self.desired.link(*name);
+            let effects = declared.map_or(GONE, |declared| effects_of_again(declared, self.moment));
+            !takes_foreign(&self.cascades.of(*name, &effects).takes)
+        });
         let certain: Vec<LinkName> = certain.collect();
         for name in certain {
             let going = going_with(&self.moment.table, name);
@@ -640,6 +710,7 @@ impl LinkPlanner<'_> {
             adopts: None,
             takes: Vec::new(),
             touches: Vec::new(),
+            alters: Vec::new(),
             ..step.clone()
         };
         let last: Vec<LinkStep> = self.plan.steps.iter().filter(prefers).map(finishing).collect();

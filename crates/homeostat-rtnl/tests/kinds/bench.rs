@@ -113,6 +113,19 @@ impl Bench {
         done
     }
 
+    /// Passes until one is converged; a report that says so is true.
+    pub(crate) fn settle(&mut self, desired: &DesiredState) {
+        let mut done = Vec::new();
+        let mut report = self.pass(desired);
+        while !report.is_converged() {
+            done.push(explained(&report));
+            assert!(done.len() < 3, "not converged: {done:#?}");
+            report = self.pass(desired);
+        }
+        let next = self.pass(desired);
+        assert!(next.plan().steps.is_empty(), "{done:#?}, then {:#?}", explained(&next));
+    }
+
     /// Makes the link under test, and takes it away again.
     pub(crate) fn check(&mut self, link: &Link, expected: &[(&str, Value)]) {
         let done = self.converge(&desired(&[(NAME, link.clone())]));

@@ -122,3 +122,16 @@ fn a_bond_prefers_a_link_that_comes_after_it() {
         [format!("{AGAIN} link {NAME}"), "~ link port0".into(), "~ link port1".into()]
     );
 }
+
+/// Quirk: the links of a bond get its MTU and its hardware address.
+#[test]
+fn links_in_a_bond_have_the_mtu_that_is_declared_for_them() {
+    let Some(mut bench) = bench() else { return };
+    let port = || Link { mtu: Some(1400), master: Some(name(NAME)), ..Link::new(LinkKind::Dummy) };
+    let bond = |mtu| Link { mtu: Some(mtu), ..link(mode(BondMode::ActiveBackup)) };
+    bench.settle(&desired(&[("port0", port()), (NAME, bond(1500))]));
+    assert_eq!(bench.shown("port0")["mtu"], 1400);
+    bench.settle(&desired(&[("port0", port()), (NAME, bond(1450))]));
+    assert_eq!(bench.shown("port0")["mtu"], 1400);
+    assert_eq!(bench.shown(NAME)["mtu"], 1450);
+}

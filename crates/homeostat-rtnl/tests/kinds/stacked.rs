@@ -1,12 +1,13 @@
 //! Kinds that stand on another link, and VRFs.
 
+use homeostat_engine::Explain as _;
 use homeostat_rtnl::{
     Bridge, Ipvlan, IpvlanMode, Link, LinkKind, LinkRef, Macvlan, MacvlanMode, Vlan, VlanProtocol,
     Vrf,
 };
 use serde_json::json;
 
-use crate::bench::{AGAIN, Bench, IN_PLACE, desired, name, on_low};
+use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, desired, explained, name, on_low};
 
 fn macvlan(mode: Option<MacvlanMode>) -> Link {
     on_low(LinkKind::Macvlan(Macvlan { mode }))
@@ -111,4 +112,54 @@ fn children_come_after_their_parents_whatever_their_names() {
     }
     let done = bench.converge(&desired(&[("a0", child), ("b0", bridge)]));
     assert_eq!(done, ["+ link b0", "+ link a0"]);
+}
+
+/// Quirk: VLANs come up with the link below them.
+#[test]
+fn a_vlan_stays_down_when_its_parent_comes_up() {
+    let mut bench = Bench::new();
+    if !bench.has("probe link low0 type vlan id 5") {
+        return bench.lacks(&vlan(5, None), "8021q");
+    }
+    let parent = |up| Link { up: Some(up), ..Link::new(LinkKind::Bridge(Bridge::default())) };
+    let on_parent = || Some(LinkRef::here(name("parent")));
+    let above = || Link { up: Some(false), parent: on_parent(), ..vlan(5, None) };
+    bench.settle(&desired(&[("parent", parent(false)), (NAME, above())]));
+    bench.settle(&desired(&[("parent", parent(true)), (NAME, above())]));
+    let flags = |link: &str| bench.shown(link)["flags"].as_array().unwrap().clone();
+    assert!(flags("parent").contains(&"UP".into()));
+    assert!(!flags(NAME).contains(&"UP".into()));
+}
+
+#[test]
+fn a_vlan_that_cannot_be_up_on_its_parent_is_not_converged() {
+    let mut bench = Bench::new();
+    if !bench.has("probe link low0 type vlan id 5") {
+        return bench.lacks(&vlan(5, None), "8021q");
+    }
+    let parent = |up| Link { up: Some(up), ..Link::new(LinkKind::Bridge(Bridge::default())) };
+    let on_parent = || Some(LinkRef::here(name("parent")));
+    let above = || Link { up: Some(true), parent: on_parent(), ..vlan(5, None) };
+    bench.settle(&desired(&[("parent", parent(true)), (NAME, above())]));
+    let declared = desired(&[("parent", parent(false)), (NAME, above())]);
+    for _ in 0..2 {
+        let report = bench.pass(&declared);
+        assert!(!report.is_converged(), "{:#?}", explained(&report));
+    }
+}
+
+/// Quirk: an ipvlan has the MTU of the link below it, and the kernel says so to nobody.
+#[test]
+fn an_ipvlan_keeps_its_declared_mtu_when_that_of_its_parent_changes() {
+    let mut bench = Bench::new();
+    if !bench.has("probe link low0 type ipvlan") {
+        return bench.lacks(&ipvlan(None), "ipvlan");
+    }
+    let parent = |mtu| Link { mtu: Some(mtu), ..Link::new(LinkKind::Dummy) };
+    let on_parent = || Some(LinkRef::here(name("parent")));
+    let above = || Link { mtu: Some(1300), parent: on_parent(), ..ipvlan(None) };
+    for mtu in [1400, 1500, 1350] {
+        bench.settle(&desired(&[("parent", parent(mtu)), (NAME, above())]));
+        assert_eq!(bench.shown(NAME)["mtu"], 1300, "over {mtu}");
+    }
 }

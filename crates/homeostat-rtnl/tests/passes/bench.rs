@@ -72,6 +72,7 @@ fn link(attrs: &str) -> Link {
             "master" => link.master = Some(pair[1].parse().unwrap()),
             "parent" => link.parent = Some(link_ref(pair[1])),
             "alias" => link.alias = Some(pair[1].to_owned()),
+            "mac" => link.mac = Some(pair[1].parse().unwrap()),
             "peer" | "id" => {}
             other => panic!("{other}"),
         }

@@ -261,3 +261,18 @@ fn an_other_end_that_is_made_again_takes_no_neighbours_of_the_bridge_that_it_joi
     assert!(done.contains(&"+ link o0".to_owned()) && is_held(&done), "{done:?}");
     assert_eq!(listed(&namespace, "neighbour show dev fbr nud permanent").len(), 1);
 }
+
+#[test]
+fn a_link_that_is_made_again_for_a_foreign_bridge_takes_no_neighbours_of_it() {
+    let namespace = cable();
+    ip(&namespace, "link set va address 02:00:00:00:00:0f");
+    ip(&namespace, "link add br0 type bridge");
+    ip(&namespace, "link set va master br0");
+    ip(&namespace, "neighbour add 10.0.0.9 lladdr 02:00:00:00:00:09 dev br0 nud permanent");
+    let mut bench = Bench::new();
+    bench.converge(&desired(&[("link x0", "vxlan id 40")]));
+    let declared = [("link x0", "vxlan id 41 mac 02:00:00:00:00:01 master br0")];
+    holds_key(&mut bench, &declared, "link x0", "neighbour 10.0.0.9 dev br0");
+    let neighbours = listed(&namespace, "neighbour show nud permanent");
+    assert_eq!(neighbours.len(), 1, "{neighbours:?}");
+}

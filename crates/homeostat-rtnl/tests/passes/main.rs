@@ -24,6 +24,8 @@ mod links;
 mod links_across;
 mod links_again;
 mod links_configured;
+mod links_following;
+mod links_held;
 mod links_lost;
 mod links_lost_beyond;
 mod links_lost_ipv6;

@@ -4,6 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 /// One command of `ip`, and the key of the object that it makes or changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Command {
@@ -208,16 +210,25 @@ impl Document {
         false
     }
 
-    /// What there is once it was applied after `before` and some keys were held back.
-    pub(super) fn with_held(&self, before: &Document, held: &BTreeSet<String>) -> Self {
+    /// What there is once it was applied after `before` and some keys were held back. Of a link whose key was, only a
+    /// part may have been: `ip` says which values it has.
+    pub(super) fn with_held(
+        &self,
+        before: &Document,
+        held: &BTreeSet<String>,
+        shown: &BTreeMap<String, Value>,
+    ) -> Self {
         let mut effective = self.clone();
         for key in held {
             let words: Vec<&str> = key.split(' ').collect();
             match words.as_slice() {
                 ["link", name] => {
                     let former = before.links.get(*name).cloned().unwrap_or_default();
-                    let addresses = self.links.get(*name).map(|link| link.addresses.clone());
-                    let link = Link { addresses: addresses.unwrap_or_default(), ..former };
+                    let declared = self.links.get(*name).cloned().unwrap_or_default();
+                    let link = match shown.get(*name) {
+                        Some(shown) => declared.written_part(former, shown),
+                        None => Link { addresses: declared.addresses, ..former },
+                    };
                     effective.links.insert((*name).to_owned(), link);
                 }
                 ["link", name, field] => {
@@ -309,6 +320,33 @@ impl Link {
             self.addresses.keys().map(|address| format!("\"{address}\"")).collect();
         fields.push(format!("addresses = [{}]", addresses.join(", ")));
         fields.join(", ")
+    }
+
+    /// It with those of its values that a link has by now, and with the former ones for the rest.
+    fn written_part(self, former: Link, shown: &Value) -> Link {
+        let options = &shown["linkinfo"]["info_data"];
+        let has_options = self.kind.as_ref().is_some_and(|(fields, _)| {
+            let is_kind = fields.contains(&format!("kind = {}", shown["linkinfo"]["info_kind"]));
+            let has = |option: &str| {
+                let value = &options[option];
+                value.is_null() || fields.contains(&format!("{option} = {value}"))
+            };
+            is_kind && self.parent == former.parent && has("mode") && has("id")
+        });
+        let flags = shown["flags"].as_array().unwrap();
+        let is_up = flags.iter().any(|flag| flag == "UP");
+        let alias = shown["ifalias"].as_str().unwrap_or_default();
+        let has_alias = |alias_of: &String| alias.split(" homeostat:").next() == Some(alias_of);
+        Link {
+            kind: if has_options { self.kind } else { former.kind },
+            parent: former.parent,
+            up: self.up.filter(|up| *up == is_up).or(former.up),
+            mtu: self.mtu.filter(|mtu| shown["mtu"] == *mtu).or(former.mtu),
+            mac: self.mac.filter(|mac| shown["address"] == **mac).or(former.mac),
+            alias: self.alias.filter(has_alias).or(former.alias),
+            master: self.master.filter(|master| shown["master"] == **master).or(former.master),
+            addresses: self.addresses,
+        }
     }
 
     /// The other end of a pair.

@@ -31,6 +31,15 @@ pub(super) enum Detail {
     Configured,
 }
 
+/// What `ip` says of the links of the namespace that this thread is in, by name.
+pub(super) fn links() -> BTreeMap<String, Value> {
+    let mut ip = command("ip");
+    ip.args(["-j", "-d", "link", "show"]);
+    let listed: Vec<Value> = serde_json::from_str(&output(ip)).unwrap();
+    let name = |link: &Value| link["ifname"].as_str().unwrap().to_owned();
+    listed.into_iter().map(|link| (name(&link), link)).collect()
+}
+
 /// One line an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Listing(BTreeSet<String>);
