@@ -1,6 +1,8 @@
-//! Follows the facts: links and addresses by the kernel's events, namespaces by their directory.
+//! Follows the facts: links and addresses by the kernel's events, namespaces by their directory, the host's name by its
+//! sysctl.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
@@ -15,20 +17,26 @@ use homeostat_netlink::{
     Message, Options,
 };
 use homeostat_netns::Netns;
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
 
 use crate::error::Error;
 use crate::facts::{Facts, Host, Link};
+use crate::sys::register_for_priority;
 use crate::watch::Watch;
 
+/// The kernel announces its changes to whoever polls it for priority data.
+const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// Where namespaces have their names.
 const NAMESPACES: &str = "/run/netns";
 
-/// Facts that are kept up to date. The host's name and the like are read again with every change of a link, an address or
-/// a namespace.
+/// Facts that are kept up to date. All of the host is read again with every change.
 pub struct FactsWatch {
     listener: AsyncListener,
     connection: Connection,
     namespaces: Watch,
+    /// Nothing where it cannot be polled.
+    host_name: Option<AsyncFd<File>>,
     facts: Arc<Facts>,
 }
 
@@ -42,6 +50,7 @@ impl FactsWatch {
             listener: AsyncListener::new(listener),
             connection: Connection::open_in(netns, Family::Route)?,
             namespaces: Watch::directory(Path::new(NAMESPACES)),
+            host_name: File::open(HOST_NAME).and_then(register_for_priority).ok(),
             facts: Arc::default(),
         };
         watch.namespaces.add();
@@ -62,6 +71,7 @@ impl FactsWatch {
             tokio::select! {
                 received = self.listener.receive(&mut ignore) => received?,
                 () = self.namespaces.changed(None) => self.namespaces.add(),
+                () = renamed(self.host_name.as_ref()) => {}
             }
             // Events come in bursts, and one look sees what all of them announce.
             while self.listener.receive_now(&mut |_| {})? {}
@@ -109,6 +119,15 @@ impl FactsWatch {
 impl std::fmt::Debug for FactsWatch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("FactsWatch").field("facts", &self.facts).finish_non_exhaustive()
+    }
+}
+
+/// Waits until the host has another name.
+async fn renamed(host_name: Option<&AsyncFd<File>>) {
+    let Some(host_name) = host_name else { return std::future::pending().await };
+    match host_name.ready(Interest::PRIORITY).await {
+        Ok(mut ready) => ready.clear_ready(),
+        Err(_) => std::future::pending().await,
     }
 }
 

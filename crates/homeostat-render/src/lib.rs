@@ -78,6 +78,7 @@ mod origin;
 mod reading;
 mod render_error;
 mod set;
+mod sys;
 mod tasks;
 mod url;
 mod value;

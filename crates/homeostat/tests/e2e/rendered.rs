@@ -389,3 +389,22 @@ fn the_phases_of_a_set_are_events() {
         events.until(|event| event["event"] == phase && event["scope"] == "files/web");
     }
 }
+
+#[test]
+fn a_daemon_follows_the_name_of_its_host() {
+    let world = World::new();
+    fs::create_dir(world.path().join("etc")).unwrap();
+    let text = "[files.web.write]\n\"@/a\" = { text = \"{{ host.name }}\\n\" }\n";
+    world.write("host.toml", document(&world, text));
+    let mut command = world.command("unshare");
+    let run = world.homeostat("run host.toml");
+    command.arg("--uts").arg(run.get_program()).args(run.get_args());
+    let daemon = world.keep_by(command);
+    until("the name", || holds(&world, "a").is_some());
+    for name in ["one", "two"] {
+        let mut rename = world.command("nsenter");
+        rename.arg(format!("--uts=/proc/{}/ns/uts", daemon.pid())).args(["hostname", name]);
+        assert!(rename.status().unwrap().success());
+        until("the new name", || holds(&world, "a").as_deref() == Some(&format!("{name}\n")));
+    }
+}
