@@ -19,13 +19,19 @@ use crate::run::{Program, metadata, root, target_directory};
 const FIELDS: [&str; 8] = [
     "description",
     "license",
-    "repository",
+    "documentation",
     "readme",
     "keywords",
     "categories",
     "rust_version",
     "authors",
 ];
+
+/// The addresses that a manifest may have.
+const ADDRESSES: [&str; 3] = ["documentation", "homepage", "repository"];
+
+/// Top-level domains that lead nowhere.
+const RESERVED: [&str; 4] = [".example", ".invalid", ".localhost", ".test"];
 
 /// What every package has beside its sources.
 const FILES: [&str; 4] = ["Cargo.toml", "README.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -74,7 +80,8 @@ pub(crate) fn package(verify: bool) -> Result<()> {
         let archive = archive.to_str().context("the target directory is no text")?;
         let files = Program::new("tar", &["-tzf", archive]).read()?;
         let page = fs::read_to_string(one.directory.join("src/lib.rs")).unwrap_or_default();
-        let found = [lacking(&one.manifest), absent(&files, &one.stem()), paths(&page)].concat();
+        let manifest = [lacking(&one.manifest), unreachable(&one.manifest)].concat();
+        let found = [manifest, absent(&files, &one.stem()), paths(&page)].concat();
         problems.extend(found.into_iter().map(|problem| format!("{}: {problem}", one.name)));
     }
     for problem in &problems {
@@ -105,6 +112,18 @@ fn lacking(manifest: &Value) -> Vec<String> {
     };
     let empty = FIELDS.iter().filter(|field| is_empty(&manifest[**field]));
     empty.map(|field| format!("the manifest has no `{field}`")).collect()
+}
+
+/// The addresses of a manifest that nobody can open.
+fn unreachable(manifest: &Value) -> Vec<String> {
+    let is_reserved = |address: &str| {
+        let host = address.split("://").last().unwrap_or_default();
+        let host = host.split(['/', ':', '?', '#']).next().unwrap_or_default();
+        RESERVED.iter().any(|domain| host.ends_with(domain))
+    };
+    let named = ADDRESSES.iter().filter_map(|field| Some((field, manifest[*field].as_str()?)));
+    let reserved = named.filter(|(_, address)| is_reserved(address));
+    reserved.map(|(field, address)| format!("nobody can open the `{field}` {address}")).collect()
 }
 
 /// The files that an archive lacks.
@@ -174,7 +193,7 @@ mod tests {
     fn whole() -> Value {
         json!({
             "name": "lamps", "version": "1.2.3", "manifest_path": "/x/lamps/Cargo.toml", "publish": null,
-            "description": "Lamps", "license": "MIT", "repository": "https://x", "readme": "README.md",
+            "description": "Lamps", "license": "MIT", "documentation": "https://docs.rs/lamps", "readme": "README.md",
             "keywords": ["lamp"], "categories": ["config"], "rust_version": "1.95", "authors": ["us"],
             "features": { "default": [], "dim": [] },
         })
@@ -196,6 +215,23 @@ mod tests {
             manifest[field] = json!(null);
             assert_eq!(lacking(&manifest), [format!("the manifest has no `{field}`")]);
         }
+    }
+
+    #[test]
+    fn an_address_that_leads_nowhere_is_found() {
+        assert!(unreachable(&whole()).is_empty());
+        for (field, address) in [
+            ("repository", "https://lamps.example/repository"),
+            ("homepage", "http://lamps.invalid:80"),
+        ] {
+            let mut manifest = whole();
+            manifest[field] = json!(address);
+            let problem = format!("nobody can open the `{field}` {address}");
+            assert_eq!(unreachable(&manifest), [problem]);
+        }
+        let mut manifest = whole();
+        manifest["repository"] = json!("https://git.lamps.org/lamps.example");
+        assert!(unreachable(&manifest).is_empty());
     }
 
     #[test]
