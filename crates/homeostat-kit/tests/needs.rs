@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Control as _, Failure, Finding, Loop, LoopDeps, OnStop, Owner, Retry, Seen, WaitsOn,
+    Control as _, Failure, Finding, Loop, LoopDeps, OnStop, Owner, Ownership, Retry, Seen, WaitsOn,
 };
 use homeostat_kit::simple::{Adapted, Api, DesiredObjects, Listed, Refusal, Written, place};
 use homeostat_kit::strategy::Strategy;
 use homeostat_kit::{Objects, Reconciler};
+use homeostat_testkit::laws::{self, Ability, DesiredState, Disturbance, Fault, Harness, Meter};
 
 /// Folders by path: each needs the one above it. An object is the path of another folder that it links to, or empty.
 /// The target itself refuses what would dangle.
@@ -93,6 +94,108 @@ impl Api for Folders {
         // Those below `late` are known to the target alone.
         if key.starts_with("late") { Vec::new() } else { needs(key, link) }
     }
+}
+
+/// The same target, by an API that does not say what its objects need.
+struct Careless(Arc<Folders>);
+
+impl Api for Careless {
+    const NAME: &'static str = "careless";
+    type Key = String;
+    type Object = String;
+
+    async fn list(&self) -> Result<Listed<Self>, Failure> {
+        self.0.list().await
+    }
+
+    async fn create(&self, key: &String, link: &String) -> Written<Self> {
+        self.0.create(key, link).await
+    }
+
+    async fn update(&self, key: &String, before: &String, link: &String) -> Written<Self> {
+        self.0.update(key, before, link).await
+    }
+
+    async fn delete(&self, key: &String, before: &String) -> Result<(), Refusal> {
+        self.0.delete(key, before).await
+    }
+}
+
+/// A harness for both APIs.
+struct Bench<A: Api> {
+    target: Arc<Folders>,
+    source: fn(Arc<Folders>) -> Adapted<A>,
+}
+
+impl<A: Api<Key = String, Object = String>> Harness for Bench<A> {
+    type Source = Adapted<A>;
+
+    fn reset(&mut self) {
+        self.target = Arc::default();
+    }
+
+    fn source(&self) -> Adapted<A> {
+        (self.source)(Arc::clone(&self.target))
+    }
+
+    fn ownership(&self) -> Ownership {
+        Strategy::Checkpoint.ownership()
+    }
+
+    fn desired(&self, which: DesiredState) -> DesiredObjects<A> {
+        let folders: &[_] = match which {
+            DesiredState::First => &TREE,
+            DesiredState::Second => &[("a", ""), ("a/b", ""), ("z", ""), ("z/y", "z")],
+            DesiredState::Nothing => &[],
+        };
+        let owned = folders.iter().map(|(key, link)| ((*key).to_owned(), (*link).to_owned()));
+        DesiredObjects::from(owned.collect::<Objects<A>>())
+    }
+
+    fn snapshot(&self) -> BTreeMap<String, String> {
+        self.target.held.lock().unwrap().clone()
+    }
+
+    fn meter(&self) -> Meter {
+        let target = Arc::clone(&self.target);
+        Arc::new(move || u64::try_from(target.calls.lock().unwrap().len()).unwrap())
+    }
+
+    fn disturb(&mut self, how: Disturbance<'_, String>) -> Ability {
+        let mut held = self.target.held.lock().unwrap();
+        match how {
+            Disturbance::Remove(key) => _ = held.remove(key),
+            Disturbance::Alter(key) => _ = held.insert(key.clone(), "altered".to_owned()),
+            Disturbance::Stranger => _ = held.insert("stranger".to_owned(), String::new()),
+            Disturbance::Occupy(key) => _ = held.insert(key.clone(), "theirs".to_owned()),
+        }
+        Ability::Done
+    }
+
+    fn inject(&mut self, fault: Fault<'_, String>) -> Ability {
+        let Fault::Refuse(key) = fault else { return Ability::Unable };
+        self.target.refused.lock().unwrap().insert(key.clone());
+        Ability::Done
+    }
+
+    fn mend(&mut self) {
+        self.target.refused.lock().unwrap().clear();
+    }
+}
+
+#[tokio::test]
+async fn an_api_that_names_its_needs_keeps_the_laws() {
+    let mut bench = Bench { target: Arc::default(), source: Adapted::<Folders>::shared };
+    let verdict = laws::check(&mut bench).await.unwrap();
+    assert!(verdict.unchecked.iter().all(|(law, _)| *law == 1), "{verdict:?}");
+}
+
+#[tokio::test]
+async fn an_api_that_names_no_needs_is_told_to_name_them() {
+    let source = |target| Adapted::new(Careless(target));
+    let broken = laws::check(&mut Bench { target: Arc::default(), source }).await.unwrap_err();
+    assert_eq!(broken.number(), Some(9), "{broken}");
+    assert!(broken.help().contains("name the other key in `Api::needs`"), "{broken}");
 }
 
 fn folders(pairs: &[(&str, &str)]) -> Objects<Folders> {

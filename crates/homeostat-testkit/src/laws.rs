@@ -72,7 +72,7 @@ pub async fn check_crashes<H: AsyncHarness>(harness: &mut H) -> Result<usize, Br
 
 /// Checks all laws, each over fresh targets, and stops at the first that is broken.
 ///
-/// Laws on which others rely are checked first: reading, then ownership, writing, failing, hints.
+/// Laws on which others rely are checked first: reading, the order of steps, then ownership, writing, failing, hints.
 pub async fn check<H: AsyncHarness>(harness: &mut H) -> Result<Verdict, Broken> {
     harness::check(harness).await?;
     let mut suite = Suite { harness, verdict: Verdict::default() };
@@ -80,6 +80,7 @@ pub async fn check<H: AsyncHarness>(harness: &mut H) -> Result<Verdict, Broken> 
     reading::observe_only_reads(&mut suite).await?;
     reading::objects_are_normalized(&mut suite).await?;
     reading::plans_are_pure(&mut suite).await?;
+    failing::needs_are_in_order(&mut suite).await?;
     owning::intents_are_durable(&mut suite).await?;
     writing::steps_touch_what_they_name(&mut suite).await?;
     writing::writes_have_preconditions(&mut suite).await?;

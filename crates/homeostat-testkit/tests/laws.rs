@@ -97,6 +97,8 @@ async fn each_flaw_is_found_and_its_law_is_named() {
     }
     check_named::<Quiet>(Flaw::Chatty, 10).await;
     check_named::<Ordered>(Flaw::Unordered, 9).await;
+    check_named::<Ordered>(Flaw::DeletesParentsFirst, 9).await;
+    check_named::<Lanes>(Flaw::DeletesParentsFirst, 9).await;
 }
 
 #[tokio::test]
@@ -119,8 +121,17 @@ async fn a_mark_that_is_set_in_a_second_call_is_found_by_a_crash_between_the_two
     assert!(text.contains("set the mark in the creating call"), "{text}");
 }
 
+#[tokio::test]
+async fn an_intent_that_counts_as_made_is_found_by_a_crash_between_the_record_and_the_create() {
+    let mut bench = Bench::<Independent>::flawed_without_marks(Flaw::TrustsIntents);
+    laws::check(&mut bench).await.unwrap();
+    let broken = laws::check_crashes(&mut bench).await.unwrap_err();
+    assert_eq!(broken.number(), Some(8), "{broken}");
+    assert!(broken.to_string().contains("was not made"), "{broken}");
+}
+
 /// What authors get wrong, the law that finds it, and the help that they get.
-const MISTAKES: [(&str, Flaw, u8, &str); 10] = [
+const MISTAKES: [(&str, Flaw, u8, &str); 12] = [
     (
         "greedy create",
         Flaw::Greedy,
@@ -151,13 +162,31 @@ const MISTAKES: [(&str, Flaw, u8, &str); 10] = [
     ("a write in observe", Flaw::LooksWrite, 1, "let `observe` send nothing but reads"),
     ("a step answered twice", Flaw::AnswersTwice, 4, "answer for each step once"),
     ("a crash between create and mark", Flaw::MarksLater, 8, "set the mark in the creating call"),
+    (
+        "a crash between mark and create",
+        Flaw::TrustsIntents,
+        8,
+        "report in `observe` what the target holds",
+    ),
+    (
+        "dependants that are deleted too late",
+        Flaw::DeletesParentsFirst,
+        9,
+        "a delete into a later phase",
+    ),
 ];
 
 #[tokio::test]
 async fn what_authors_get_wrong_is_found_by_its_law_which_says_what_to_do() {
     for (mistake, flaw, law, help) in MISTAKES {
         let checked = match flaw {
-            Flaw::Unordered => laws::check(&mut Bench::<Ordered>::flawed(flaw)).await.map(drop),
+            Flaw::Unordered | Flaw::DeletesParentsFirst => {
+                laws::check(&mut Bench::<Ordered>::flawed(flaw)).await.map(drop)
+            }
+            Flaw::TrustsIntents => {
+                let mut bench = Bench::<Independent>::flawed_without_marks(flaw);
+                laws::check_crashes(&mut bench).await.map(drop)
+            }
             Flaw::MarksLater => {
                 let crashes = laws::check_crashes(&mut Bench::<Independent>::flawed(flaw)).await;
                 crashes.map(drop)

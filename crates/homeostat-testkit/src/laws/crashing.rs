@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use homeostat_engine::{Explain as _, Focus};
 
-use super::fixture::{Fixture, Snapshot, Suite};
+use super::fixture::{Fixture, Snapshot, Suite, keys};
 use super::harness::{AsyncHarness, DesiredState};
 use super::verdict::Broken;
 use crate::ledger::Cut;
@@ -31,17 +31,24 @@ enum Point {
 
 type Points = fn(u64) -> Point;
 
+/// The desired states of one life.
+const LIFE: [DesiredState; 3] = [DesiredState::First, DesiredState::Second, DesiredState::Nothing];
+
+/// The declared keys that the target holds, for each desired state of a life.
+type Made = [Vec<String>; 3];
+
 /// Laws 5 and 8 over a crash.
 pub(super) async fn every_crash_is_made_good<H: AsyncHarness>(
     suite: &mut Suite<'_, H>,
 ) -> Result<usize, Broken> {
     let kinds: [Points; 3] =
         [|nth| Point::Ledger(Cut::Before(nth)), |nth| Point::Ledger(Cut::After(nth)), Point::Wait];
+    let made = undisturbed(suite.open(8).await?).await?;
     let mut points = 0;
     for kind in kinds {
         for nth in 1..=MOST {
             let fixture = suite.open(8).await?;
-            if !live(fixture, kind(nth)).await? {
+            if !live(fixture, kind(nth), &made).await? {
                 break;
             }
             points += 1;
@@ -50,16 +57,41 @@ pub(super) async fn every_crash_is_made_good<H: AsyncHarness>(
     Ok(points)
 }
 
+/// What the target holds of each desired state when no process dies.
+async fn undisturbed<H: AsyncHarness>(mut fixture: Fixture<'_, H>) -> Result<Made, Broken> {
+    let mut made = Made::default();
+    for (which, made) in LIFE.into_iter().zip(&mut made) {
+        let desired = fixture.desired(which);
+        fixture.pass(&desired).await?;
+        let now = fixture.harness.snapshot().await;
+        let declared = keys(&*desired).into_iter().map(|key| key.to_string());
+        *made = declared.filter(|key| now.contains_key(key)).collect();
+    }
+    Ok(made)
+}
+
 /// One life, in which each pass dies at the same point. Returns whether any of them did.
-async fn live<H: AsyncHarness>(mut fixture: Fixture<'_, H>, point: Point) -> Result<bool, Broken> {
+async fn live<H: AsyncHarness>(
+    mut fixture: Fixture<'_, H>,
+    point: Point,
+    made: &Made,
+) -> Result<bool, Broken> {
     let mut has_died = false;
     let strangers = fixture.add_stranger().await;
     let strangers = strangers.unwrap_or_default();
-    for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
+    for (which, made) in LIFE.into_iter().zip(made) {
         has_died |= die(&mut fixture, which, point).await;
         fixture.restart()?;
         recover(&mut fixture, which, point).await?;
         let now = fixture.harness.snapshot().await;
+        let missing = made.iter().find(|key| !now.contains_key(*key));
+        demand!(
+            fixture,
+            missing.is_none(),
+            "after a crash ({point:?}), {missing:?} was not made, and the source says that all is as declared",
+            "report in `observe` what the target holds: a record or a mark that comes before the create says only \
+                what was meant"
+        );
         let touched = strangers.iter().find(|(key, text)| now.get(*key) != Some(text));
         demand!(
             fixture,

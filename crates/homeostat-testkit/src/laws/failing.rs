@@ -1,8 +1,8 @@
 //! Law 9: how steps fail.
 
 use homeostat_engine::{
-    Action, Desired, Entry, Explain as _, Fails, Finding, Kind, Outcome, Retry, Source, Step,
-    WaitsOn,
+    Action, Desired, Entry, Explain as _, Fails, Finding, Kind, Outcome, Report, Retry, Source,
+    Step, WaitsOn,
 };
 
 use super::fixture::{Fixture, Suite, entries, keys};
@@ -14,6 +14,91 @@ const SAY_FAILED: &str = "answer a write that was refused with `Outcome::Failed`
 const SAY_HOW_STEPS_FAIL: &str = "go on with the steps that do not need the one that failed, or say by \
     `Source::FAILS` how steps fail; \
     in an `Api`: let one call depend on no other, and name in `Api::needs` what an object needs";
+
+const SAY_NEEDS: &str = "put the step into a later phase than what it needs, and a delete into a later phase than \
+    those of its users; in an `Api`: name the other key in `Api::needs`";
+
+/// Law 9: what is needed is created first and deleted last.
+pub(super) async fn needs_are_in_order<H: AsyncHarness>(
+    suite: &mut Suite<'_, H>,
+) -> Result<(), Broken> {
+    order_alone_refuses_nothing(suite.open(9).await?).await?;
+    deletes_run_in_reverse_order(suite.open(9).await?).await
+}
+
+/// What is refused by a target without faults, and accepted as soon as the others were written, came too early.
+async fn order_alone_refuses_nothing<H: AsyncHarness>(
+    mut fixture: Fixture<'_, H>,
+) -> Result<(), Broken> {
+    for which in [DesiredState::First, DesiredState::Second, DesiredState::Nothing] {
+        let desired = fixture.desired(which);
+        let report = fixture.pass(&desired).await?;
+        let refused: Vec<(Key<H>, Action)> = steps(&report, |outcome| {
+            matches!(outcome, Some(Outcome::Failed(_) | Outcome::Pending { .. }))
+        });
+        if refused.is_empty() {
+            continue;
+        }
+        let again = fixture.pass(&desired).await?;
+        let accepted = steps(&again, |outcome| outcome.is_none());
+        let early = refused.iter().find(|step| accepted.contains(step));
+        let Some((key, action)) = early else { return Ok(()) };
+        let word = action.word();
+        demand!(
+            fixture,
+            early.is_none(),
+            "the target refused to {word} `{key}`, and did so once the others had been written",
+            SAY_NEEDS
+        );
+    }
+    Ok(())
+}
+
+/// The steps with such an outcome; `None` is a step that was applied.
+fn steps<S: Source>(
+    report: &Report<S>,
+    is_meant: impl Fn(Option<&Outcome<S::Object>>) -> bool,
+) -> Vec<(S::Key, Action)> {
+    let plan = report.plan();
+    let steps = plan.steps.iter().enumerate();
+    let meant = steps.filter(|(at, _)| is_meant(report.tally().other(*at)));
+    meant.map(|(_, step)| (step.key(&plan.desired), step.action())).collect()
+}
+
+async fn deletes_run_in_reverse_order<H: AsyncHarness>(
+    mut fixture: Fixture<'_, H>,
+) -> Result<(), Broken> {
+    if H::Source::FAILS == Fails::Atomic {
+        return Ok(());
+    }
+    let [first, nothing] = fixture.first_and(DesiredState::Nothing);
+    let mut needs = Vec::new();
+    for step in &fixture.plan(&first).await?.steps {
+        let user = step.key(&first);
+        step.needs(&first, &mut |need| needs.push((user.clone(), need)));
+    }
+    fixture.pass(&first).await?;
+    let plan = fixture.plan(&nothing).await?;
+    let deletes: Vec<_> = plan.steps.iter().map(|step| (step.key(&nothing), step)).collect();
+    let find = |key: &Key<H>| deletes.iter().position(|(deleted, _)| deleted == key);
+    for (user, need) in needs {
+        let (Some(first), Some(then)) = (find(&user), find(&need)) else { continue };
+        let waits = deletes.get(then).is_some_and(|(_, step)| {
+            let mut waits = false;
+            step.needs(&nothing, &mut |other| waits |= other == user);
+            waits
+        });
+        // Lanes run side by side, whatever the order of the plan is.
+        let is_ordered = if H::Source::FAILS == Fails::Lanes { waits } else { first < then };
+        demand!(
+            fixture,
+            is_ordered,
+            "`{need}` is deleted before `{user}`, which needs it",
+            SAY_NEEDS
+        );
+    }
+    Ok(())
+}
 
 /// Law 9.
 pub(super) async fn failures_stay_where_they_belong<H: AsyncHarness>(

@@ -51,6 +51,12 @@ impl<M: Behaviour> Bench<M> {
     pub fn flawed(flaw: Flaw) -> Self {
         Bench { flaw: Some(flaw), ..Self::new(Ownership::Marked) }
     }
+
+    /// With a broken source over a target that cannot hold marks.
+    #[must_use]
+    pub fn flawed_without_marks(flaw: Flaw) -> Self {
+        Bench { flaw: Some(flaw), ..Self::new(Ownership::Checkpoint) }
+    }
 }
 
 impl<M: Behaviour> Harness for Bench<M> {

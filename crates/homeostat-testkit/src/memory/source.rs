@@ -10,7 +10,7 @@ use std::task::Poll;
 use homeostat_engine::{
     Action, Change, ChangeList, Coverage, Desired, Draft, Fails, Failure, Focus, Hint, Line,
     Outcome, Outcomes, Owner, Reader, Retry, Reversibility, ScopeLock, See, Seen, Slot, Snapshot,
-    Source, Step, Table, View, WaitsOn, Work, Writer,
+    Source, Stage, Step, Table, View, WaitsOn, Work, Writer,
 };
 
 use super::target::{Act, Echoes, Held, Mark, Target, World};
@@ -139,12 +139,25 @@ impl<M: Behaviour> Source for Memory<M> {
         self.access.target.panic_if_due(Act::Plan);
         let mut steps: Vec<Put> =
             changes.into_iter().map(|change| Put::new(desired, change)).collect();
+        let deleted = steps.iter().filter(|step| step.action() == Action::Delete);
+        let deleted: Vec<String> = deleted.map(|step| step.key(desired)).collect();
+        for step in steps.iter_mut().filter(|step| step.action() == Action::Delete) {
+            let key = step.key(desired);
+            step.users =
+                deleted.iter().filter(|user| parent(user) == Some(&key)).cloned().collect();
+        }
         match self.access.flaw {
             Some(Flaw::Fickle) => self.shuffle(&mut steps),
             Some(Flaw::Restless) => steps.extend(rewrites(desired)),
             Some(Flaw::Unordered) => {
-                for step in &mut steps {
+                for step in steps.iter_mut().filter(|step| step.action() != Action::Delete) {
                     step.depth = DEEPEST - step.depth;
+                }
+            }
+            Some(Flaw::DeletesParentsFirst) => {
+                for step in steps.iter_mut().filter(|step| step.action() == Action::Delete) {
+                    step.depth = DEEPEST - step.depth;
+                    step.users.clear();
                 }
             }
             _ => {}
@@ -187,12 +200,15 @@ enum Marks {
 pub struct Put {
     change: Change<String, String>,
     depth: u8,
+    /// The children that are deleted too, if this is a delete.
+    users: Vec<String>,
 }
 
 impl Put {
     fn new(desired: &Table<String, String>, change: Change<String, String>) -> Self {
         let depth = change.key(desired).matches('/').count();
-        Put { change, depth: u8::try_from(depth).unwrap_or(DEEPEST).min(DEEPEST) }
+        let depth = u8::try_from(depth).unwrap_or(DEEPEST).min(DEEPEST);
+        Put { change, depth, users: Vec::new() }
     }
 }
 
@@ -226,6 +242,7 @@ impl Step<Table<String, String>> for Put {
     }
 
     fn needs(&self, desired: &Table<String, String>, need: &mut dyn FnMut(String)) {
+        self.users.iter().cloned().for_each(&mut *need);
         if self.action() != Action::Delete
             && let Some(parent) = parent(&self.key(desired))
         {
@@ -305,6 +322,14 @@ impl<M: Behaviour> Reader<Memory<M>> for MemoryReader {
             let is_declared = view.desired.iter().any(|(key, _)| *key == held.key);
             let context = Context { is_declared, is_hinted: *view.focus != Focus::All };
             access.seen(&world, held, context).into_iter().for_each(&mut *see);
+        }
+        if access.is_flawed(Flaw::TrustsIntents) {
+            let is_held = |key: &String| world.objects.iter().any(|held| held.key == *key);
+            let intents = view.records.iter().filter(|(_, record)| record.stage == Stage::Intent);
+            for (key, record) in intents.filter(|(key, _)| !is_held(key)) {
+                let (key, object) = (key.clone(), record.wrote.clone());
+                see(Seen::Present { key, object, owner: Owner::Unmarked });
+            }
         }
         Ok(())
     }
@@ -544,10 +569,14 @@ pub enum Flaw {
     Unmarked,
     /// Law 8, after a crash: the mark is set in a second call, and nothing is recorded before the first.
     MarksLater,
+    /// Law 8, after a crash: what was announced in the ledger is reported as present.
+    TrustsIntents,
     /// Law 9: after a refused step all others fail.
     GivesUp,
     /// Law 9: children are created before their parents.
     Unordered,
+    /// Law 9: parents are deleted before their children.
+    DeletesParentsFirst,
     /// Law 9: what is refused is to be tried again at once.
     Storms,
     /// Law 10: hints are promised, and none arrive.
