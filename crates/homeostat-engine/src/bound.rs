@@ -32,6 +32,17 @@ pub struct Bound<S: Source> {
 }
 
 impl<S: Source> Bound<S> {
+    /// A source with its desired state. Passes behave as usual, and nothing can be reverted; change the fields for more.
+    pub fn new(
+        source: S,
+        desired: impl Into<Arc<S::Desired>>,
+        ownership: Ownership,
+        ledger_key: LedgerKey,
+    ) -> Self {
+        let (config, desired) = (Config::default(), desired.into());
+        Bound { source, desired, ownership, config, ledger_key, nothing: None }
+    }
+
     /// Whether a loop over one works in the same way as a loop over the other, whatever their desired states are.
     pub(crate) fn differs_only_in_desired(&self, other: &Self) -> bool {
         self.source.is_same(&other.source)

@@ -20,6 +20,24 @@ pub struct LedgerKey {
     pub identity: String,
 }
 
+impl LedgerKey {
+    /// The place of a source in a scope that has no identity: what is recorded stays valid as long as the name.
+    pub fn new(
+        owner: impl Into<String>,
+        source: impl Into<String>,
+        scope: impl Into<String>,
+    ) -> Self {
+        let (owner, source, scope) = (owner.into(), source.into(), scope.into());
+        LedgerKey { owner, source, scope, identity: String::new() }
+    }
+
+    /// The same in a scope with this identity.
+    #[must_use]
+    pub fn with_identity(self, identity: impl Into<String>) -> Self {
+        LedgerKey { identity: identity.into(), ..self }
+    }
+}
+
 /// What the ledger holds for one place, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Page {

@@ -20,8 +20,8 @@
 //! use std::sync::Arc;
 //!
 //! use homeostat_engine::{
-//!     Alone, Bound, Config, Control as _, Events, Explain as _, Hints, Loop, LoopDeps, MemoryLedger, OnStop, Ownership,
-//!     Pace, LedgerKey, Planner as _, Session, Table,
+//!     Alone, Bound, Control as _, Explain as _, Hints, LedgerKey, Loop, LoopDeps, MemoryLedger, OnStop, Ownership, Pace,
+//!     Planner as _, Session, Table,
 //! };
 //! use homeostat_testkit::memory::{Independent, Memory, Target};
 //!
@@ -29,19 +29,10 @@
 //! let target = Target::default();
 //! let bound = || -> Result<_, Box<dyn std::error::Error>> {
 //!     let declared = [("door", "green"), ("window", "blue")];
-//!     Ok(Bound {
-//!         source: Memory::<Independent>::marked(target.clone()),
-//!         desired: Arc::new(Table::new(declared.map(|(key, value)| (key.to_owned(), value.to_owned())))?),
-//!         ownership: Ownership::Marked, // How ours are distinguished from others': never by default.
-//!         config: Config::default(),
-//!         ledger_key: LedgerKey {
-//!             owner: "me".into(),
-//!             source: "squares".into(),
-//!             scope: "here".into(),
-//!             identity: String::new(),
-//!         },
-//!         nothing: None,
-//!     })
+//!     let desired = Table::new(declared.map(|(key, value)| (key.to_owned(), value.to_owned())))?;
+//!     let source = Memory::<Independent>::marked(target.clone());
+//!     let ownership = Ownership::Marked; // How ours are distinguished from others': never by default.
+//!     Ok(Bound::new(source, desired, ownership, LedgerKey::new("me", "squares", "here")))
 //! };
 //! let ledger = Arc::new(MemoryLedger::default());
 //!
