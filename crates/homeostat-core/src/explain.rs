@@ -4,6 +4,7 @@ use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::finding::{Finding, Kind};
+use crate::outcome::Failure;
 use crate::waits_on::WaitsOn;
 
 /// What a step does to its object.
@@ -93,6 +94,7 @@ impl Line {
 /// One entry of a plan or a report.
 #[derive(Clone, Debug, PartialEq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub enum Entry {
     /// A change that is planned.
     Change(Line, Cause),
@@ -100,15 +102,52 @@ pub enum Entry {
     Applied(Line, Cause),
     /// Why a key is not simply as declared.
     Finding { key: String, finding: Finding },
+    /// Why a pass failed as a whole, whatever its keys are.
+    Pass { about: PassTrouble, failure: Failure },
+}
+
+/// What made a pass fail as a whole.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PassTrouble {
+    /// The source of this name could not be looked at or written to.
+    Source(String),
+    /// What was written could not be recorded in the ledger.
+    Ledger,
+    /// A step was done that the journal could not record.
+    Journal,
+}
+
+impl PassTrouble {
+    /// What stands for the key in the lists of reports.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            PassTrouble::Source(name) => name,
+            PassTrouble::Ledger => "ledger",
+            PassTrouble::Journal => "journal",
+        }
+    }
 }
 
 impl Entry {
-    /// The key that it is about.
+    /// The key that it is about, or the name of what made its pass fail.
     #[must_use]
     pub fn key(&self) -> &str {
         match self {
             Entry::Change(line, _) | Entry::Applied(line, _) => &line.key,
             Entry::Finding { key, .. } => key,
+            Entry::Pass { about, .. } => about.name(),
+        }
+    }
+
+    /// Why it is not as declared, in one line; empty for a change.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        match self {
+            Entry::Change(..) | Entry::Applied(..) => String::new(),
+            Entry::Finding { finding, .. } => finding.reason(),
+            Entry::Pass { failure, .. } => failure.error.clone(),
         }
     }
 
@@ -119,6 +158,7 @@ impl Entry {
             Entry::Change(..) => Kind::Change,
             Entry::Applied(..) => Kind::Applied,
             Entry::Finding { finding, .. } => finding.kind(),
+            Entry::Pass { .. } => Kind::Failed,
         }
     }
 }
@@ -171,6 +211,11 @@ impl Serialize for Entry {
                     }
                     _ => about.serialize(serializer),
                 }
+            }
+            Entry::Pass { about, failure } => {
+                let finding = &Finding::refused(failure.clone());
+                let about = AboutKey { key: about.name(), finding };
+                AboutStep { action: None, about }.serialize(serializer)
             }
         }
     }

@@ -16,6 +16,7 @@ use crate::waits_on::WaitsOn;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub enum Finding {
     /// A step that the target refused, or a desired state that the source refused.
     Failed {
@@ -134,6 +135,7 @@ impl Default for WaysOut {
 
 /// The lists of plans and reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Kind {
     /// A planned change.
     Change,

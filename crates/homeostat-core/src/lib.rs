@@ -58,7 +58,7 @@ pub use change::{Change, Changes, Reason, TakenOver};
 pub use change_list::ChangeList;
 pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
-pub use explain::{Action, Cause, Entry, Explain, Line, Sampler, Summary};
+pub use explain::{Action, Cause, Entry, Explain, Line, PassTrouble, Sampler, Summary};
 pub use finding::{Finding, HeldBy, Kind, WaysOut};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_applied::{Fingerprint, LastApplied};

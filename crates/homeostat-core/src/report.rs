@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::bits::Bits;
 use crate::desired::Desired as _;
-use crate::explain::{Entry, Explain, Sampler, Summary};
+use crate::explain::{Entry, Explain, PassTrouble, Sampler, Summary};
 use crate::finding::{Finding, Kind};
 use crate::outcome::{Failure, Outcome};
 use crate::plan::{Plan, Step};
@@ -80,17 +80,12 @@ impl<O: Clone> Tally<O> {
     }
 }
 
-/// Stands in place of a key where the outcomes as a whole could not be recorded.
-pub const LEDGER: &str = "ledger";
-/// Stands in place of a key where a step was done that the journal could not record.
-pub const JOURNAL: &str = "journal";
-
 /// A plan and the outcomes of its steps.
 pub struct Report<S: Source> {
     plan: Plan<S>,
     tally: Tally<S::Object>,
     /// What could not be written, and why.
-    unrecorded: Option<(&'static str, Failure)>,
+    unrecorded: Option<(PassTrouble, Failure)>,
 }
 
 impl<S: Source> Report<S> {
@@ -107,7 +102,7 @@ impl<S: Source> Report<S> {
 
     /// Adds that outcomes could not be recorded, and where: the target was written all the same.
     #[must_use]
-    pub fn unrecorded(mut self, place: &'static str, failure: Failure) -> Self {
+    pub fn unrecorded(mut self, place: PassTrouble, failure: Failure) -> Self {
         self.unrecorded = Some((place, failure));
         self
     }
@@ -163,9 +158,8 @@ impl<S: Source> Explain for Report<S> {
                     emit(Entry::Finding { key: key.to_string(), finding });
                 });
                 let unrecorded = self.unrecorded.clone().filter(|_| kind == Kind::Failed);
-                if let Some((what, failure)) = unrecorded {
-                    let finding = Finding::refused(failure);
-                    emit(Entry::Finding { key: what.to_owned(), finding });
+                if let Some((about, failure)) = unrecorded {
+                    emit(Entry::Pass { about, failure });
                 }
             }
         }

@@ -28,6 +28,15 @@ impl Covers {
             Covers::Keys(keys) => keys.contains(key),
         }
     }
+
+    /// Whether a pass over these keys also looked at those of another one. What it left alone was no reason to fail.
+    fn includes(&self, other: &Covers) -> bool {
+        match (self, other) {
+            (Covers::All | Covers::AllBut(_), _) => true,
+            (Covers::Keys(keys), Covers::Keys(others)) => keys.is_superset(others),
+            (Covers::Keys(_), _) => false,
+        }
+    }
 }
 
 /// One report of a series.
@@ -79,8 +88,13 @@ impl Explain for PassSeries {
         for (nth, pass) in self.in_force() {
             let later = self.passes.get(nth + 1..).unwrap_or_default();
             pass.report.explain(kind, &mut |entry| {
-                let is_left_alone = nth > 0 && !pass.covers.contains(entry.key());
-                let is_replaced = later.iter().any(|pass| pass.covers.contains(entry.key()));
+                let is_of_pass = matches!(entry, Entry::Pass { .. });
+                let is_left_alone = nth > 0 && !is_of_pass && !pass.covers.contains(entry.key());
+                let replaces = |later: &PassReport| match entry {
+                    Entry::Pass { .. } => later.covers.includes(&pass.covers),
+                    _ => later.covers.contains(entry.key()),
+                };
+                let is_replaced = later.iter().any(replaces);
                 if !is_left_alone && !is_replaced {
                     emit(entry);
                 }
@@ -130,8 +144,9 @@ impl Explain for PassSeries {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::{Action, Cause, Line};
+    use crate::explain::{Action, Cause, Line, PassTrouble};
     use crate::finding::Finding;
+    use crate::outcome::{Failure, Retry};
     use crate::waits_on::WaitsOn;
 
     /// A report that applied some keys and left others waiting.
@@ -158,6 +173,26 @@ mod tests {
 
         fn is_converged(&self) -> bool {
             self.1.is_empty()
+        }
+    }
+
+    /// The report of a pass that could not be recorded.
+    struct Unrecorded;
+
+    impl Explain for Unrecorded {
+        fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+            if kind == Kind::Failed {
+                let failure = Failure::new("the disk is full", Retry::Soon);
+                tell(Entry::Pass { about: PassTrouble::Ledger, failure });
+            }
+        }
+
+        fn summary(&self) -> Summary {
+            Summary::default()
+        }
+
+        fn is_converged(&self) -> bool {
+            false
         }
     }
 
@@ -207,6 +242,22 @@ mod tests {
         let left_alone = ["b".to_owned()].into();
         series.push(PassReport { covers: Covers::AllBut(left_alone), report });
         assert_eq!(keys_of(&series, Kind::Pending), ["b", "d"], "once each");
+    }
+
+    #[test]
+    fn a_pass_that_failed_as_a_whole_counts_until_another_has_looked_at_its_keys() {
+        let covers = |keys: &[&str]| Covers::Keys(keys.iter().map(|key| (*key).into()).collect());
+        let mut series = series(vec![(None, Fixed(vec![], vec![]))]);
+        series.push(PassReport { covers: covers(&["b"]), report: Arc::new(Unrecorded) });
+        let good = || Arc::new(Fixed(vec![], vec![]));
+        series.push(PassReport { covers: covers(&["c"]), report: good() });
+        assert_eq!(keys_of(&series, Kind::Failed), ["ledger"]);
+        assert!(!series.is_converged());
+        for later in [covers(&["b", "c"]), Covers::AllBut(BTreeSet::new()), Covers::All] {
+            let mut series = series.clone();
+            series.push(PassReport { covers: later, report: good() });
+            assert_eq!(keys_of(&series, Kind::Failed), <[&str; 0]>::default());
+        }
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod scripted;
 
 use homeostat_core::{
     Action, Cause, Changes, Entry, Explain, Failure, Finding, HeldBy, Kind, LastApplied, Outcome,
-    Owner, Plan, Reason, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
+    Owner, PassTrouble, Plan, Reason, Report, Retry, Slot, Summary, Table, Tally, WaitsOn,
 };
 use scripted::{Independent, Keys, Scripted, plan, plan_for, steps};
 
@@ -255,6 +255,25 @@ fn converged_means_nothing_failed_pending_unknown_held_or_in_conflict() {
         assert_eq!(report.is_converged(), converged, "the report, {name}");
     }
     assert!(!plan::<Independent>(steps("+a")).is_converged(), "a step is left to be done");
+}
+
+#[test]
+fn what_made_a_pass_fail_is_in_the_list_of_failures_under_its_name() {
+    let failure = Failure::new("no room", Retry::Soon).with_help("make some");
+    for (about, name) in [
+        (PassTrouble::Ledger, "ledger"),
+        (PassTrouble::Journal, "journal"),
+        (PassTrouble::Source("memory".into()), "memory"),
+    ] {
+        let report = Report::new(plan::<Independent>(vec![]), Tally::new(0));
+        let report = report.unrecorded(about.clone(), failure.clone());
+        assert!(!report.is_converged());
+        let entry = Entry::Pass { about, failure: failure.clone() };
+        assert_eq!(entries(&report, Kind::Failed), [entry.clone()]);
+        let refused = Finding::refused(failure.clone());
+        let of_key = Entry::Finding { key: name.to_owned(), finding: refused };
+        assert_eq!(serde_json::to_string(&entry).unwrap(), serde_json::to_string(&of_key).unwrap());
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A report that is a list of entries, for what no plan is behind: a pass that could not be made, and tasks that ended
 //! after the passes that sent them.
 
-use homeostat_core::{Entry, Explain, Finding, Kind, Summary};
+use homeostat_core::{Entry, Explain, Kind, PassTrouble, Summary};
 
 use crate::error::Error;
 
@@ -10,12 +10,11 @@ use crate::error::Error;
 pub struct Entries(pub Vec<Entry>);
 
 impl Entries {
-    /// What ended the pass of a source, which failed as a whole, whatever its keys are: one failure whose key is the
-    /// name of the source.
+    /// What ended the pass of a source, which failed as a whole, whatever its keys are.
     #[must_use]
     pub fn of_broken_pass(error: &Error, source: &str) -> Self {
-        let finding = Finding::refused(error.failure());
-        Entries(vec![Entry::Finding { key: source.to_owned(), finding }])
+        let about = PassTrouble::Source(source.to_owned());
+        Entries(vec![Entry::Pass { about, failure: error.failure() }])
     }
 }
 

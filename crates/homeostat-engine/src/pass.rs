@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use educe::Educe;
-use homeostat_core::report::{JOURNAL, LEDGER};
 use homeostat_core::{
-    Failure, Finding, HeldBy, Holdings, Kind, Outcome, Owner, Plan, Report, Snapshot, Source, Step,
-    Taking,
+    Failure, Finding, HeldBy, Holdings, Kind, Outcome, Owner, PassTrouble, Plan, Report, Snapshot,
+    Source, Step, Taking,
 };
 
 use crate::config::{Config, PassInput};
@@ -129,8 +128,8 @@ impl<S: Source> PassRun<S> {
         let recorded = ledger_page.close().await;
         let report = Report::new(plan, tally);
         Ok(match (recorded, unwritten) {
-            (Err(error), _) => report.unrecorded(LEDGER, error.failure()),
-            (Ok(()), Some(failure)) => report.unrecorded(JOURNAL, failure),
+            (Err(error), _) => report.unrecorded(PassTrouble::Ledger, error.failure()),
+            (Ok(()), Some(failure)) => report.unrecorded(PassTrouble::Journal, failure),
             (Ok(()), None) => report,
         })
     }

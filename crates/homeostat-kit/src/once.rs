@@ -61,7 +61,7 @@ pub async fn reconcile<S: Source>(bound: Bound<S>, deps: LoopDeps, until: Until)
     let mut passes = PassSeries::default();
     recording.take().into_iter().for_each(|pass| passes.push(pass));
     let unfinished = passes.is_empty().then(|| Failure::new("no pass ended in time", Retry::Soon));
-    Report::of(&passes, S::NAME, trouble.or(unfinished), ways_out)
+    Report::of(&passes, trouble.or(unfinished), ways_out)
 }
 
 /// The usual pace of a source. Pauses differ from process to process, so that many machines do not move in step.

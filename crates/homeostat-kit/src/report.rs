@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
     Action, Cause, Entry, Explain, Failure, Finding, Key, Kind, Line, Summary, WaysOut,
 };
@@ -64,7 +63,7 @@ pub enum Verdict<'a, K> {
 impl<K: Key> Plan<K> {
     /// `ways_out` has the words of the caller.
     pub(crate) fn of(plan: &dyn Explain, ways_out: WaysOut) -> Self {
-        let (changes, findings) = collect(plan, |_| true);
+        let (changes, findings) = collect(plan);
         Plan { changes, findings, ways_out }
     }
 
@@ -88,24 +87,9 @@ impl<K: Key> Plan<K> {
 }
 
 impl<K: Key> Report<K> {
-    /// `trouble` is why the last pass of `source` could not be made or recorded: it is one failure of the whole, which
-    /// the passes report under the name of the source, the ledger or the journal.
-    pub(crate) fn of(
-        passes: &dyn Explain,
-        source: &str,
-        trouble: Option<Failure>,
-        ways_out: WaysOut,
-    ) -> Self {
-        let is_trouble = |entry: &Entry| match (entry, &trouble) {
-            (
-                Entry::Finding { key, finding: Finding::Failed { action: None, failure } },
-                Some(trouble),
-            ) => {
-                [source, LEDGER, JOURNAL].contains(&key.as_str()) && failure.error == trouble.error
-            }
-            _ => false,
-        };
-        let (applied, findings) = collect(passes, |entry| !is_trouble(entry));
+    /// `trouble` is why the last pass could not be made or recorded.
+    pub(crate) fn of(passes: &dyn Explain, trouble: Option<Failure>, ways_out: WaysOut) -> Self {
+        let (applied, findings) = collect(passes);
         Report { applied, findings, trouble, ways_out }
     }
 
@@ -140,21 +124,20 @@ impl<K: Key> Report<K> {
 }
 
 /// The changes and the findings of a plan or of passes. A text that is no key belongs to no object, and is left out.
-fn collect<K: Key>(
-    explain: &dyn Explain,
-    counts: impl Fn(&Entry) -> bool,
-) -> (Vec<Change<K>>, Vec<(K, Finding)>) {
+fn collect<K: Key>(explain: &dyn Explain) -> (Vec<Change<K>>, Vec<(K, Finding)>) {
     let (mut changes, mut findings) = (Vec::new(), Vec::new());
     for kind in Kind::ALL {
-        explain.explain(kind, &mut |entry| {
-            let Some(key) = entry.key().parse().ok().filter(|_| counts(&entry)) else { return };
-            match entry {
-                Entry::Change(line, cause) | Entry::Applied(line, cause) => {
-                    let Line { action, before, after, .. } = line;
-                    changes.push(Change { key, action, cause, before, after });
-                }
-                Entry::Finding { finding, .. } => findings.push((key, finding)),
+        explain.explain(kind, &mut |entry| match entry {
+            Entry::Change(line, cause) | Entry::Applied(line, cause) => {
+                let Line { action, key, before, after, .. } = line;
+                let Ok(key) = key.parse() else { return };
+                changes.push(Change { key, action, cause, before, after });
             }
+            Entry::Finding { key, finding } => {
+                findings.extend(key.parse().ok().map(|key| (key, finding)));
+            }
+            // Of a pass that failed as a whole the caller knows.
+            _ => {}
         });
     }
     (changes, findings)

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use futures_util::future::join_all;
 use homeostat_engine::PassAnswer;
-use homeostat_engine::report::{JOURNAL, LEDGER};
 use homeostat_engine::{
-    Control, Covers, Entries, Entry, Explain as _, Finding, Kind, Mode, PassReport, PassSeries,
+    Control, Covers, Entries, Entry, Explain as _, Kind, Mode, PassReport, PassSeries, PassTrouble,
     Patience, Recording, SharedReport,
 };
 
@@ -106,7 +105,8 @@ fn is_unrecorded(all: &[Converging]) -> bool {
     let mut found = false;
     for one in all {
         one.passes.explain(Kind::Failed, &mut |entry| {
-            found |= matches!(&entry, Entry::Finding { key, finding: Finding::Failed { .. } | Finding::NotShown { .. } } if key == LEDGER || key == JOURNAL);
+            let Entry::Pass { about, .. } = entry else { return };
+            found |= matches!(about, PassTrouble::Ledger | PassTrouble::Journal);
         });
     }
     found

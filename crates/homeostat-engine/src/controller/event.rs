@@ -42,6 +42,7 @@ impl Event {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub enum EventKind {
     /// Something asked for a pass.
     Woken {

@@ -169,7 +169,10 @@ fn event_of(entry: Entry) -> Option<EventKind> {
             Finding::Pending { on } => Some(EventKind::Pending { key, on }),
             _ => None,
         },
-        Entry::Change(..) => None,
+        Entry::Pass { about, failure } => {
+            Some(EventKind::StepFailed { action: None, key: about.name().to_owned(), failure })
+        }
+        _ => None,
     }
 }
 
@@ -248,7 +251,7 @@ mod tests {
             }
             (waits, more)
         };
-        let [eth0, eth1] = ["eth0", "eth1"].map(|name| WaitsOn::link(name));
+        let [eth0, eth1] = ["eth0", "eth1"].map(WaitsOn::link);
         assert_eq!(publish(&mut publisher, &eth0, 0), (100, 50));
         assert_eq!(publish(&mut publisher, &eth0, 1), (0, 0), "nothing new");
         assert_eq!(publish(&mut publisher, &eth1, 2), (100, 50));

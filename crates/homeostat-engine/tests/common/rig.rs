@@ -186,5 +186,7 @@ fn line(entry: Entry) -> String {
             format!("irreversible {key}: {why}")
         }
         Entry::Finding { key, finding: Finding::Parked { .. } } => format!("parked {key}"),
+        Entry::Pass { about, failure } => format!("failed {}: {failure}", about.name()),
+        other => format!("{other:?}"),
     }
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use homeostat_engine::journal::{Intent, Repeat, Subject};
-use homeostat_engine::{Control as _, Entry, Finding, Kind};
+use homeostat_engine::{Control as _, Entry, Finding, Kind, PassTrouble};
 use tempfile::TempDir;
 
 use crate::mount::with_small_disk;
@@ -48,6 +48,9 @@ async fn on_a_full_disk(disk: &Path) {
             key,
             finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
         } => failed.push((key, failure)),
+        Entry::Pass { about: PassTrouble::Journal, failure } => {
+            failed.push(("journal".to_owned(), failure));
+        }
         other => panic!("{other:?}"),
     });
     assert!(!report.is_converged());

@@ -1,6 +1,6 @@
 //! A ledger that cannot be written: nothing is sent that it does not know of.
 
-use homeostat_engine::{Entry, Explain as _, Finding, Kind};
+use homeostat_engine::{Entry, Explain as _, Finding, Kind, PassTrouble};
 
 use crate::Toys;
 use crate::common::rig::lines;
@@ -62,12 +62,8 @@ fn a_ledger_that_cannot_take_the_outcomes_says_so_and_the_next_pass_confirms() {
     let report = rig.try_pass("a=1 k=1", None).unwrap();
     let mut help = None;
     report.explain(Kind::Failed, &mut |entry| {
-        if let Entry::Finding {
-            key,
-            finding: Finding::Failed { failure, .. } | Finding::NotShown { failure, .. },
-        } = entry
-        {
-            help = failure.help.filter(|_| key == "ledger");
+        if let Entry::Pass { about: PassTrouble::Ledger, failure } = entry {
+            help = failure.help;
         }
     });
     let help = help.unwrap();

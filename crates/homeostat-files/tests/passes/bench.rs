@@ -250,5 +250,6 @@ fn line(entry: &Entry) -> String {
             Finding::Matched { .. } => format!("= {key}"),
             other => format!("{key}: {other:?}"),
         },
+        other => format!("{other:?}"),
     }
 }

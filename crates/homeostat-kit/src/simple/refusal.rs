@@ -22,6 +22,7 @@ use homeostat_engine::{Failure, Outcome, Owner, Retry, WaitsOn};
 /// | never like this | [`Refusal::Failed`], `Retry::Never` | waits for another desired state |
 /// | nothing: the answer was lost | [`Refusal::Unknown`] | looks before anything else |
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Refusal {
     /// A precondition did not hold: the object is another owner's. Nothing was written.
     Conflict(Owner),

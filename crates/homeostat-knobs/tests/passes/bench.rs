@@ -156,6 +156,7 @@ fn line(entry: Entry) -> String {
             format!("irreversible {key}: {why}")
         }
         Entry::Finding { key, finding: Finding::Parked { .. } } => format!("parked {key}"),
+        other => format!("{other:?}"),
     }
 }
 

@@ -134,7 +134,7 @@ pub(crate) fn report_lines(report: &dyn Explain, kind: Kind) -> Vec<String> {
                 finding: Finding::Held { why, .. } | Finding::Unknown { why },
             } => format!("{key}: {why}"),
             Entry::Finding { key, finding: Finding::Matched { .. } } => key,
-            other @ Entry::Finding { .. } => format!("{other:?}"),
+            other => format!("{other:?}"),
         });
     });
     lines

@@ -164,7 +164,7 @@ fn line(entry: &Entry) -> String {
         Entry::Finding { key, finding: Finding::Matched { owner } } => {
             return format!("matched {key}: {owner}");
         }
-        other @ Entry::Finding { .. } => return format!("{other:?}"),
+        other => return format!("{other:?}"),
     };
     let mut text = format!("{word}{} {}", line.action.sign(), line.key);
     for value in [&line.before, &line.after].into_iter().flatten() {

@@ -406,6 +406,6 @@ fn line(entry: Entry) -> String {
             format!("matched {key}: {owner}")
         }
         Entry::Finding { key, finding: Finding::Held { why, .. } } => format!("held {key}: {why}"),
-        other @ Entry::Finding { .. } => format!("{other:?}"),
+        other => format!("{other:?}"),
     }
 }

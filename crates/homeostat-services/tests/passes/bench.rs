@@ -134,9 +134,7 @@ fn lines(explain: &dyn Explain) -> Vec<String> {
                     let (before, after) = (text(line.before), text(line.after));
                     format!("{} {}: {before} -> {after}", line.action.sign(), line.key)
                 }
-                Entry::Finding { key, finding } => {
-                    format!("{} {key}: {}", kind.list(), finding.reason())
-                }
+                other => format!("{} {}: {}", kind.list(), other.key(), other.reason()),
             });
         });
     }

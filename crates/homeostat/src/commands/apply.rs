@@ -110,8 +110,7 @@ fn refuse_unresolved(reports: &[SourceReport]) -> Result<()> {
             }
         });
         report.explain(Kind::Failed, &mut |entry| {
-            let Entry::Finding { key, finding } = entry else { return };
-            refused.push(format!("`{key}`: {}", finding.reason()));
+            refused.push(format!("`{}`: {}", entry.key(), entry.reason()));
         });
     }
     let waiting = waiting.into_iter().filter(|(needed, _)| !made.contains(needed));

@@ -115,13 +115,15 @@ fn not_restored(reports: &[SourceReport]) -> Vec<NotRestored> {
     for SourceReport { ledger_key, report } in reports {
         for kind in Kind::ALL.into_iter().filter(|kind| kind.is_open()) {
             report.explain(kind, &mut |entry| {
-                let ReportEntry::Finding { key, finding } = entry else { return };
+                if let ReportEntry::Change(..) = entry {
+                    return;
+                }
                 not.push(NotRestored {
                     source: ledger_key.source.clone(),
                     scope: ledger_key.scope.clone(),
-                    key,
+                    key: entry.key().to_owned(),
                     kind: kind.list().to_owned(),
-                    reason: Some(finding.reason()),
+                    reason: Some(entry.reason()),
                 });
             });
         }

@@ -410,19 +410,22 @@ fn learn(status: &mut KeyStatus, entry: Entry) {
     if entry.key() != status.key {
         return;
     }
-    status.is_mentioned = true;
-    status.converged = !entry.kind().is_open();
+    let is_converged = !entry.kind().is_open();
     let finding = match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => {
             let is_absent = line.action == Action::Create;
             let state = if is_absent { "absent" } else { "differs" };
             (status.state, status.held) = (state.to_owned(), line.before);
             status.owner = (!is_absent).then(|| "ours".to_owned());
-            status.reason = line.note;
+            (status.converged, status.reason) = (is_converged, line.note);
+            status.is_mentioned = true;
             return;
         }
         Entry::Finding { finding, .. } => finding,
+        // It is about no key.
+        _ => return,
     };
+    (status.converged, status.is_mentioned) = (is_converged, true);
     let state = match finding.kind() {
         Kind::Failed => "refused",
         Kind::Conflict => "conflict",

@@ -99,5 +99,6 @@ pub(super) fn log_event(event: &Event) -> Option<Level> {
         | EventKind::Planned { .. }
         | EventKind::Completed { .. }
         | EventKind::Resubscribed => return None,
+        other => log!(INFO, event = ?other, "event"),
     })
 }

@@ -1,7 +1,7 @@
 //! One line for people: a change, or what was found beside the changes.
 
 use anstyle::{AnsiColor, Style};
-use homeostat_engine::{Action, Entry, Failure, Finding, LedgerKey, Line, Reason};
+use homeostat_engine::{Action, Entry, Failure, Finding, Line, PassTrouble, Reason};
 use serde_json::{Map, Value};
 
 use crate::context::WAYS_OUT;
@@ -111,21 +111,20 @@ fn value(value: &Value) -> String {
     }
 }
 
-/// Anything that a report of this source says.
-pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
+/// Anything that a report says.
+pub(super) fn finding(entry: &Entry) -> Row {
     let bang = format!("{RED}!{RED:#}");
     let (key, finding) = match entry {
         Entry::Change(line, _) | Entry::Applied(line, _) => return change(line),
+        Entry::Pass { about: PassTrouble::Source(name), failure } => {
+            let key = format!("{}: {}", plain(name), failed(failure));
+            return Row { sign: bang, key, rest: String::new(), below: String::new() };
+        }
+        Entry::Pass { about, failure } => return Row::new(bang, about.name(), failed(failure)),
         Entry::Finding { key, finding } => (key, finding),
+        other => return Row::new(bang, other.key(), plain(&other.reason())),
     };
     match finding {
-        // The source as a whole, not a key of it.
-        Finding::Failed { failure, .. } | Finding::NotShown { failure, .. }
-            if *key == ledger_key.source =>
-        {
-            let key = format!("{}: {}", plain(key), failed(failure));
-            Row { sign: bang, key, rest: String::new(), below: String::new() }
-        }
         Finding::Failed { failure, .. } | Finding::NotShown { failure, .. } => {
             Row::new(bang, key, failed(failure))
         }
@@ -157,6 +156,10 @@ pub(super) fn finding(ledger_key: &LedgerKey, entry: &Entry) -> Row {
             Row::new("=", key, format!("{} is kept as {}", value(wanted), value(held)))
         }
         Finding::Matched { owner } => Row::new("=", key, format!("({owner})")),
+        other => {
+            let help = other.help(&WAYS_OUT);
+            Row::new(bang, key, helped(&other.reason(), help.as_deref()))
+        }
     }
 }
 

@@ -158,7 +158,7 @@ impl<'a> Page<'a> {
 
     fn finding(&mut self, source: &SourceReport, kind: Kind, title: &str) -> io::Result<()> {
         let mut lines = Lines::new(self.drawing.length);
-        source.report.explain(kind, &mut |entry| lines.push(|| finding(self.ledger_key, &entry)));
+        source.report.explain(kind, &mut |entry| lines.push(|| finding(&entry)));
         self.section(title, &lines)
     }
 
