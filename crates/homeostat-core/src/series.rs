@@ -180,10 +180,10 @@ mod tests {
     struct Unrecorded;
 
     impl Explain for Unrecorded {
-        fn explain(&self, kind: Kind, tell: &mut dyn FnMut(Entry)) {
+        fn explain(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
             if kind == Kind::Failed {
                 let failure = Failure::new("the disk is full", Retry::Soon);
-                tell(Entry::Pass { about: PassTrouble::Ledger, failure });
+                emit(Entry::Pass { about: PassTrouble::Ledger, failure });
             }
         }
 

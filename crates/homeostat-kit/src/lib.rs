@@ -1,10 +1,11 @@
-//! Keeps any API the way its owner declared it. This is the front door for authors of sources.
+//! Keeps any API the way its owner declared it: what a Kubernetes controller does, for an API of your choice.
 //!
 //! # From nothing to a running loop
 //!
-//! **A source is one subsystem that can be read and written.** Say, lamps that can be listed, switched on, changed and
-//! removed. What should be there is the *desired state*. One run of observe, compare and write is a *pass*; the *loop*
-//! decides when passes run. You write the source; the rest is here.
+//! You have an API whose objects can be listed, created, updated and deleted; on this page they are lamps. The objects
+//! that should exist are the *desired state*. A *pass* lists what exists, compares it with the desired state and writes
+//! the difference. A *loop* decides when the next pass runs. You write the calls of the API; comparison, order, ownership,
+//! retries and timing are here.
 //!
 //! *One:* say what an object is, and how it is listed and written. That is [`simple::Api`], and it is
 //! all that you write. A key is one line of text that parses back; `String` will do. An object is a type of yours that
@@ -30,10 +31,10 @@
 //! homeostat-testkit = "0.1"
 //! ```
 //!
-//! The clock of tokio must be enabled. Everything works on a current-thread runtime. Without the default feature `sqlite`
-//! there is no `Reconciler::state`, and no C code is built; ownership is then remembered by marks, in a value
-//! ([`Applied`]), or in a [ledger](Reconciler::ledger) of yours. The traits beneath are in [`engine`], which is
-//! `homeostat_engine`.
+//! A runtime that you build yourself needs `enable_time`. Everything works on a current-thread runtime. Without the
+//! default feature `sqlite` there is no `Reconciler::state`, and no C code is built; ownership is then remembered by
+//! marks, in a value ([`Applied`]), or in a [ledger](Reconciler::ledger) of yours. The traits beneath are in [`engine`],
+//! which is `homeostat_engine`.
 //!
 //! # A whole program
 //!
@@ -72,12 +73,28 @@
 //! | no state at all: what is ours goes in and comes out as a value | [`reconcile()`] |
 //! | commands, status, several sources in one program | [`engine::Loop`], which all of these run |
 //!
+//! # If you know kube-rs
+//!
+//! | in kube-rs | here |
+//! |---|---|
+//! | `Controller::run` | [`Reconciler::run`] |
+//! | `reconcile`, in which you compare and write | none: you write single calls ([`simple::Api`]), and the comparison is made for you |
+//! | custom resources, of which each starts a `reconcile` | the whole desired state, as a map; or records in a [`store`] that others write |
+//! | `watcher`, `Controller::watches` | [`simple::Api::watch`]: keys that may have changed. It may lose some |
+//! | the label selector of what you list, owner references, the field manager | [`Strategy`]: what is not ours is neither changed nor deleted |
+//! | `Controller::owns` and garbage collection | what is ours and no longer declared is deleted; [`simple::Api::needs`] says in which order |
+//! | `Action::requeue`, `error_policy` | [`simple::Refusal`] and [`Retry`]: pauses grow by themselves |
+//! | the periodic relist | [`Reconciler::resync`] |
+//! | `finalizer` | [`lifecycle`] |
+//! | conditions in `status` | [`Report`], and [`Finding`] for each key |
+//! | leader election | one process for each owner: [`Reconciler`] says how it is ensured |
+//!
 //! # What to answer
 //!
 //! Reads return everything or a [`Failure`], which says when another try makes sense ([`Retry`]).
 //! [`Strategy::seen`] says of each object whose it is, by its mark; a target that holds no marks
 //! passes `None`. An API that judges by itself answers with an [`Owner`]: [`Owner::Kernel`] is what the target made by
-//! itself and no document declares (a default entry), whatever the target is, and it is left alone.
+//! itself and no desired state declares (a default entry), whatever the target is, and it is left alone.
 //!
 //! Writes return what the target holds now, or a [`simple::Refusal`]: it is gone, it is another owner's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
