@@ -2,6 +2,7 @@
 
 mod bird;
 mod document;
+mod files;
 mod fixture;
 mod heal;
 mod journal;
@@ -41,6 +42,7 @@ pub fn all() -> Vec<Group> {
         report::groups(),
         vec![render::group()],
         trial::groups(),
+        files::groups(),
     ];
     groups.into_iter().flatten().collect()
 }

@@ -52,6 +52,13 @@ const VM_NEEDS: &[Need] = &[
     Need::new("modprobe", "kmod", "loads the second kernel's modules"),
 ];
 
+/// What the benchmarks need besides that.
+const BENCH_NEEDS: &[Need] = &[Need::new(
+    "ansible-playbook",
+    "ansible-core",
+    "benchmarks compare with what a playbook does to files",
+)];
+
 /// Packages that would start a service on this machine.
 const SERVICES: &[(&str, &str)] = &[
     ("bird2", "bird.service"),
@@ -97,7 +104,7 @@ pub(crate) fn setup_vm() -> Result<()> {
 
 /// The same for the benchmarks, which can run without them.
 pub(crate) fn setup_bench() {
-    if let Err(error) = provide(NEEDS) {
+    if let Err(error) = provide(NEEDS).and_then(|()| provide(BENCH_NEEDS)) {
         console::note(&format!("some comparisons will be left out: {error:#}"));
     }
 }

@@ -1,5 +1,7 @@
 //! The only writer: all steps as one swap.
 
+use std::collections::BTreeSet;
+
 use homeostat_core::{
     Desired as _, Failure, Outcome, Outcomes, Owner, Phase, Retry, WaitsOn, Work,
 };
@@ -13,7 +15,8 @@ use crate::place::Root;
 use crate::plan::Step;
 use crate::program::now;
 use crate::programs::Known;
-use crate::running::Program;
+use crate::programs::haproxy::ServerName;
+use crate::running::{Program, Taken};
 use crate::source::Files;
 use crate::store::SetStore;
 use crate::swap::{Act, Done, Item, Swap, Trouble, Why};
@@ -59,6 +62,10 @@ impl Writer {
 
     /// Asks the program of the set once more, right before the swap: what it reads beside the set may have changed.
     fn check(&self, work: &Work<'_, Files>, items: &[Item<'_>]) -> Result<(), Trouble> {
+        // What runs already needs no judge.
+        if work.moment.is_structure_running {
+            return Ok(());
+        }
         let is_told = work.steps.iter().any(|step| is_program(step, work.desired));
         if let Some(program) = self.files.program.as_ref().filter(|_| is_told) {
             try_out(program, work, items)?;
@@ -68,25 +75,29 @@ impl Writer {
         };
         let verdict = check.ask(work.desired, work.moment.removed.clone());
         let Some((key, failure)) = verdict.failure() else { return Ok(()) };
+        self.files.counters.refused_checks.add(1);
         let is_blamed = |item: &Item<'_>| key.and_then(Key::path) == Some(item.path);
         let item = items.iter().position(is_blamed).unwrap_or_default();
         Err(Trouble { item: Some(item), why: Why::Failed(failure) })
     }
 
     /// Lets the program of the set take the files over that are in place now.
-    fn take_over(&self, work: &Work<'_, Files>) -> Result<(), Trouble> {
-        let (Some(program), Some((_, generation))) =
-            (&self.files.program, work.desired.generation())
+    fn take_over(&self, work: &Work<'_, Files>) -> Result<Taken, Trouble> {
+        let (Some(program), Some((_, target))) = (&self.files.program, work.desired.target())
         else {
-            return Ok(());
+            return Ok(Taken::Whole);
         };
         let keys = work.desired.iter().filter_map(|(key, _)| key.path());
-        let taken = program.take_over(generation, keys.map(ToString::to_string));
-        self.files.brake().ended(now());
+        let (keys, reloads) = (keys.map(ToString::to_string), self.files.counters.reloads.get());
+        let taken = program.take_over(target, keys, &self.store, &self.files.counters);
+        if self.files.counters.reloads.get() != reloads {
+            self.files.brake().ended(now());
+        }
         taken.map_err(|mut failure| {
             // Without a note of it, the same is tried once more.
-            let _ = self.store.write_refused(generation, &failure.error);
-            self.files.inputs.lock().refused = Some((generation.to_owned(), failure.error.clone()));
+            let _ = self.store.write_refused(&target.identity, &failure.error);
+            let refused = (target.identity.clone(), failure.error.clone());
+            self.files.inputs.lock().refused = Some(refused);
             let back = Phase::RolledBack { failure: failure.clone() };
             self.files.inputs.lock().phases.push(back);
             if work.desired.resolution.trial.is_some() {
@@ -103,10 +114,8 @@ impl Writer {
 
     /// Starts the program on the files that are back, if it died.
     fn revive(&self, work: &Work<'_, Files>) {
-        if let (Some(program), Some((_, generation))) =
-            (&self.files.program, work.desired.generation())
-        {
-            program.revive(generation);
+        if let (Some(program), Some((_, target))) = (&self.files.program, work.desired.target()) {
+            program.revive(&target.generation);
         }
     }
 
@@ -135,7 +144,14 @@ impl Writer {
         let mut outcomes: Vec<_> = work.steps.iter().map(held).collect();
         let check = || self.check(work, &items);
         let program = work.steps.iter().position(|step| is_program(step, work.desired));
-        let take_over = || program.map_or(Ok(()), |_| self.take_over(work));
+        let reloads = self.files.counters.reloads.get();
+        let mut running = Taken::Whole;
+        let take_over = || {
+            if program.is_some() {
+                running = self.take_over(work)?;
+            }
+            Ok(())
+        };
         let taken = swap.run(&items, check, take_over);
         if taken.is_err() {
             self.revive(work);
@@ -149,11 +165,17 @@ impl Writer {
                     }
                 }
                 let deployed = Phase::Deployed { objects: items.len() };
-                let reloaded = program.map(|_| Phase::Reloaded);
+                let is_reloaded = self.files.counters.reloads.get() != reloads;
+                let reloaded = program.filter(|_| is_reloaded).map(|_| Phase::Reloaded);
                 let deployed = (!items.is_empty()).then_some(deployed);
                 self.files.inputs.lock().phases.extend(deployed.into_iter().chain(reloaded));
                 // Without it, edits are not healed while a newer content is refused.
                 let _ = self.store.write_good(work.desired);
+                if let (Taken::Leaving(servers), Some(outcome)) =
+                    (&running, program.and_then(|at| outcomes.get_mut(at)))
+                {
+                    *outcome = Outcome::Pending { on: waits_on(servers) };
+                }
                 if let (None, Some(asked), Some((_, generation))) =
                     (program, &self.files.program, work.desired.generation())
                 {
@@ -187,6 +209,15 @@ impl Writer {
         }
         outcomes
     }
+}
+
+fn waits_on(servers: &BTreeSet<ServerName>) -> WaitsOn {
+    const MOST: usize = 5;
+    let names = servers.iter().take(MOST).map(|(backend, server)| format!("{backend}/{server}"));
+    let names = names.collect::<Vec<_>>().join(", ");
+    let more = servers.len().saturating_sub(MOST);
+    let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+    WaitsOn::Condition(format!("the connections of {names}{more}, which leave when they end"))
 }
 
 impl homeostat_core::Writer<Files> for Writer {

@@ -11,6 +11,7 @@ mod apply;
 mod brake;
 mod check;
 mod conffiles;
+mod counters;
 mod difference;
 mod digest;
 mod disk;
@@ -44,13 +45,14 @@ mod view;
 pub use apply::Writer;
 pub use brake::Limits;
 pub use check::{Check, Network, Refusal, Verdict};
+pub use counters::{Count, Counters, CountersBySet};
 pub use digest::{Digest, DigestKey};
 pub use disk::Tap;
 pub use key::{FilePath, Key, PathError};
 pub use live::LiveInputs;
 pub use model::{
-    Account, Attributes, Content, DesiredState, DirectorySpec, FileObject, FileSpec, Mode, Object,
-    Other, Wanted,
+    Account, Attributes, Content, DesiredState, Difference, DirectorySpec, FileObject, FileSpec,
+    Mode, Object, Other, Wanted,
 };
 pub use observe::{Moment, Reader};
 pub use plan::{Left, Step};

@@ -12,7 +12,9 @@ use serde_json::{Value as Json, json};
 
 use crate::digest::{Digest, DigestKey};
 use crate::key::{FilePath, Key};
+use crate::programs::haproxy::Haproxy;
 use crate::recipe::{FilePart, Made, ProgramOf, Recipe};
+use crate::running::Target;
 
 /// What is on a path. Attributes that are not declared are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,11 +27,55 @@ pub enum Object {
     /// What a program runs: the generation of the set, or what it says in its place; nothing, if it is down.
     Program {
         generation: Option<String>,
+        /// Seen only: what it has otherwise than its files say, and can be told without a reload.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        differences: Vec<Difference>,
     },
     /// Seen only.
     Other {
         what: Other,
     },
+}
+
+/// A value of a running program that is not as declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Difference {
+    /// `server web/s1 weight`.
+    pub what: String,
+    /// Empty, if it is not there.
+    pub is: String,
+    /// Empty, if it is not declared.
+    pub wanted: String,
+}
+
+impl Difference {
+    /// So many are shown; the last one says how many more there are.
+    const MOST: usize = 20;
+
+    pub(crate) fn new(what: String, is: &str, wanted: &str) -> Self {
+        Difference { what, is: is.to_owned(), wanted: wanted.to_owned() }
+    }
+
+    pub(crate) fn shortened(mut all: Vec<Self>) -> Vec<Self> {
+        let more = all.len().saturating_sub(Self::MOST);
+        all.truncate(Self::MOST);
+        if more > 0 {
+            all.push(Difference::new(format!("{more} more"), "", ""));
+        }
+        all
+    }
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Difference { what, is, wanted } = self;
+        match (is.as_str(), wanted.as_str()) {
+            ("", "") => f.write_str(what),
+            ("", wanted) => write!(f, "{what}: {wanted} is added"),
+            (is, "") => write!(f, "{what}: {is} leaves"),
+            (is, wanted) => write!(f, "{what}: {is} -> {wanted}"),
+        }
+    }
 }
 
 /// A regular file.
@@ -183,6 +229,9 @@ impl fmt::Debug for Content {
     }
 }
 
+/// So many digits distinguish what was tried.
+const IDENTITY: usize = 16;
+
 /// A declared file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
@@ -207,6 +256,8 @@ pub struct Wanted {
     /// Of a file.
     pub content: Option<Content>,
     pub adopt: bool,
+    /// Of a program.
+    pub(crate) target: Option<Arc<Target>>,
 }
 
 /// What a set declares, in key order.
@@ -273,7 +324,7 @@ impl DesiredState {
             let FileSpec { content, attributes, secret, adopt } = spec;
             let (digest, size) = (digests.digest(content.bytes()), content.bytes().len() as u64);
             let object = Object::File(FileObject { digest, size, attributes, secret });
-            (Key::File(path), Wanted { object, content: Some(content), adopt })
+            (Key::File(path), Wanted { object, content: Some(content), adopt, target: None })
         });
         let program = program.map(|(set, generation)| (set, Some(generation.to_owned())));
         Self::of(files, directories, program)
@@ -287,11 +338,14 @@ impl DesiredState {
         let directories = directories.into_iter().map(|(path, spec)| {
             let DirectorySpec { attributes, adopt } = spec;
             let object = Object::Directory(attributes);
-            (Key::Directory(path), Wanted { object, content: None, adopt })
+            (Key::Directory(path), Wanted { object, content: None, adopt, target: None })
         });
         let program = program.map(|(set, generation)| {
-            let object = Object::Program { generation };
-            (Key::Program(set.to_owned()), Wanted { object, content: None, adopt: false })
+            let object = Object::Program { generation, differences: Vec::new() };
+            (
+                Key::Program(set.to_owned()),
+                Wanted { object, content: None, adopt: false, target: None },
+            )
         });
         // Directories sort before files, files before programs, and maps are sorted.
         let entries = directories.chain(files).chain(program).collect();
@@ -308,13 +362,26 @@ impl DesiredState {
         files: BTreeMap<FilePath, FileSpec>,
         directories: BTreeMap<FilePath, DirectorySpec>,
     ) -> Self {
+        Self::read_by_haproxy(digests, set, None, files, directories)
+    }
+
+    /// The same for a program that can be changed without a reload: what it can be told does not change the generation.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "as for a set that nobody reads")]
+    pub fn read_by_haproxy(
+        digests: &DigestKey,
+        set: &str,
+        haproxy: Option<&Haproxy>,
+        files: BTreeMap<FilePath, FileSpec>,
+        directories: BTreeMap<FilePath, DirectorySpec>,
+    ) -> Self {
         let (mut parts, mut contents) = (BTreeMap::new(), Vec::new());
         for (path, FileSpec { content, attributes, secret, adopt }) in files {
             let part = FilePart { attributes, secret, adopt };
             contents.push((path.as_str().into(), content.bytes().to_vec(), part.secrecy()));
             parts.insert(path, part);
         }
-        let program = ProgramOf { set: set.to_owned(), profile: None };
+        let program = ProgramOf { set: set.to_owned(), profile: None, haproxy: haproxy.cloned() };
         let draft = Draft::of_marked(contents);
         Made::finish(&draft, digests, &parts, &directories, Some(&program)).desired
     }
@@ -325,7 +392,8 @@ impl DesiredState {
         let files = recipe.files.iter().map(|(path, part)| {
             let FilePart { attributes, secret, adopt } = part.clone();
             let file = FileObject { digest: Digest::unknown(), size: 0, attributes, secret };
-            (Key::File(path.clone()), Wanted { object: Object::File(file), content: None, adopt })
+            let object = Object::File(file);
+            (Key::File(path.clone()), Wanted { object, content: None, adopt, target: None })
         });
         let program = recipe.program.as_ref().map(|program| (&*program.set, None));
         let desired = Self::of(files, recipe.directories.clone(), program);
@@ -343,6 +411,7 @@ impl DesiredState {
     /// The same keys with the contents of another one where it has them. The others are not known.
     pub(crate) fn with_contents(
         &self,
+        digests: &DigestKey,
         of: &BTreeMap<Key, GoodFile>,
         generation: Option<&str>,
     ) -> Self {
@@ -358,7 +427,7 @@ impl DesiredState {
                     (file.digest, file.size) = (Digest::unknown(), 0);
                     wanted.content = None;
                 }
-                (Object::Program { generation: wanted }, _) => {
+                (Object::Program { generation: wanted, .. }, _) => {
                     *wanted = generation.map(str::to_owned);
                 }
                 _ => {}
@@ -366,7 +435,9 @@ impl DesiredState {
             (key.clone(), wanted)
         });
         let recipe = self.recipe.clone();
-        DesiredState { entries: entries.collect(), recipe, resolution: Resolution::default() }
+        let haproxy = recipe.as_ref().and_then(|recipe| recipe.program.as_ref()?.haproxy.clone());
+        let (entries, resolution) = (entries.collect(), Resolution::default());
+        DesiredState { entries, recipe, resolution }.with_target(digests, haproxy.as_ref())
     }
 
     /// Whether the same is to be there, whatever it is made of.
@@ -377,11 +448,41 @@ impl DesiredState {
     /// The generation that the program of the set shall run.
     pub(crate) fn generation(&self) -> Option<(&Key, &str)> {
         match self.entries.last()? {
-            (key, Wanted { object: Object::Program { generation: Some(generation) }, .. }) => {
+            (key, Wanted { object: Object::Program { generation: Some(generation), .. }, .. }) => {
                 Some((key, generation))
             }
             _ => None,
         }
+    }
+
+    /// The same, with what its program shall run, as the contents say.
+    pub(crate) fn with_target(mut self, digests: &DigestKey, haproxy: Option<&Haproxy>) -> Self {
+        let Some((_, generation)) = self.generation() else { return self };
+        let generation = generation.to_owned();
+        let mut all = Vec::new();
+        let mut contents = BTreeMap::new();
+        for (key, wanted) in &self.entries {
+            let (Key::File(path), Object::File(file)) = (key, &wanted.object) else { continue };
+            all.extend_from_slice(path.as_str().as_bytes());
+            all.push(0);
+            all.extend_from_slice(file.digest.as_str().as_bytes());
+            if let Some(content) = &wanted.content {
+                contents.insert(path.clone(), content);
+            }
+        }
+        let identity = digests.digest(&all).as_str().chars().take(IDENTITY).collect();
+        let declared = haproxy.map(|haproxy| haproxy.split(&contents).declared);
+        let target = Target { generation, identity, declared: declared.unwrap_or_default() };
+        if let Some((_, wanted)) = self.entries.last_mut() {
+            wanted.target = Some(Arc::new(target));
+        }
+        self
+    }
+
+    /// What the program of the set shall run.
+    pub(crate) fn target(&self) -> Option<(&Key, &Target)> {
+        let (key, wanted) = self.entries.last()?;
+        Some((key, wanted.target.as_deref()?))
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &(Key, Wanted)> {
@@ -410,7 +511,7 @@ impl Wanted {
     pub(crate) fn is_known(&self) -> bool {
         match &self.object {
             Object::File(_) => self.content.is_some(),
-            Object::Program { generation } => generation.is_some(),
+            Object::Program { generation, .. } => generation.is_some(),
             _ => true,
         }
     }
@@ -465,8 +566,11 @@ impl Object {
                 shown.insert("size".to_owned(), json!(size));
             }
             Object::Directory(_) => {}
-            Object::Program { generation } => {
+            Object::Program { generation, differences } => {
                 shown.insert("generation".to_owned(), json!(generation));
+                for Difference { what, is, .. } in differences {
+                    shown.insert(what.clone(), json!(is));
+                }
             }
             Object::Other { what } => return json!(what.to_string()),
         }
@@ -578,6 +682,14 @@ mod tests {
     }
 
     #[test]
+    fn a_program_that_was_recorded_without_differences_has_none() {
+        let text = r#"{"kind":"program","generation":"1"}"#;
+        let object = Object::Program { generation: Some("1".to_owned()), differences: Vec::new() };
+        assert_eq!(serde_json::from_str::<Object>(text).unwrap(), object);
+        assert_eq!(serde_json::to_string(&object).unwrap(), text);
+    }
+
+    #[test]
     fn an_object_reads_back_as_itself() {
         let key = DigestKey::generate().unwrap();
         let file = FileObject {
@@ -591,6 +703,10 @@ mod tests {
             Object::File(file),
             Object::Directory(attributes(None, Some(0o755))),
             Object::Other { what: Other::Symlink },
+            Object::Program {
+                generation: Some("1".to_owned()),
+                differences: vec![Difference::new("server web/s1 weight".to_owned(), "1", "2")],
+            },
         ] {
             let text = serde_json::to_string(&object).unwrap();
             assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");

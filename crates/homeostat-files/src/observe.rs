@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::{
-    Desired as _, Failure, Hint, Original, Owner, Phase, Record, Retry, See, Seen, Stage, View,
+    Desired as _, Failure, Focus, Hint, Original, Owner, Phase, Record, Retry, See, Seen, Stage,
+    View,
 };
 use homeostat_render::Facts;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -22,7 +23,7 @@ use crate::hints::Hints;
 use crate::key::{FilePath, Key};
 use crate::live::Following;
 use crate::look::{self, Entry, Signature};
-use crate::model::{Content, DesiredState, FileObject, Object, Other, Wanted};
+use crate::model::{Content, DesiredState, Difference, FileObject, Object, Other, Wanted};
 use crate::place::{Obstacle, Root};
 use crate::program::now;
 use crate::running::{Answer, Program};
@@ -67,6 +68,10 @@ pub struct Moment {
     pub(crate) wait: Option<Wait>,
     /// What the program waits on, if it cannot be asked.
     pub(crate) down: Option<String>,
+    /// Whether the program runs all that is declared, but for servers: that it accepts it is shown by that it runs it.
+    pub(crate) is_structure_running: bool,
+    /// What operators have told the program, in words.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Moment {
@@ -121,6 +126,9 @@ pub(crate) enum Ask {
         up: Result<Option<Up>, String>,
     },
 }
+
+/// When a program that waits for connections to end is looked at again.
+const AGAIN: Duration = Duration::from_millis(500);
 
 /// A content that was read.
 #[derive(Clone, Debug)]
@@ -193,7 +201,14 @@ impl Reader {
             moment.verdict = Some(judged.verdict.clone());
             return;
         }
+        if moment.removed.is_empty() && self.is_structure_running(view.desired) {
+            moment.is_structure_running = true;
+            return;
+        }
         let verdict = check.ask(view.desired, moment.removed.clone());
+        if matches!(verdict, Verdict::Refused(_)) {
+            self.files.counters.refused_checks.add(1);
+        }
         moment.verdict = Some(verdict.clone());
         if !matches!(verdict, Verdict::Unchecked { .. }) {
             let (desired, removed) = (Arc::clone(view.desired), moment.removed.clone());
@@ -201,6 +216,18 @@ impl Reader {
             self.judged.drain(..oldest);
             self.judged.push(Judged { desired, removed, verdict });
         }
+    }
+
+    /// Whether the program runs all that is declared, but for servers: that it accepts it is shown by that it runs it.
+    fn is_structure_running(&self, desired: &DesiredState) -> bool {
+        let (Some(program), Some((_, target))) = (&self.files.program, desired.target()) else {
+            return false;
+        };
+        let Some(haproxy) = program.haproxy() else { return false };
+        matches!(program.ask(&target.generation), Some(Answer::Runs))
+            && haproxy
+                .observe(&target.declared)
+                .is_ok_and(|observed| target.declared.differs_in_servers_only(&observed))
     }
 
     /// The content of a file: what was read last, if nothing has changed since.
@@ -397,6 +424,10 @@ impl Look<'_> {
             let object = self.find_program(wanted, record, moment);
             let is_asked_for = |wanted: &Wanted| !wanted.object.agrees(&object);
             moment.runs_other = moment.down.is_none() && wanted.is_some_and(is_asked_for);
+            let is_asked = matches!(self.ask, Ask::Program { .. });
+            if is_asked && *view.focus == Focus::All {
+                self.count_old_processes();
+            }
             let is_named = wanted.is_some() || record.is_some();
             let owner = Owner::Nobody;
             return is_named.then(|| Seen::Present { key: key.clone(), object, owner });
@@ -484,31 +515,58 @@ impl Look<'_> {
             Record { stage: Stage::Done, wrote, .. } => Some(wrote.clone()),
             record => record.settled.clone(),
         };
-        let nothing = Object::Program { generation: None };
-        let (Some(program), Some(Object::Program { generation: Some(wanted) })) =
-            (&program, wanted.map(|wanted| &wanted.object))
-        else {
-            return recorded().unwrap_or(nothing);
+        let runs = |generation| Object::Program { generation, differences: Vec::new() };
+        let target = wanted.and_then(|wanted| wanted.target.as_deref());
+        let (Some(program), Some(target)) = (&program, target) else {
+            return recorded().unwrap_or(runs(None));
         };
-        let Ask::Program { up } = self.ask.clone() else { return recorded().unwrap_or(nothing) };
-        moment.refused = store.refused(&set).filter(|(one, _)| one == wanted).map(|(_, why)| why);
-        match program.ask_if_up(wanted, up) {
+        let Ask::Program { up } = self.ask.clone() else {
+            return recorded().unwrap_or(runs(None));
+        };
+        let refused = store.refused(&set).filter(|(identity, _)| *identity == target.identity);
+        moment.refused = refused.map(|(_, why)| why);
+        let answer = program.ask_if_up(&target.generation, up);
+        let down = match answer {
             None => {
-                let runs = recorded().unwrap_or(nothing);
-                if !matches!(&runs, Object::Program { generation: Some(one) } if one == wanted) {
+                let told = recorded().unwrap_or(runs(None));
+                if told != runs(Some(target.generation.clone())) {
                     (moment.wait, self.reader.wakeup) = self.brake(program);
                 }
-                runs
+                return told;
             }
-            Some(Answer::Runs) => Object::Program { generation: Some(wanted.clone()) },
             Some(Answer::RunsOther(words)) => {
                 (moment.wait, self.reader.wakeup) = self.brake(program);
-                Object::Program { generation: Some(words) }
+                return runs(Some(words));
             }
-            Some(Answer::Down(on)) => {
-                moment.down = Some(on);
-                nothing
+            Some(Answer::Down(why)) => why,
+            Some(Answer::Runs) => {
+                let generation = Some(target.generation.clone());
+                let Some(haproxy) = program.haproxy() else { return runs(generation) };
+                match haproxy.observe(&target.declared) {
+                    Ok(observed) => {
+                        let leaving = store.leaving(&set);
+                        moment.notes = target.declared.notes(&observed, &leaving);
+                        let returned = target.declared.returned(&observed, &leaving);
+                        let mut differences = target.declared.differences(&observed);
+                        differences.extend(returned);
+                        if !target.declared.leaving(&observed).is_empty() {
+                            self.reader.wakeup = Some(Wakeup::At(now() + AGAIN));
+                        }
+                        let differences = Difference::shortened(differences);
+                        return Object::Program { generation, differences };
+                    }
+                    Err(error) => format!("the program, which does not answer: {error}"),
+                }
             }
+        };
+        moment.down = Some(down);
+        runs(None)
+    }
+
+    fn count_old_processes(&self) {
+        let Files { program, counters, .. } = &self.reader.files;
+        if let Some(program) = program {
+            counters.old_processes.set(program.draining().len() as u64);
         }
     }
 

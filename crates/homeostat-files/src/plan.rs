@@ -32,6 +32,7 @@ pub(crate) fn draft(
     for change in changes {
         drafting.take(change);
     }
+    drafting.add_notes();
     drafting.take_verdict();
     drafting.brake();
     drafting.hold_all();
@@ -195,11 +196,28 @@ impl Drafting<'_> {
         self.draft.steps.push(step);
     }
 
+    /// What operators have told the program is left as it is, and shown.
+    fn add_notes(&mut self) {
+        let notes = &self.moment.notes;
+        let Some((key, _)) = self.desired.target().filter(|_| !notes.is_empty()) else { return };
+        let of_program = |step: &&mut Step| step.key_in(self.desired) == key;
+        match self.draft.steps.iter_mut().find(of_program) {
+            Some(Step::Write { says, .. }) => *says = Some(notes.join("; ")),
+            Some(_) => {}
+            None => {
+                let wanted = self.desired.wanted(key).map(|wanted| wanted.object.shown());
+                let wanted = Box::new(wanted.unwrap_or_default());
+                let held = Box::new(notes.join("; ").into());
+                self.draft.findings.push((key.clone(), Finding::Settled { wanted, held }));
+            }
+        }
+    }
+
     /// What its program refuses is not written, nor what could not be checked.
     fn take_verdict(&mut self) {
         let writes = |step: &&Step| !matches!(step, Step::Leave { .. });
         let Some(first) = self.draft.steps.iter().find(writes) else { return };
-        if let (Some(why), Some((key, _))) = (&self.moment.refused, self.desired.generation()) {
+        if let (Some(why), Some((key, _))) = (&self.moment.refused, self.desired.target()) {
             let failure = Failure::new(why.clone(), Retry::Never);
             let help = "the same files are not tried again; change the set";
             self.refuse(key.clone(), failure.with_help(help));
@@ -392,7 +410,13 @@ impl homeostat_core::Step<DesiredState> for Step {
             text.push_str(&difference);
         }
         let (action, key) = (homeostat_core::Step::action(self), self.key_in(desired).to_string());
-        let text = self.key_in(desired).path().map(|_| text);
+        let text = match self.before() {
+            Object::Program { differences, .. } => {
+                let lines: Vec<String> = differences.iter().map(ToString::to_string).collect();
+                (!lines.is_empty()).then(|| format!("without a reload\n{}", lines.join("\n")))
+            }
+            _ => self.key_in(desired).path().map(|_| text),
+        };
         emit(Line { before, after, note: self.note(), text, ..Line::new(action, key) });
     }
 }

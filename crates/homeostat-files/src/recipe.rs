@@ -11,6 +11,7 @@ use crate::digest::DigestKey;
 use crate::key::FilePath;
 use crate::model::{Attributes, Content, DesiredState, DirectorySpec, FileSpec};
 use crate::programs::Profile;
+use crate::programs::haproxy::Haproxy;
 
 /// What a set is made of. The same data gives the same files.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub struct FilePart {
 pub struct ProgramOf {
     pub set: String,
     pub profile: Option<&'static Profile>,
+    /// It, if it can be changed without a reload.
+    pub haproxy: Option<Haproxy>,
 }
 
 /// Files that were made, and the inputs that were read for them.
@@ -80,9 +83,22 @@ impl Made {
         program: Option<&ProgramOf>,
     ) -> Self {
         let mask = program.and_then(|program| program.profile?.mask);
-        let mask = |path: &Path, bytes| match mask {
-            Some(mask) => mask(path, bytes),
-            None => Cow::Borrowed(bytes),
+        let haproxy = program.and_then(|program| program.haproxy.as_ref());
+        let split = haproxy.map(|haproxy| {
+            let drafted = draft.files().filter_map(|(path, bytes)| {
+                Some((path.to_str()?.parse().ok()?, Content::new(bytes)))
+            });
+            let drafted: BTreeMap<FilePath, Content> = drafted.collect();
+            haproxy.split(&drafted.iter().map(|(path, one)| (path.clone(), one)).collect())
+        });
+        let masked = |path: &Path| {
+            let path: FilePath = path.to_str()?.parse().ok()?;
+            split.as_ref()?.masked.get(&path)
+        };
+        let mask = |path: &Path, bytes| match (masked(path), mask) {
+            (Some(masked), _) => Cow::Owned(masked.clone()),
+            (None, Some(mask)) => mask(path, bytes),
+            (None, None) => Cow::Borrowed(bytes),
         };
         let rendered = draft.finish(digests.bytes(), mask);
         let reads = rendered.reads();
@@ -95,7 +111,8 @@ impl Made {
         });
         let generation = program.map(|program| (&*program.set, &*rendered.generation));
         let (files, directories) = (files.collect(), directories.clone());
-        Made { desired: DesiredState::with_program(digests, files, directories, generation), reads }
+        let desired = DesiredState::with_program(digests, files, directories, generation);
+        Made { desired: desired.with_target(digests, haproxy), reads }
     }
 }
 

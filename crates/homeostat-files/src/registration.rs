@@ -8,12 +8,13 @@ use homeostat_core::{Failure, Ownership, Retry, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
 use homeostat_engine::{LedgerKey, MassDelete, Planner};
 use homeostat_registry::{
-    BindResult, Binding, CapabilitySet, DocumentPlace, Error, MissingSections, OwnScopes, Reach,
-    Registration, Scope, machine_identity,
+    BindResult, Binding, CapabilitySet, DocumentPlace, Error, Memory, MissingSections, OwnScopes,
+    Reach, Registration, Sample, SampleKind, Scope, machine_identity,
 };
 
 use crate::brake::Brake;
 use crate::check::{Check, Network};
+use crate::counters::{Count, Counters, CountersBySet};
 use crate::live::LiveInputs;
 use crate::model::DesiredState;
 use crate::running::{Program, Reload, Request};
@@ -26,6 +27,10 @@ use crate::unit::Unit;
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new("a file or a directory is made, changed or deleted", Undo::Record),
     StepKind::new("a program takes its files over", Undo::Repeat),
+    StepKind::new(
+        "a running HAProxy gets other servers, maps or certificates",
+        Undo::FormerDesired,
+    ),
 ];
 
 /// Sets of files, for a list of sources.
@@ -41,6 +46,7 @@ pub const REGISTRATION: Registration = Registration {
         let names = sets(section).filter_map(|set| set.namespace.as_ref());
         names.map(|name| name.value.to_string()).collect()
     },
+    metrics,
     own_scopes: Some(OwnScopes { capabilities: CAPABILITIES }),
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -144,11 +150,13 @@ fn bind_set(
     let brake =
         Arc::clone(brakes.entry((store.directory().to_owned(), name.to_owned())).or_default());
     let source = Files::new(name, store.clone()).checked_by(check).read_by(program);
+    let counters = binding.caller.memory.of::<CountersBySet>().of(name);
     let shrinking = match binding.caller.guards.mass_delete {
         MassDelete::Allow => Shrinking::Allow,
         MassDelete::Hold => Shrinking::Hold { option: binding.caller.guards.options.mass_delete },
     };
-    let source = source.braked_by(brake).sharing(live_inputs(binding, store, name));
+    let source =
+        source.braked_by(brake).counted_by(counters).sharing(live_inputs(binding, store, name));
     let source = Files { shrinking, network, ..source };
     let desired: DesiredState = desired.unwrap_or_default();
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
@@ -222,6 +230,45 @@ fn store(binding: &Binding<'_>) -> Result<Store, Error> {
     })?;
     stores.insert(directory, store.clone());
     Ok(store)
+}
+
+/// What is counted of a set: how it is called, and for people.
+type Metric = (SampleKind, &'static str, &'static str, fn(&Counters) -> &Count);
+
+const METRICS: [Metric; 5] = [
+    (SampleKind::Counter, "files_reloads", "Reloads of programs", |all| &all.reloads),
+    (
+        SampleKind::Counter,
+        "files_runtime_changes",
+        "Commands to running programs that took the place of a reload",
+        |all| &all.runtime_changes,
+    ),
+    (
+        SampleKind::Counter,
+        "files_runtime_refused",
+        "Changes of running programs that they did not take, and that became a reload",
+        |all| &all.refused_changes,
+    ),
+    (SampleKind::Counter, "files_checks_refused", "Sets that a check has refused", |all| {
+        &all.refused_checks
+    }),
+    (
+        SampleKind::Gauge,
+        "files_old_processes",
+        "Processes that a reload replaced and that still serve connections",
+        |all| &all.old_processes,
+    ),
+];
+
+fn metrics(memory: &Memory) -> Vec<Sample> {
+    let mut samples = Vec::new();
+    for (set, counters) in memory.of::<CountersBySet>().all() {
+        samples.extend(METRICS.map(|(kind, name, help, read)| {
+            let (scope, value) = (format!("{SCOPE}{set}"), read(&counters).get());
+            Sample { kind, name, help, scope, value }
+        }));
+    }
+    samples
 }
 
 #[derive(Clone, Default)]

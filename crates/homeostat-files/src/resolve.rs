@@ -190,9 +190,11 @@ impl Reader {
     ) -> Result<Option<Unusable>, Failure> {
         let Files { store, set, .. } = &self.files;
         let kept = store.refused(set);
-        if let Some((key, generation)) = desired.generation()
-            && let Some((_, why)) =
-                [refused, kept.as_ref()].into_iter().flatten().find(|(one, _)| one == generation)
+        if let Some((key, target)) = desired.target()
+            && let Some((_, why)) = [refused, kept.as_ref()]
+                .into_iter()
+                .flatten()
+                .find(|(one, _)| *one == target.identity)
         {
             let help = "the same files are not tried again; change the set";
             let failure = Failure::new(why.clone(), Retry::OnChange).with_help(help);
@@ -240,10 +242,13 @@ impl Reader {
         let good: LastGood = store.good(set)?;
         let files = store.good_files(set, &good);
         let is_declared = |key: &Key| view.desired.wanted(key).is_some();
-        files
-            .keys()
-            .any(is_declared)
-            .then(|| view.desired.with_contents(&files, good.generation.as_deref()))
+        files.keys().any(is_declared).then(|| {
+            view.desired.with_contents(
+                self.files.store.digests(),
+                &files,
+                good.generation.as_deref(),
+            )
+        })
     }
 
     /// Values are in force once the files that were made of them are there, and the program has them.

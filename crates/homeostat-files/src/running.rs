@@ -1,6 +1,7 @@
 //! What a program runs: it is told of new files, and asked which generation of them it has taken over. Its answer
 //! counts, never an exit code.
 
+use std::collections::BTreeSet;
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
@@ -13,10 +14,13 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::brake::Limits;
 use crate::check::Network;
+use crate::counters::Counters;
 use crate::process;
 use crate::program::{self, Ran, now};
 use crate::programs::Known;
+use crate::programs::haproxy::{Declared, Haproxy, ServerName, Update};
 use crate::started::{Note, next_tick};
+use crate::store::SetStore;
 use crate::unit::{Unit, Up};
 
 /// What stands for the generation of a set, in its files and in the answer of its program.
@@ -42,6 +46,17 @@ pub struct Program {
     pub note: Option<PathBuf>,
     /// What more is known of it.
     pub known: Option<Known>,
+}
+
+/// What a program shall run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The generation that it reports, which changes with what only a reload can change.
+    pub(crate) generation: String,
+    /// Changes with everything: what was refused is not tried again.
+    pub(crate) identity: String,
+    /// What can be told without a reload.
+    pub(crate) declared: Declared,
 }
 
 /// How something is asked or told.
@@ -88,6 +103,15 @@ pub(crate) enum Answer {
     RunsOther(String),
     /// It cannot be asked; what must change for that.
     Down(String),
+}
+
+/// What a program runs of what it shall.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// All of it.
+    Whole,
+    /// All, but for servers that leave when their connections end.
+    Leaving(BTreeSet<ServerName>),
 }
 
 /// Between two questions.
@@ -175,39 +199,95 @@ impl Program {
         }
     }
 
-    /// Tells it of new files, and waits until it runs them.
+    /// It, if it can be changed without a reload.
+    #[must_use]
+    pub fn haproxy(&self) -> Option<Haproxy> {
+        Haproxy::of(self.known.as_ref(), self.running.as_ref())
+    }
+
+    /// Lets it run new files: without a reload, if that is possible, else by one.
     pub(crate) fn take_over(
         &self,
-        generation: &str,
+        target: &Target,
         files: impl Iterator<Item = String>,
-    ) -> Result<(), Failure> {
+        store: &SetStore,
+        counters: &Counters,
+    ) -> Result<Taken, Failure> {
         if let Some(path) = self.note.as_ref().filter(|_| self.is_known_by_its_start()) {
-            let noted = Note::now(generation, files).write(path);
+            let noted = Note::now(&target.generation, files).write(path);
             noted.map_err(|error| {
                 Failure::new(format!("{}: {error}", path.display()), Retry::Soon)
             })?;
             next_tick();
         }
-        let former = self.workers();
-        let told = match self.tell() {
-            Ok(words) => words,
-            Err(error) => format!("the reload could not be sent: {error}"),
+        let declared = &target.declared;
+        let Some(haproxy) = self.haproxy().filter(|_| !declared.is_empty()) else {
+            counters.reloads.add(1);
+            return self.reload(&target.generation, |_| true).map(|()| Taken::Whole);
         };
+        // What it had, in case that the change is taken back.
+        let had = match self.ask(&target.generation) {
+            Some(Answer::Runs) => haproxy.observe(declared).ok(),
+            _ => None,
+        };
+        if had.is_some() {
+            match update(&haproxy, declared, store, counters) {
+                Ok(Some(taken)) => return Ok(taken),
+                Ok(None) | Err(_) => counters.refused_changes.add(1),
+            }
+        }
+        counters.reloads.add(1);
+        let has_all = |is_last| {
+            let observed = haproxy.observe(declared);
+            let is_so = observed.is_ok_and(|observed| declared.differences(&observed).is_empty());
+            // Whoever answers runs the new files, unless their generation is the former one.
+            let may_tell = had.is_none() || is_last;
+            let tell = || update(&haproxy, declared, store, counters);
+            is_so || may_tell && matches!(tell(), Ok(Some(Taken::Whole)))
+        };
+        let reloaded = self.reload(&target.generation, has_all);
+        match (&reloaded, &had) {
+            (Err(_), Some(had)) => haproxy.put_back(declared, had),
+            (Err(_), None) => {}
+            // Whoever was about to leave is gone with the former process.
+            (Ok(()), _) => forget_leaving(store).map_err(|error| Failure::soon(&error))?,
+        }
+        reloaded.map(|()| Taken::Whole)
+    }
+
+    /// Tells it of new files, and waits until it runs them: it answers with their generation, and `has_all` agrees, which
+    /// learns whether it is asked for the last time.
+    fn reload(&self, generation: &str, has_all: impl Fn(bool) -> bool) -> Result<(), Failure> {
+        let former = self.workers();
         let deadline = now() + self.within;
+        let told = loop {
+            match self.tell() {
+                Ok(words) => break words,
+                // A master that executes itself anew does not listen for a moment.
+                Err(error)
+                    if error.kind() == io::ErrorKind::ConnectionRefused && now() < deadline =>
+                {
+                    std::thread::sleep(PAUSE);
+                }
+                Err(error) => break format!("the reload could not be sent: {error}"),
+            }
+        };
         loop {
+            let is_last = now() >= deadline || self.running.is_none();
             let answer = match self.ask(generation) {
                 None if told.is_empty() => return Ok(()),
                 None => Answer::RunsOther("nothing is known of it".to_owned()),
                 Some(Answer::Runs) if self.workers().iter().any(|one| former.contains(one)) => {
                     Answer::RunsOther("the former files in some of its processes".to_owned())
                 }
-                Some(Answer::Runs) => {
+                Some(Answer::Runs) if has_all(is_last) => {
                     self.note_process();
                     return Ok(());
                 }
+                Some(Answer::Runs) => Answer::RunsOther("some of the former values".to_owned()),
                 Some(answer) => answer,
             };
-            if now() >= deadline || self.running.is_none() {
+            if is_last {
                 return Err(refused(&told, &answer));
             }
             std::thread::sleep(PAUSE);
@@ -325,6 +405,36 @@ impl Program {
             }
         }
     }
+}
+
+/// Changes a running process; nothing, if it did not take it.
+fn update(
+    haproxy: &Haproxy,
+    declared: &Declared,
+    store: &SetStore,
+    counters: &Counters,
+) -> io::Result<Option<Taken>> {
+    let leaving = store.leaving();
+    let leave = |servers: &BTreeSet<ServerName>| {
+        let is_known = servers.is_subset(&leaving);
+        if is_known { Ok(()) } else { store.write_leaving(&(servers | &leaving)) }
+    };
+    Ok(match haproxy.update(declared, &leaving, leave)? {
+        Update::Done { commands } => {
+            counters.runtime_changes.add(commands as u64);
+            forget_leaving(store)?;
+            Some(Taken::Whole)
+        }
+        Update::Leaving(servers) => {
+            store.write_leaving(&servers)?;
+            Some(Taken::Leaving(servers))
+        }
+        Update::Refused => None,
+    })
+}
+
+fn forget_leaving(store: &SetStore) -> io::Result<()> {
+    if store.leaving().is_empty() { Ok(()) } else { store.write_leaving(&BTreeSet::new()) }
 }
 
 /// How long a socket may take to answer.

@@ -21,6 +21,7 @@ use rustix::process::Signal;
 use crate::brake::Limits;
 use crate::key::{FilePath, Key};
 use crate::model::{Account, Attributes, DirectorySpec, Mode};
+use crate::programs::haproxy::Haproxy;
 use crate::programs::{self, Known, Profile, Setup, Sockets};
 use crate::recipe::{FilePart, ProgramOf, Recipe};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
@@ -252,10 +253,11 @@ impl Set {
             (path.value.clone(), DirectorySpec { attributes: attributes.clone(), adopt: *adopt })
         });
         let inputs = self.inputs.iter().map(|input| (input.name.0.clone(), input.spec.clone()));
-        let program = self
-            .program
-            .as_ref()
-            .map(|_| ProgramOf { set: self.name.value.to_string(), profile: self.profile() });
+        let program = self.program.as_ref().map(|program| ProgramOf {
+            set: self.name.value.to_string(),
+            profile: self.profile(),
+            haproxy: Haproxy::of(program.known.as_ref(), program.running.as_ref()),
+        });
         Ok(Recipe {
             files: files.collect(),
             directories: directories.collect(),

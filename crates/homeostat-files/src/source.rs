@@ -8,6 +8,7 @@ use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Sou
 use crate::apply::Writer;
 use crate::brake::Brake;
 use crate::check::{Check, Network};
+use crate::counters::Counters;
 use crate::disk::{Disk, Tap};
 use crate::key::Key;
 use crate::live::LiveInputs;
@@ -35,6 +36,7 @@ pub struct Files {
     pub network: Network,
     /// The values that it is made of.
     pub inputs: LiveInputs,
+    pub counters: Counters,
     pub(crate) disk: Disk,
     /// Shared by all that speak of the same set.
     pub(crate) brake: Arc<Mutex<Brake>>,
@@ -63,6 +65,7 @@ impl Files {
             shrinking: Shrinking::Allow,
             network: Network::Here,
             inputs: LiveInputs::default(),
+            counters: Counters::default(),
             disk: Disk::default(),
             brake: Arc::default(),
         }
@@ -102,6 +105,12 @@ impl Files {
 
     pub(crate) fn brake(&self) -> MutexGuard<'_, Brake> {
         self.brake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, which counts here.
+    #[must_use]
+    pub fn counted_by(self, counters: Counters) -> Self {
+        Files { counters, ..self }
     }
 
     /// The same, with a function that is called after each system call that changes something.

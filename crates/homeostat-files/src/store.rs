@@ -1,7 +1,7 @@
 //! What a source keeps in the state directory: the key of its digests, the originals of files, the set that was good last,
 //! and what a swap is about to do.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
@@ -17,12 +17,14 @@ use crate::digest::{Digest, DigestKey, random_name};
 use crate::disk::Disk;
 use crate::key::Key;
 use crate::model::{Content, DesiredState, GoodFile, Object};
+use crate::programs::haproxy::ServerName;
 
 const KEY: &str = "key";
 const SWAP: &str = "swap.json";
 const BLOBS: &str = "blobs";
 const REFUSED: &str = "refused.json";
 const GOOD: &str = "good.json";
+const LEAVING: &str = "leaving.json";
 /// What is being written; only one process writes a set.
 const UNFINISHED: &str = ".unfinished";
 
@@ -96,7 +98,12 @@ impl Store {
         self.directory.join("sets").join(set).join("started.json")
     }
 
-    /// The generation of a set that its program did not take over, and why.
+    /// The servers that were taken out of work because they are not declared any more.
+    pub(crate) fn leaving(&self, set: &str) -> BTreeSet<ServerName> {
+        read_leaving(&self.directory.join("sets").join(set))
+    }
+
+    /// What of a set its program did not take over, and why.
     pub(crate) fn refused(&self, set: &str) -> Option<(String, String)> {
         let text = fs::read(self.directory.join("sets").join(set).join(REFUSED)).ok()?;
         serde_json::from_slice(&text).ok()
@@ -207,9 +214,19 @@ impl SetStore {
         self.write(&self.at, SWAP, &serde_json::to_vec(swap)?)
     }
 
-    /// Remembers which generation was refused, and why, until another one is.
-    pub(crate) fn write_refused(&self, generation: &str, why: &str) -> io::Result<()> {
-        self.write(&self.at, REFUSED, &serde_json::to_vec(&(generation, why))?)
+    /// Remembers what was refused, and why, until something else is.
+    pub(crate) fn write_refused(&self, identity: &str, why: &str) -> io::Result<()> {
+        self.write(&self.at, REFUSED, &serde_json::to_vec(&(identity, why))?)
+    }
+
+    pub(crate) fn leaving(&self) -> BTreeSet<ServerName> {
+        read_leaving(&self.path)
+    }
+
+    /// Remembers which servers leave: one that is declared again must work again, and one that an operator has taken out of
+    /// work must not.
+    pub(crate) fn write_leaving(&self, servers: &BTreeSet<ServerName>) -> io::Result<()> {
+        self.write(&self.at, LEAVING, &serde_json::to_vec(servers)?)
     }
 
     /// What a swap was about to do when its process died.
@@ -234,6 +251,11 @@ impl SetStore {
         self.disk.replace(at, UNFINISHED, name)?;
         self.disk.sync(at)
     }
+}
+
+fn read_leaving(set: &Path) -> BTreeSet<ServerName> {
+    let text = fs::read(set.join(LEAVING)).ok();
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 
 fn open(directory: &Path) -> io::Result<OwnedFd> {

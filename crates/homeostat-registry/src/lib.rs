@@ -83,6 +83,8 @@ pub struct Registration {
     /// Set for a source whose scopes are not networks, such as sets of files, or all units of systemd. It is bound
     /// to the first scope only, writes under the lock of that scope, and finds what the ledger knows by itself.
     pub own_scopes: Option<OwnScopes>,
+    /// What it has counted, beside what its loops count.
+    pub metrics: fn(&Memory) -> Vec<Sample>,
     /// Carries out a command of the source. Request and answer are known to the source and its client only.
     pub command: Option<fn(CommandDeps, Value) -> CommandResult>,
 }
@@ -106,6 +108,7 @@ impl Registration {
             remote: None,
             scopes: None,
             own_scopes: None,
+            metrics: |_| Vec::new(),
             command: None,
         }
     }
@@ -187,6 +190,24 @@ pub struct ScopeCreator {
 pub struct OwnScopes {
     /// The capabilities that they need, also while the ledger alone knows them.
     pub capabilities: CapabilitySet,
+}
+
+/// A number that a source has counted in one of its scopes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sample {
+    pub kind: SampleKind,
+    /// Without the prefix of the program.
+    pub name: &'static str,
+    pub help: &'static str,
+    pub scope: String,
+    pub value: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SampleKind {
+    /// It only grows.
+    Counter,
+    Gauge,
 }
 
 /// What a command of a source is carried out with.

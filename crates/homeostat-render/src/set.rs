@@ -383,6 +383,11 @@ impl Draft {
         draft
     }
 
+    /// The files before the generation is written in them.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
+        self.files.iter().map(|(path, file)| (path.as_path(), file.bytes.as_slice()))
+    }
+
     /// Makes the generation of the set, and writes it where templates have asked for it.
     ///
     /// `mask` takes out of a file what may change without a new generation, such as what the running program is told by

@@ -428,6 +428,7 @@ impl Daemon {
             fallback: self.fallback,
             trials: self.trials.clone(),
             provider: Some(self.health.clone()),
+            memory: self.context.caller.memory.clone(),
         });
     }
 

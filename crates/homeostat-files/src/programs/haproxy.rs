@@ -2,7 +2,14 @@
 //! seconds and then reports success (2.6, 3.0): new addresses are tried before anything is written. What runs is asked of
 //! the worker: the file sets a variable, `setenv HOMEOSTAT {{ generation }}`, which `show env` prints.
 
-use std::collections::BTreeSet;
+mod certificate;
+mod map;
+mod process;
+mod runtime;
+mod text;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::path::PathBuf;
 
@@ -10,8 +17,14 @@ use homeostat_core::{Failure, Retry};
 use homeostat_render::Quoting;
 use rustix::process::Pid;
 
-use crate::programs::{Profile, argv};
+use crate::key::FilePath;
+use crate::model::Content;
+use crate::programs::{Known, Profile, argv};
 use crate::running::{Program, Reload, Request, Running};
+
+use self::process::Process;
+pub(crate) use self::runtime::{Declared, Observed, ServerName};
+pub(crate) use self::text::Split;
 
 pub const PROFILE: Profile = Profile {
     name: "haproxy",
@@ -29,6 +42,84 @@ pub const PROFILE: Profile = Profile {
     quoting: Quoting::Shell,
     mask: None,
 };
+
+/// An `HAProxy` that can be changed without a reload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Haproxy {
+    /// The file that names all others.
+    main: FilePath,
+    /// The socket of its worker.
+    admin: PathBuf,
+}
+
+/// What became of a change without a reload.
+pub(crate) enum Update {
+    /// The process has all that is declared, after so many commands.
+    Done { commands: usize },
+    /// It has, but for servers that leave when their connections end.
+    Leaving(BTreeSet<ServerName>),
+    /// It has not: a reload is needed.
+    Refused,
+}
+
+impl Haproxy {
+    /// Nothing, if it is another program, or is asked by other means than its own socket.
+    #[must_use]
+    pub fn of(known: Option<&Known>, running: Option<&Running>) -> Option<Self> {
+        let Known { profile, main, .. } = known?;
+        let Request::Socket { path: admin, .. } = &running?.ask else { return None };
+        let haproxy = Haproxy { main: main.clone(), admin: admin.clone() };
+        (**profile == PROFILE).then_some(haproxy)
+    }
+
+    pub(crate) fn split(&self, files: &BTreeMap<FilePath, &Content>) -> Split {
+        text::split(&self.main, files)
+    }
+
+    /// What the running process has of what is declared.
+    pub(crate) fn observe(&self, declared: &Declared) -> io::Result<Observed> {
+        Process { admin: &self.admin }.observe(declared)
+    }
+
+    /// Makes a running process as declared, without a reload. `leave` is told which servers will leave, before they do.
+    pub(crate) fn update(
+        &self,
+        declared: &Declared,
+        leaving: &BTreeSet<ServerName>,
+        leave: impl FnOnce(&BTreeSet<ServerName>) -> io::Result<()>,
+    ) -> io::Result<Update> {
+        let process = Process { admin: &self.admin };
+        let observed = process.observe(declared)?;
+        let Some(commands) = declared.commands(&observed, leaving) else {
+            return Ok(Update::Refused);
+        };
+        leave(&declared.leaving(&observed))?;
+        let busy = process.tell(&commands)?;
+        let observed = process.observe(declared)?;
+        let left = declared.leaving(&observed);
+        let differences =
+            declared.differences(&observed).len() + declared.returned(&observed, leaving).len();
+        Ok(if differences == 0 {
+            Update::Done { commands: commands.len() }
+        } else if differences == left.len() && left.is_subset(&busy) {
+            Update::Leaving(left)
+        } else {
+            Update::Refused
+        })
+    }
+
+    /// Gives a process back what it had, as far as that is known.
+    pub(crate) fn put_back(&self, declared: &Declared, had: &Observed) {
+        let process = Process { admin: &self.admin };
+        let former = declared.with_values_of(had);
+        if let Ok(observed) = process.observe(&former)
+            && let Some(commands) = former.commands(&observed, &BTreeSet::new())
+        {
+            // The next look finds what is left.
+            let _ = process.tell(&commands);
+        }
+    }
+}
 
 /// How it is told of new files: by the socket of its master process.
 #[must_use]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read as _;
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -17,14 +18,14 @@ use homeostat_testkit::namespace::Namespace;
 
 use crate::bench::{Bench, report_lines};
 
-struct Balancer {
-    bench: Bench,
+pub(crate) struct Balancer {
+    pub(crate) bench: Bench,
     process: Option<Child>,
     _namespace: Namespace,
 }
 
 impl Balancer {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let namespace = Namespace::enter().unwrap();
         namespace.ip(&["link", "set", "lo", "up"]).unwrap();
         let bench = Bench::new();
@@ -52,7 +53,7 @@ impl Balancer {
         Balancer { bench: Bench { source, ..bench }, process: None, _namespace: namespace }
     }
 
-    fn main(&self) -> PathBuf {
+    pub(crate) fn main(&self) -> PathBuf {
         self.bench.at("/etc/haproxy.cfg")
     }
 
@@ -67,20 +68,50 @@ impl Balancer {
              frontend web\n{}  http-request return status 200 content-type text/plain string {text}\n",
             binds.concat()
         );
-        let spec = FileSpec {
-            content: Content::new(text.into_bytes()),
-            attributes: Attributes::default(),
-            secret: false,
-            adopt: false,
-        };
-        let path = self.main().to_str().unwrap().parse().unwrap();
+        self.declared(&[("haproxy.cfg", &text)])
+    }
+
+    /// A set of files with these names and texts.
+    pub(crate) fn declared(&self, files: &[(&str, &str)]) -> DesiredState {
+        let files = files.iter().map(|(name, text)| {
+            let spec = FileSpec {
+                content: Content::new(text.as_bytes()),
+                attributes: Attributes::default(),
+                secret: false,
+                adopt: false,
+            };
+            (self.path(name).parse().unwrap(), spec)
+        });
         let digests = self.bench.source.store.digests();
-        let files = BTreeMap::from([(path, spec)]);
-        DesiredState::read_by_program(digests, "haproxy", files, BTreeMap::new())
+        let haproxy = self.bench.source.program.as_ref().and_then(Program::haproxy);
+        let (haproxy, files) = (haproxy.as_ref(), files.collect());
+        DesiredState::read_by_haproxy(digests, "haproxy", haproxy, files, BTreeMap::new())
+    }
+
+    /// Where a file of the set is.
+    pub(crate) fn path(&self, name: &str) -> String {
+        self.bench.at(&format!("/etc/{name}")).display().to_string()
+    }
+
+    /// What one of its processes answers.
+    pub(crate) fn ask(&self, socket: &str, request: &str) -> String {
+        use std::io::Write as _;
+        let mut stream = UnixStream::connect(self.bench.state().join(socket)).unwrap();
+        stream.write_all(format!("{request}\n").as_bytes()).unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.trim().to_owned()
+    }
+
+    /// The process that takes requests.
+    pub(crate) fn worker(&self) -> String {
+        let info = self.ask("admin", "show info");
+        info.lines().find(|line| line.starts_with("Pid: ")).unwrap().to_owned()
     }
 
     #[expect(clippy::disallowed_methods, reason = "the program that is under care")]
-    fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         let mut command = Command::new("/usr/sbin/haproxy");
         command.args(["-W", "-S"]).arg(self.bench.state().join("master"));
         command.arg("-f").arg(self.main());
@@ -98,7 +129,8 @@ impl Balancer {
     }
 
     /// Passes until the program, which was just started, answers.
-    fn converge(&self, desired: &DesiredState) {
+    #[track_caller]
+    pub(crate) fn converge(&self, desired: &DesiredState) {
         let mut last = Vec::new();
         for _ in 0..500 {
             let report = self.bench.pass(desired);

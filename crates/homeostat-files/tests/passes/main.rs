@@ -6,6 +6,7 @@
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
 
+mod at_rest;
 mod balancer;
 mod bench;
 mod checking;
@@ -19,3 +20,4 @@ mod programs;
 mod rendering;
 mod swapping;
 mod units;
+mod without_reload;

@@ -33,7 +33,7 @@ pub(crate) fn made_of(
         templates: templates.build().unwrap(),
         values: Value::default(),
         inputs: specs.collect(),
-        program: program.map(|set| ProgramOf { set: set.to_owned(), profile: None }),
+        program: program.map(|set| ProgramOf { set: set.to_owned(), profile: None, haproxy: None }),
     }))
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Patience, Status};
-use homeostat_registry::CommandDeps;
+use homeostat_registry::{CommandDeps, Memory};
 use tokio::time::Instant;
 
 use super::clock::Stamp;
@@ -37,6 +37,8 @@ pub(super) struct LoopsSnapshot {
     pub(super) fallback: Option<u64>,
     pub(super) trials: Trials,
     pub(super) provider: Option<ProviderHealth>,
+    /// Where sources keep what they count.
+    pub(super) memory: Memory,
 }
 
 impl LoopsSnapshot {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use homeostat_engine::pacing::Reason;
 use homeostat_engine::{Cause, Event, EventKind, LedgerKey, Status};
+use homeostat_registry::{Sample, SampleKind};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -22,6 +23,7 @@ use self::loop_metrics::{LOOP_METRICS, LoopMetric, MetricKind};
 use super::clock::Stamp;
 use super::loops_snapshot::LoopsSnapshot;
 use super::provider_health::ProviderHealth;
+use crate::registry::SOURCES;
 
 /// From a tenth of a millisecond to a pass at its deadline.
 const BUCKETS: [f64; 18] = [
@@ -124,6 +126,12 @@ impl Meters {
         let mut registry = Registry::with_prefix("homeostat");
         self.add(&mut registry);
         add_loop_metrics(&mut registry, &statuses);
+        let samples = SOURCES.iter().flat_map(|source| {
+            let samples = (source.metrics)(&now.memory).into_iter();
+            samples.map(|sample| (source.name(), sample))
+        });
+        let is_running = |labels: &Labels| statuses.iter().any(|(running, _)| running == labels);
+        add_samples(&mut registry, samples, is_running);
         if let Some(provider) = &now.provider {
             add_provider(&mut registry, provider);
         }
@@ -228,6 +236,39 @@ fn add_loop_metrics(to: &mut Registry, statuses: &[(Labels, Status)]) {
     }
 }
 
+/// Adds what sources count, in scopes that are running.
+fn add_samples(
+    to: &mut Registry,
+    samples: impl Iterator<Item = (&'static str, Sample)>,
+    is_running: impl Fn(&Labels) -> bool,
+) {
+    let (mut counters, mut gauges) = (BTreeMap::new(), BTreeMap::new());
+    for (source, Sample { kind, name, help, scope, value }) in samples {
+        let labels = Labels { source: source.to_owned(), scope };
+        if !is_running(&labels) {
+            continue;
+        }
+        match kind {
+            SampleKind::Counter => {
+                let (_, family) =
+                    counters.entry(name).or_insert((help, Family::<_, Counter>::default()));
+                family.get_or_create(&labels).inc_by(value);
+            }
+            SampleKind::Gauge => {
+                let (_, family) =
+                    gauges.entry(name).or_insert((help, Family::<_, Gauge>::default()));
+                family.get_or_create(&labels).set(i64::try_from(value).unwrap_or(i64::MAX));
+            }
+        }
+    }
+    for (name, (help, family)) in counters {
+        to.register(name, help, family);
+    }
+    for (name, (help, family)) in gauges {
+        to.register(name, help, family);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,6 +319,29 @@ mod tests {
         let text = meters.text(&LoopsSnapshot::default()).unwrap();
         assert!(!text.contains("rtnl"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
+    }
+
+    #[test]
+    fn what_a_source_counts_is_shown_for_scopes_that_run() {
+        let sample = |kind, name, scope: &str| {
+            let (help, scope) = ("Help", scope.to_owned());
+            ("files", Sample { kind, name, help, scope, value: 7 })
+        };
+        let samples = [
+            sample(SampleKind::Counter, "files_reloads", "files/a"),
+            sample(SampleKind::Counter, "files_reloads", "files/gone"),
+            sample(SampleKind::Gauge, "files_old_processes", "files/a"),
+        ];
+        let mut registry = Registry::with_prefix("homeostat");
+        add_samples(&mut registry, samples.into_iter(), |labels| labels.scope == "files/a");
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+        let expected = [
+            r#"homeostat_files_reloads_total{source="files",scope="files/a"} 7"#,
+            r#"homeostat_files_old_processes{source="files",scope="files/a"} 7"#,
+        ];
+        assert_eq!(lines, expected);
     }
 
     #[test]

@@ -1,0 +1,301 @@
+//! Sets of files as the daemon keeps them, beside a playbook that does the same job. Needs root, `haproxy`, and the
+//! program, built in the directory of this one.
+
+use std::cell::RefCell;
+use std::fmt::Write as _;
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, ensure};
+use homeostat_testkit::namespace::Namespace;
+use tempfile::TempDir;
+
+use super::document::Document;
+use crate::program::{self, Running, text};
+use crate::{Budget, Group, Run, Unit, clock};
+
+pub(super) fn groups() -> Vec<Group> {
+    vec![
+        Group::new("files: an edited file is restored", Unit::Seconds)
+            .with("homeostat", restore, &[Budget::AtMost(0.003)])
+            .with("ansible-playbook", restore_by_playbook, &[]),
+        Group::new("files: the weight of one of 10k servers", Unit::Seconds)
+            .with("homeostat", |run| change(run, &LARGE), &[Budget::AtMost(0.01)])
+            .with("ansible-playbook", |run| change_by_playbook(run, &LARGE), &[]),
+        Group::new("files: HAProxy reads another structure", Unit::Seconds)
+            .with("homeostat", |run| change(run, &SMALL), &[Budget::AtMost(0.2)])
+            .with("ansible-playbook", |run| change_by_playbook(run, &SMALL), &[]),
+    ]
+}
+
+/// A job on a configuration: what the nth state of it is, and how the process shows it.
+struct Job {
+    name: &'static str,
+    backends: usize,
+    /// The weight of the first server.
+    weight: fn(usize) -> usize,
+    /// A line of `global`.
+    line: fn(usize) -> String,
+    ask: &'static str,
+    is: fn(usize) -> String,
+}
+
+static LARGE: Job = Job {
+    name: "large",
+    backends: 1000,
+    weight: |n| 1 + n % 200,
+    line: |_| "  set-var proc.n int(0)\n".to_owned(),
+    ask: "get weight b0/s0",
+    is: |n| format!("{} (", 1 + n % 200),
+};
+
+static SMALL: Job = Job {
+    name: "small",
+    backends: 2,
+    weight: |_| 100,
+    line: |n| format!("  set-var proc.n int({n})\n"),
+    ask: "get var proc.n",
+    is: |n| format!("value=<{n}>"),
+};
+
+impl Job {
+    /// The text of its configuration, with ten servers a backend.
+    fn text(&self, run: &Run, place: &Place, n: usize, marker: &str) -> Result<String> {
+        let (admin, backends) = (place.path("admin"), run.size(self.backends, 2));
+        let line = (self.line)(n);
+        let mut text = format!(
+            "global\n  setenv HOMEOSTAT {marker}\n  stats socket {} mode 600 level admin\n{line}\
+             defaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\n\
+             frontend front\n  bind 127.0.0.1:8001\n  default_backend b0\n",
+            program::text(&admin)?
+        );
+        for backend in 0..backends {
+            writeln!(text, "backend b{backend}")?;
+            for server in 0..10 {
+                let weight = if (backend, server) == (0, 0) { (self.weight)(n) } else { 100 };
+                let host = format!("127.{}.{}.{server}", backend / 250, backend % 250);
+                writeln!(text, "  server s{server} {host}:8101 weight {weight}")?;
+            }
+        }
+        Ok(text)
+    }
+}
+
+/// A directory with files, and the processes that work on them in a network of their own.
+struct Place {
+    // Dropped first, so that it ends before its directory is gone.
+    processes: Vec<Running>,
+    document: Option<Document>,
+    directory: TempDir,
+    namespace: Namespace,
+    turns: usize,
+}
+
+impl Place {
+    fn new() -> Result<Self> {
+        let namespace = Namespace::enter()?;
+        namespace.ip(&["link", "set", "lo", "up"])?;
+        let directory = tempfile::tempdir()?;
+        Ok(Place { processes: Vec::new(), document: None, directory, namespace, turns: 0 })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Starts `HAProxy` on a first configuration.
+    fn balance(&mut self, run: &Run, job: &Job) -> Result<()> {
+        let program = program::find_or_leave_out("haproxy", "haproxy")?;
+        let (main, master) = (self.path("haproxy.cfg"), self.path("master"));
+        std::fs::write(&main, job.text(run, self, 0, "none")?)?;
+        let arguments = ["-W", "-S", text(&master)?, "-f", text(&main)?];
+        self.processes.push(Running::start(text(&program)?, &arguments)?);
+        self.wait(job, 0)
+    }
+
+    fn wait(&self, job: &Job, n: usize) -> Result<()> {
+        let (deadline, expected) = (clock::now() + Duration::from_mins(1), (job.is)(n));
+        while !self.ask(job.ask).is_ok_and(|answer| answer.contains(&expected)) {
+            ensure!(clock::now() < deadline, "`{}` never answers `{expected}`", job.ask);
+            std::thread::sleep(Duration::from_micros(200));
+        }
+        Ok(())
+    }
+
+    fn ask(&self, request: &str) -> Result<String> {
+        let mut stream = UnixStream::connect(self.path("admin"))?;
+        stream.write_all(format!("{request}\n").as_bytes())?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    /// Puts the nth state of the configuration where it is copied from.
+    fn put_source(&self, source: PathBuf, content: &str) -> Result<()> {
+        let new = self.path("new");
+        std::fs::write(&new, content)?;
+        Ok(std::fs::rename(new, source)?)
+    }
+}
+
+thread_local! {
+    // What takes long to start is kept for all rounds.
+    static PLACES: RefCell<Vec<(String, Place)>> = const { RefCell::new(Vec::new()) };
+}
+
+fn with(
+    name: &str,
+    start: impl FnOnce() -> Result<Place>,
+    act: impl FnOnce(&mut Place) -> Result<()>,
+) -> Result<()> {
+    PLACES.with_borrow_mut(|places| {
+        if !places.iter().any(|(one, _)| one == name) {
+            let place = start()?;
+            places.push((name.to_owned(), place));
+        }
+        let found = places.iter_mut().find(|(one, _)| one == name);
+        let (_, place) = found.context("it was just started")?;
+        place.namespace.netns().enter()?;
+        place.turns += 1;
+        act(place)
+    })
+}
+
+const TEXT: &str = "declared\n";
+
+fn restore(run: &mut Run) -> Result<()> {
+    let start = || {
+        let mut place = Place::new()?;
+        let file = place.path("file");
+        let toml = format!("[files.one.write.{:?}]\ntext = {TEXT:?}\n", text(&file)?);
+        let document = Document::new(&toml)?;
+        place.processes.push(document.keep()?);
+        place.document = Some(document);
+        Ok(place)
+    };
+    with("restore", start, |place| {
+        let file = place.path("file");
+        run.time(1, || -> Result<()> {
+            std::fs::write(&file, "edited\n")?;
+            // It is replaced as a whole.
+            while std::fs::read_to_string(&file)? != TEXT {
+                std::thread::yield_now();
+            }
+            Ok(())
+        })?;
+        place.document.as_ref().context("a document")?.ask(&["status", "--wait", "--timeout", "1m"])
+    })
+}
+
+/// From a new file beside the document to what the process says.
+fn change(run: &mut Run, job: &'static Job) -> Result<()> {
+    let first = |run: &Run| {
+        let mut place = Place::new()?;
+        place.balance(run, job)?;
+        let path = |name: &str| -> Result<String> { Ok(text(&place.path(name))?.to_owned()) };
+        let toml = format!(
+            "[files.haproxy]\nprogram = \"haproxy\"\nsockets = {{ master = {:?}, admin = {:?} }}\n\
+             [files.haproxy.write.{:?}]\ncopy = {:?}\nadopt = true\n",
+            path("master")?,
+            path("admin")?,
+            path("haproxy.cfg")?,
+            path("source.cfg")?,
+        );
+        let source = place.path("source.cfg");
+        place.put_source(source, &job.text(run, &place, 0, "{{ generation }}")?)?;
+        let document = Document::new(&toml)?;
+        place.processes.insert(0, document.keep()?);
+        place.document = Some(document);
+        Ok(place)
+    };
+    let name = format!("{} by homeostat", job.name);
+    let sized = &*run;
+    let mut text = None;
+    with(
+        &name,
+        || first(sized),
+        |place| {
+            text = Some(job.text(sized, place, place.turns, "{{ generation }}")?);
+            Ok(())
+        },
+    )?;
+    let text = text.context("a text")?;
+    // The place is there now.
+    let none = || anyhow::bail!("the place is gone");
+    with(&name, none, |place| {
+        place.turns -= 1;
+        let source = place.path("source.cfg");
+        run.time(1, || {
+            place.put_source(source, &text)?;
+            place.wait(job, place.turns)
+        })?;
+        place.document.as_ref().context("a document")?.ask(&["status", "--wait", "--timeout", "1m"])
+    })
+}
+
+/// Writes a playbook with these tasks and handlers, and returns how it is played.
+fn playbook(place: &Place, tasks: &str) -> Result<(String, PathBuf)> {
+    let program = program::find_or_leave_out("ansible-playbook", "ansible-core")?;
+    let book = place.path("book.yml");
+    let head = "- hosts: localhost\n  connection: local\n  gather_facts: false\n";
+    std::fs::write(&book, format!("{head}{tasks}"))?;
+    Ok((text(&program)?.to_owned(), book))
+}
+
+fn play(program: &str, book: &std::path::Path) -> Result<()> {
+    program::run_quietly(program, &["-i", "localhost,", text(book)?])
+}
+
+fn restore_by_playbook(run: &mut Run) -> Result<()> {
+    with("restore by playbook", Place::new, |place| {
+        let file = place.path("file");
+        let tasks =
+            format!("  tasks:\n  - copy: {{ content: {TEXT:?}, dest: {:?} }}\n", text(&file)?);
+        let (program, book) = playbook(place, &tasks)?;
+        std::fs::write(&file, "edited\n")?;
+        run.time(1, || play(&program, &book))?;
+        ensure!(std::fs::read_to_string(&file)? == TEXT, "it was not restored");
+        Ok(())
+    })
+}
+
+fn change_by_playbook(run: &mut Run, job: &'static Job) -> Result<()> {
+    let name = format!("{} by playbook", job.name);
+    let sized = &*run;
+    let start = || {
+        let mut place = Place::new()?;
+        place.balance(sized, job)?;
+        Ok(place)
+    };
+    let mut texts = None;
+    with(&name, start, |place| {
+        texts = Some(job.text(sized, place, place.turns, "none")?);
+        Ok(())
+    })?;
+    let content = texts.context("a text")?;
+    let none = || anyhow::bail!("the place is gone");
+    with(&name, none, |place| {
+        place.turns -= 1;
+        let (source, main) = (place.path("source.cfg"), place.path("haproxy.cfg"));
+        let reload = format!(
+            "import socket; s = socket.socket(socket.AF_UNIX); s.connect('{}'); s.sendall(b'reload\\n')",
+            text(&place.path("master"))?
+        );
+        let tasks = format!(
+            "  tasks:\n  - copy: {{ src: {:?}, dest: {:?}, validate: \"/usr/sbin/haproxy -c -f %s\" }}\n    notify: reload\n  \
+             handlers:\n  - name: reload\n    command: {{ argv: [python3, -c, {reload:?}] }}\n",
+            text(&source)?,
+            text(&main)?,
+        );
+        let (program, book) = playbook(place, &tasks)?;
+        run.time(1, || {
+            place.put_source(source, &content)?;
+            play(&program, &book)?;
+            place.wait(job, place.turns)
+        })
+    })
+}
