@@ -355,7 +355,6 @@ impl DesiredState {
     /// The same for a set that a program reads: in its files, [`PLACEHOLDER`](crate::PLACEHOLDER) becomes the generation of
     /// the set.
     #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "as for a set that nobody reads")]
     pub fn read_by_program(
         digests: &DigestKey,
         set: &str,
