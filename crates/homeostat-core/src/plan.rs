@@ -94,8 +94,8 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
 
     /// Names the keys, beside those that it takes from other owners, of which a snapshot must be durable before it: by
     /// that, a rollback makes them again as they were.
-    fn records(&self, record: &mut dyn FnMut(D::Key, Taking)) {
-        let _ = record;
+    fn records(&self, desired: &D, record: &mut dyn FnMut(D::Key, Taking)) {
+        let _ = (desired, record);
     }
 
     /// What is remembered of it, if it must not be sent twice.

@@ -35,6 +35,25 @@ pub enum Taking {
     Along,
     /// It is what the step is about, and ours: it is made again by the former desired state and by its record.
     Itself,
+    /// What objects stand on, which stays or returns: it is put right before them.
+    Below,
+    /// What the order of objects was: it is put right after them.
+    Around,
+}
+
+impl Taking {
+    /// All of them.
+    pub const ALL: [Taking; 4] = [Taking::Along, Taking::Itself, Taking::Below, Taking::Around];
+
+    /// When a rollback puts it right: what has a lower number comes first.
+    #[must_use]
+    pub fn turn(self) -> u8 {
+        match self {
+            Taking::Itself | Taking::Below => 0,
+            Taking::Along => 1,
+            Taking::Around => 2,
+        }
+    }
 }
 
 /// How a rollback undoes steps of one kind.

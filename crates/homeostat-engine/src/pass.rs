@@ -181,7 +181,7 @@ async fn record_taken<S: Source>(
     let foreign: BTreeSet<S::Key> = foreign.filter_map(|taken| taken.key.parse().ok()).collect();
     let mut own = BTreeMap::new();
     for step in &plan.steps {
-        step.records(&mut |key, taking| _ = own.insert(key, taking));
+        step.records(&plan.desired, &mut |key, taking| _ = own.insert(key, taking));
     }
     let snapshots = async {
         let along = observer.snapshots_along(&foreign).await?;
@@ -196,7 +196,7 @@ async fn record_taken<S: Source>(
         };
         let of = ledger_page.ledger_key();
         undo.record(of, &texts(&along, Taking::Along), Taking::Along)?;
-        for is in [Taking::Along, Taking::Itself] {
+        for is in Taking::ALL {
             undo.record(of, &texts(&own, is), is)?;
         }
         Ok::<_, Failure>(Recorded { along: along.into_keys().collect(), own })
@@ -204,9 +204,9 @@ async fn record_taken<S: Source>(
     snapshots.await.unwrap_or_else(|failure| {
         let why =
             format!("the objects that are deleted along could not be recorded: {}", failure.error);
-        plan.hold(HeldBy::Ledger, |_, step| {
+        plan.hold(HeldBy::Ledger, |plan, step| {
             let mut is_recorded = !step.takes().is_empty();
-            step.records(&mut |_, _| is_recorded = true);
+            step.records(&plan.desired, &mut |_, _| is_recorded = true);
             is_recorded.then(|| why.clone())
         });
         Recorded::default()

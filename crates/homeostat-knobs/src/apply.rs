@@ -2,7 +2,7 @@
 
 use std::io;
 
-use homeostat_core::{Failure, Outcome, Outcomes, Retry, Work};
+use homeostat_core::{Failure, Outcome, Outcomes, Retry, Snapshot, Work};
 use rustix::io::Errno;
 
 use crate::absence::Absence;
@@ -69,8 +69,8 @@ impl Writer {
         recorded: &Coupled,
         held: &Coupled,
     ) {
-        for (key, held) in &held.0 {
-            let original = recorded.0.get(key);
+        for (key, held) in &held.values {
+            let original = recorded.values.get(key);
             let is_caused = caused(general, before, key).agrees(key, held);
             let value = original.filter(|_| is_caused).unwrap_or(held);
             let is_declared = work.desired.wanted(key).is_some();
@@ -81,6 +81,19 @@ impl Writer {
                 let _ = self.write_and_read(key, value);
             }
         }
+    }
+
+    /// Puts back what the kernel has rewritten in a trial, also where a link has another name by now.
+    fn put_back_all(&self, coupled: &Coupled) -> Outcome<Value> {
+        let mut outcome = Outcome::Applied { now: None };
+        for (key, value) in coupled.by_present_names() {
+            let differs =
+                matches!(self.knobs.look(&key), Look::Holds { value: now, .. } if now != value);
+            if differs && let Err(refused) = self.write_and_read(&key, &value) {
+                outcome = refused;
+            }
+        }
+        outcome
     }
 
     fn write_until_settled(
@@ -153,6 +166,12 @@ impl homeostat_core::Writer<Knobs> for Writer {
                 out.put(work.first..work.first + work.steps.len(), Outcome::Failed(failure));
             }
         }
+    }
+
+    async fn restore(&self, _key: &Key, snapshot: &Snapshot) -> Outcome<Value> {
+        let coupled = Coupled::parse(snapshot);
+        let restored = self.knobs.run(|| self.put_back_all(&coupled));
+        restored.unwrap_or_else(Outcome::Failed)
     }
 }
 

@@ -1,13 +1,16 @@
 //! What a general knob rewrites: recorded before the knob is first written, and put back when the knob is released with
-//! its original.
+//! its original. In a trial it is recorded before each write, and put back by the rollback.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
 use homeostat_core::Snapshot;
+use rustix::net::netdevice::{index_to_name, name_to_index};
+use rustix::net::{AddressFamily, SocketType, socket};
+use serde::{Deserialize, Serialize};
 
-use crate::coupling::{is_general, partners, rewrites};
+use crate::coupling::{is_general, partners, phase, rewrites};
 use crate::key::Key;
 use crate::model::Value;
 use crate::observe::Look;
@@ -15,23 +18,51 @@ use crate::source::Knobs;
 
 /// The knobs that the kernel rewrote along with another one, with what they held before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Coupled(pub(crate) BTreeMap<Key, Value>);
+pub struct Coupled {
+    pub(crate) values: BTreeMap<Key, Value>,
+    /// The numbers of the links that have some of them: a link may have another name later.
+    pub(crate) links: BTreeMap<String, u32>,
+}
+
+/// How a snapshot has them.
+#[derive(Default, Deserialize, Serialize)]
+struct Texts {
+    #[serde(default)]
+    links: BTreeMap<String, u32>,
+    #[serde(flatten)]
+    values: BTreeMap<String, String>,
+}
 
 impl Coupled {
     pub(crate) fn parse(snapshot: &Snapshot) -> Self {
-        let texts: BTreeMap<String, String> = serde_json::from_str(&snapshot.0).unwrap_or_default();
-        let values = texts.into_iter().filter_map(|(key, text)| {
+        let Texts { links, values } = serde_json::from_str(&snapshot.0).unwrap_or_default();
+        let values = values.into_iter().filter_map(|(key, text)| {
             let key: Key = key.parse().ok()?;
             let value = Value::of(&key, &text);
             Some((key, value))
         });
-        Coupled(values.collect())
+        Coupled { values: values.collect(), links }
     }
 
     pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         let text = |(key, value): (&Key, &Value)| (key.to_string(), value.as_str().to_owned());
-        let texts: BTreeMap<String, String> = self.0.iter().map(text).collect();
-        serde_json::to_string(&texts).ok().map(Snapshot)
+        let values = self.values.iter().map(text).collect();
+        serde_json::to_string(&Texts { links: self.links.clone(), values }).ok().map(Snapshot)
+    }
+
+    /// The same by the present names of the links, general ones first. Knobs of links that are gone are left out.
+    pub(crate) fn by_present_names(&self) -> Vec<(Key, Value)> {
+        let socket = socket(AddressFamily::UNIX, SocketType::DGRAM, None);
+        let now = |key: &Key| {
+            let number = key.link().and_then(|link| self.links.get(link));
+            let Some(number) = number else { return Some(key.clone()) };
+            let name = index_to_name(socket.as_ref().ok()?, *number).ok()?;
+            key.of_link(&name)
+        };
+        let values = self.values.iter().filter_map(|(key, value)| Some((now(key)?, value.clone())));
+        let mut values: Vec<_> = values.collect();
+        values.sort_by_key(|(key, _)| phase(key));
+        values
     }
 }
 
@@ -55,7 +86,15 @@ impl Knobs {
             Look::Holds { value, writable: true } => Some((key, value)),
             _ => None,
         });
-        Coupled(values.collect())
+        let values: BTreeMap<Key, Value> = values.collect();
+        let mut coupled = Coupled { values, ..Coupled::default() };
+        if let Ok(socket) = socket(AddressFamily::UNIX, SocketType::DGRAM, None) {
+            let links = coupled.values.keys().filter_map(Key::link);
+            let links =
+                links.filter_map(|it| Some((it.to_owned(), name_to_index(&socket, it).ok()?)));
+            coupled.links = links.collect();
+        }
+        coupled
     }
 }
 

@@ -147,6 +147,14 @@ impl Key {
         (!matches!(link, "all" | "default")).then_some(link)
     }
 
+    /// The same knob of another link.
+    pub(crate) fn of_link(&self, name: &str) -> Option<Self> {
+        let Key::Sysctl(SysctlPath(path)) = self else { return None };
+        let mut parts: Vec<&str> = path.split('/').collect();
+        *parts.get_mut(3)? = name;
+        Some(Key::Sysctl(SysctlPath(parts.join("/"))))
+    }
+
     /// The path of the file below the root of its kind.
     #[must_use]
     pub fn path(&self) -> String {

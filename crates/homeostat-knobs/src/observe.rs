@@ -71,7 +71,7 @@ impl homeostat_core::Reader<Knobs> for Reader {
         let knobs = &self.knobs;
         knobs.run(|| {
             let coupled = keys.iter().map(|key| (key, knobs.coupled_with(key)));
-            let coupled = coupled.filter(|(_, coupled)| !coupled.0.is_empty());
+            let coupled = coupled.filter(|(_, coupled)| !coupled.values.is_empty());
             coupled.filter_map(|(key, coupled)| Some((key.clone(), coupled.snapshot()?))).collect()
         })
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use homeostat_core::{
     Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, Line, Owner, Reason, Retry,
-    Reversibility, Slot, Taken, WaitsOn,
+    Reversibility, Slot, Taken, Taking, WaitsOn,
 };
 
 use crate::absence::Absence;
@@ -260,6 +260,10 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn reversibility(&self, desired: &DesiredState) -> Reversibility {
+        if let Some(taken) = self.takes().first() {
+            let why = format!("`{}` of {} goes along and does not return", taken.key, taken.owner);
+            return Reversibility::Irreversible(why.into());
+        }
         match one_way(self.key_in(desired)) {
             Some(why) if self.changes() => Reversibility::Irreversible(why.into()),
             _ => Reversibility::Reversible,
@@ -289,6 +293,13 @@ impl homeostat_core::Step<DesiredState> for Step {
 
     fn is_recorded(&self) -> bool {
         true
+    }
+
+    fn records(&self, desired: &DesiredState, record: &mut dyn FnMut(Key, Taking)) {
+        let key = self.key_in(desired);
+        if self.writes() && is_general(key) {
+            record(key.clone(), Taking::Around);
+        }
     }
 
     fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {

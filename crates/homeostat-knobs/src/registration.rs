@@ -19,6 +19,11 @@ use crate::source::{Knobs, Roots};
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new("a sysctl or a limit is written", Undo::Record),
+    StepKind::losing(
+        "IPv6 is turned off where others have addresses",
+        Undo::Never,
+        "those addresses, and the routes through them",
+    ),
     StepKind::losing("`kernel.modules_disabled` is written", Undo::Never, ONE_WAY[0].1),
     StepKind::losing("`kernel.kexec_load_disabled` is written", Undo::Never, ONE_WAY[1].1),
     StepKind::losing("`kernel.unprivileged_bpf_disabled` is written", Undo::Never, ONE_WAY[2].1),

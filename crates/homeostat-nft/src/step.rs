@@ -293,7 +293,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         Some(Parking::By(Step { action: Action::Update, ops, desired, ..self.clone() }))
     }
 
-    fn records(&self, record: &mut dyn FnMut(Key, Taking)) {
+    fn records(&self, _desired: &DesiredState, record: &mut dyn FnMut(Key, Taking)) {
         if self.is_listed {
             record(self.key.clone(), Taking::Itself);
         }

@@ -1,6 +1,7 @@
 //! Addresses of links: key, managed part, when what is seen agrees with what is declared, netlink messages. Pure.
 
 pub(crate) mod cascade;
+pub(crate) mod order;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 

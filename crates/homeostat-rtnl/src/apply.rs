@@ -12,6 +12,8 @@ use crate::address::{AddressKey, is_link_local};
 use crate::key::Key;
 use crate::link::kinds::Refs;
 use crate::link::message::Parts;
+use crate::link::model::Field;
+use crate::link::sysctls::Sysctls;
 use crate::link::{self, LinkName, Links};
 use crate::message::{Encoder, LinkNames, NoLink, Put};
 use crate::moment::{Extent, Moment};
@@ -145,7 +147,15 @@ impl homeostat_core::Writer<Rtnl> for Writer {
     async fn restore(&self, key: &Key, snapshot: &Snapshot) -> Outcome<Object> {
         let restored = match key {
             Key::Link(name) => self.put_as_it_was(*name, snapshot),
+            Key::LinkField(name, Field::Mtu) => self.raise_mtu(*name, snapshot),
             Key::LinkField(name, _) => self.put_into_place(*name, snapshot),
+            Key::LinkSysctls(name, _) => self.put_sysctls(*name, snapshot),
+            Key::Ports(bridge) => self.connect().and_then(|mut connection| {
+                link::ports::put_right(&mut connection, *bridge, snapshot)
+            }),
+            Key::AddressOrder(link) => self.connect().and_then(|mut connection| {
+                address::order::put_right(&self.source, &mut connection, *link, snapshot)
+            }),
             Key::Address(key) => self.put_back(snapshot).and_then(|outcome| {
                 self.drop_newer_link_local(key, snapshot)?;
                 Ok(outcome)
@@ -198,6 +208,29 @@ impl Writer {
             self.put_back(snapshot)?;
         }
         Ok(outcome)
+    }
+
+    /// Gives a link back the MTU that the kernel has lowered along with that of the link below it.
+    fn raise_mtu(&self, name: LinkName, snapshot: &Snapshot) -> Result<Outcome<Object>, Failure> {
+        let mut connection = self.connect()?;
+        let (mtu, seen) = (snapshot.0.parse().ok(), link::observe::find(&mut connection, name));
+        if let Some(seen) = seen.filter(|seen| seen.link.mtu < mtu) {
+            let parts = Parts { mtu, ..Parts::default() };
+            let write = |batch: &mut Batch| {
+                link::message::change(batch, seen.index, &parts, &Refs::default())
+            };
+            link::observe::ask(&mut connection, write, &mut |_| {}).map_err(|it| failure(&it))?;
+        }
+        Ok(Outcome::Applied { now: None })
+    }
+
+    /// Gives a link back what the kernel has forgotten of it.
+    fn put_sysctls(&self, name: LinkName, snapshot: &Snapshot) -> Result<Outcome<Object>, Failure> {
+        let Ok(sysctls) = serde_json::from_str::<Sysctls>(&snapshot.0) else {
+            return Err(Failure::new("what was recorded of it cannot be read", Retry::Never));
+        };
+        self.source.run(|| sysctls.write(name))??;
+        Ok(Outcome::Applied { now: None })
     }
 
     /// Puts a link into the bridge, bond or VRF that it was in, unless it has another one meanwhile, and sets what was set

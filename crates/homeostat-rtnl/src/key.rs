@@ -8,6 +8,7 @@ use std::str::FromStr;
 use crate::address::AddressKey;
 use crate::link::LinkName;
 use crate::link::model::Field;
+use crate::link::sysctls::SysctlSet;
 use crate::neighbour::NeighbourKey;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, ParseError, Tos};
@@ -32,7 +33,16 @@ pub enum Key {
     Link(LinkName),
     /// A field of a link that is only configured: `link eth0 mtu`.
     LinkField(LinkName, Field),
+    /// What the kernel forgets of a link, for undo lists only: `link eth0 sysctls`.
+    LinkSysctls(LinkName, SysctlSet),
+    /// In which order a link has its addresses, for undo lists only: `link eth0 addresses`.
+    AddressOrder(LinkName),
+    /// Which numbers the ports of a bridge have, for undo lists only: `link br0 ports`.
+    Ports(LinkName),
 }
+
+const ADDRESSES: &str = "addresses";
+const PORTS: &str = "ports";
 
 impl Key {
     /// Whether it is about a link itself, not about what is on it.
@@ -43,7 +53,11 @@ impl Key {
     /// The link that has to be known for it: itself, or that of an address.
     pub(crate) fn link(&self) -> Option<LinkName> {
         match self {
-            Key::Link(name) | Key::LinkField(name, _) => Some(*name),
+            Key::Link(name)
+            | Key::LinkField(name, _)
+            | Key::LinkSysctls(name, _)
+            | Key::AddressOrder(name)
+            | Key::Ports(name) => Some(*name),
             _ => self.address().map(|key| key.link),
         }
     }
@@ -75,6 +89,9 @@ impl fmt::Display for Key {
             Key::Neighbour(key) => key.fmt(f),
             Key::Link(name) => write!(f, "link {name}"),
             Key::LinkField(name, field) => write!(f, "link {name} {field}"),
+            Key::LinkSysctls(name, set) => write!(f, "link {name} {}", set.word()),
+            Key::AddressOrder(name) => write!(f, "link {name} {ADDRESSES}"),
+            Key::Ports(name) => write!(f, "link {name} {PORTS}"),
         }
     }
 }
@@ -94,16 +111,23 @@ impl FromStr for Key {
             ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
             ["neighbour", options @ ..] => NeighbourKey::read(options).map(Key::Neighbour),
             ["link", name] => name.parse().ok().map(Key::Link),
-            ["link", name, field] => name
-                .parse()
-                .ok()
-                .zip(field.parse().ok())
-                .map(|(name, field)| Key::LinkField(name, field)),
+            ["link", name, part] => name.parse().ok().and_then(|name| part_of_link(name, part)),
             _ => None,
         };
         let is = "no key such as `address 192.0.2.1/24 dev eth0` or `route 192.0.2.0/24 table 100`";
         ParseError::unless(key, text, is)
     }
+}
+
+fn part_of_link(name: LinkName, part: &str) -> Option<Key> {
+    match part {
+        ADDRESSES => return Some(Key::AddressOrder(name)),
+        PORTS => return Some(Key::Ports(name)),
+        _ => {}
+    }
+    let set = [SysctlSet::All, SysctlSet::Ipv6].into_iter().find(|set| set.word() == part);
+    let set = set.map(|set| Key::LinkSysctls(name, set));
+    set.or_else(|| part.parse().ok().map(|field| Key::LinkField(name, field)))
 }
 
 /// The prefix is that of the peer, if `ip` is another address.
@@ -191,6 +215,10 @@ mod key_tests {
             ("link br0", "link br0"),
             ("link mtu mtu", "link mtu mtu"),
             ("link eth0 up", "link eth0 up"),
+            ("link eth0 sysctls", "link eth0 sysctls"),
+            ("link eth0 ipv6-sysctls", "link eth0 ipv6-sysctls"),
+            ("link eth0 addresses", "link eth0 addresses"),
+            ("link br0 ports", "link br0 ports"),
             ("route 2001:db8::/32 metric 1", "route 2001:db8::/32 metric 1"),
             ("nexthop 10", "nexthop 10"),
             ("rule", "rule"),

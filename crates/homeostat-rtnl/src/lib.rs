@@ -88,6 +88,7 @@ pub use link::kinds::macvlan::{IpvlanMode, MacvlanMode};
 pub use link::kinds::vlan::VlanProtocol;
 pub use link::kinds::{Bond, Bridge, Gre, Ipvlan, LinkKind, Macvlan, Tap, Veth, Vlan, Vrf, Vxlan};
 pub use link::model::{Configured, Field, Incarnation, Link, LinkRef, Setting, Settings};
+pub use link::sysctls::SysctlSet;
 pub use link::{IfIndex, LinkName, Links};
 pub use moment::Moment;
 pub use neighbour::{Mac, Neighbour, NeighbourKey};

@@ -14,8 +14,10 @@ pub(crate) mod namespaces;
 pub(crate) mod observe;
 pub(crate) mod parking;
 pub(crate) mod plan;
+pub(crate) mod ports;
 #[cfg(feature = "document")]
 pub(crate) mod section;
+pub(crate) mod sysctls;
 mod tun_sys;
 
 use std::fmt;

@@ -155,7 +155,10 @@ impl homeostat_core::Reader<Rtnl> for Reader {
         keys: &BTreeSet<Key>,
     ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
         let mut connection = self.source.connect()?;
-        snapshot::take(&mut connection, keys, &self.source.former).map_err(|error| failure(&error))
+        let taken = snapshot::take(&mut connection, keys, &self.source.former);
+        let mut taken = taken.map_err(|error| failure(&error))?;
+        taken.extend(self.source.sysctls(keys)?);
+        Ok(taken)
     }
 
     async fn snapshots_along(

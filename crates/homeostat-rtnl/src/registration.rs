@@ -80,7 +80,11 @@ fn carries(key: &Key, connection: &Connection) -> bool {
             let least = route.as_ref().map_or(0, |way| way.prefix_len);
             route_key.dst.contains(*remote) && route_key.dst.prefix_len() >= least
         }
-        Key::Link(link) | Key::LinkField(link, _) => is_link(link),
+        Key::Link(link)
+        | Key::LinkField(link, _)
+        | Key::LinkSysctls(link, _)
+        | Key::AddressOrder(link)
+        | Key::Ports(link) => is_link(link),
         Key::Neighbour(neighbour) => is_link(&neighbour.link),
         Key::Nexthop(_) | Key::Rule(_) => false,
     }
@@ -204,6 +208,7 @@ impl Missing {
                 let link = key.link;
                 Some(self.place.missing_list_of("addresses", &[Links::NAME, link.as_str()]))
             }
+            Key::LinkSysctls(..) | Key::AddressOrder(_) | Key::Ports(_) => None,
             Key::Link(_) | Key::LinkField(..) | Key::Address(_) => {
                 self.links.then(|| self.place.missing_table(&[Links::NAME]))
             }

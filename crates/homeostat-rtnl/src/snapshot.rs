@@ -64,7 +64,7 @@ impl Copied {
         serde_json::to_string(self).ok().map(Snapshot)
     }
 
-    fn of(message: &Message<'_>, links: &Links) -> Result<Self, Malformed> {
+    pub(crate) fn of(message: &Message<'_>, links: &Links) -> Result<Self, Malformed> {
         let (fixed, attrs) = if matches!(message.kind, RTM_NEWADDR | RTM_NEWNEXTHOP) {
             let (fixed, attrs) = message.split::<8>()?;
             (fixed.to_vec(), attrs)
@@ -334,7 +334,7 @@ impl Place {
         serde_json::from_str(&snapshot.0).ok()
     }
 
-    fn of(message: &Message<'_>, links: &Links) -> Result<Option<Self>, Malformed> {
+    pub(crate) fn of(message: &Message<'_>, links: &Links) -> Result<Option<Self>, Malformed> {
         let (_, attrs) = message.split::<16>()?;
         let Some(master) = attrs.clone().first(IFLA_MASTER)? else { return Ok(None) };
         let master = links.name(IfIndex(master.u32()?));
@@ -416,12 +416,28 @@ pub(crate) fn take(
         link::message::decode(message).map(Some)
     })?;
     let names: Links = links.iter().map(|seen| (seen.name, seen.index)).collect();
+    for seen in &links {
+        let key = Key::LinkField(seen.name, Field::Mtu);
+        if let Some(mtu) = seen.link.mtu.filter(|_| keys.contains(&key)) {
+            found.insert(key, Snapshot(mtu.to_string()));
+        }
+    }
     for seen in links.iter().filter(|seen| keys.contains(&Key::Link(seen.name))) {
         let snapshot = serde_json::to_string(&FormerLink::of(seen, &names)).ok().map(Snapshot);
         found.extend(snapshot.map(|snapshot| (Key::Link(seen.name), snapshot)));
     }
     let links = names;
     found.extend(places(connection, keys, &links)?);
+    let ordered = keys.iter().filter_map(|key| match key {
+        Key::AddressOrder(link) => Some(*link),
+        _ => None,
+    });
+    found.extend(address::order::take(connection, &links, ordered)?);
+    let bridges = keys.iter().filter_map(|key| match key {
+        Key::Ports(bridge) => Some(*bridge),
+        _ => None,
+    });
+    found.extend(link::ports::take(connection, &links, bridges)?);
     let kinds = |kind: u16| keys.iter().any(|key| dump_of(key) == Some(kind));
     let all = dump(connection, &links, &kinds, &mut |seen| {
         keys.contains(&seen.key) && !former.contains(&seen.protocol)
@@ -473,7 +489,11 @@ fn dump_of(key: &Key) -> Option<u16> {
         Key::Address(_) => Some(RTM_GETADDR),
         Key::Nexthop(_) => Some(RTM_GETNEXTHOP),
         Key::Neighbour(_) => Some(RTM_GETNEIGH),
-        Key::Link(_) | Key::LinkField(..) => None,
+        Key::Link(_)
+        | Key::LinkField(..)
+        | Key::LinkSysctls(..)
+        | Key::AddressOrder(_)
+        | Key::Ports(_) => None,
     }
 }
 

@@ -14,6 +14,7 @@ use crate::apply::Writer;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::namespaces::NamedNamespaces;
+use crate::link::sysctls::Sysctls;
 use crate::moment::Moment;
 use crate::number::Protocol;
 use crate::object::Object;
@@ -173,6 +174,31 @@ impl Rtnl {
                 .map(Arc::new)
                 .map_err(|error| Failure::from_error(&error, Retry::Soon)),
         }
+    }
+
+    /// Runs `work` in the namespace.
+    pub(crate) fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> Result<T, Failure> {
+        let Some(netns) = &self.netns else { return Ok(work()) };
+        netns.run(work).map_err(|error| Failure::from_error(&error, Retry::Soon))
+    }
+
+    /// What the named sysctls of links hold.
+    pub(crate) fn sysctls(&self, keys: &BTreeSet<Key>) -> Result<Vec<(Key, Snapshot)>, Failure> {
+        let sets = keys.iter().filter_map(|key| match key {
+            Key::LinkSysctls(link, set) => Some((*link, *set)),
+            _ => None,
+        });
+        let sets: Vec<_> = sets.collect();
+        if sets.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.run(|| {
+            let read = sets.into_iter().filter_map(|(link, set)| {
+                let text = serde_json::to_string(&Sysctls::read(link, set)).ok()?;
+                Some((Key::LinkSysctls(link, set), Snapshot(text)))
+            });
+            read.collect()
+        })
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {

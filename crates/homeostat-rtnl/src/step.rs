@@ -261,7 +261,11 @@ impl homeostat_core::Step<DesiredState> for Step {
             Key::Nexthop(_) => "nexthops".to_owned(),
             Key::Rule(key) => format!("{} rules", key.family),
             Key::Neighbour(key) => format!("neighbours on {}", key.link),
-            Key::Link(_) | Key::LinkField(..) => return None,
+            Key::Link(_)
+            | Key::LinkField(..)
+            | Key::LinkSysctls(..)
+            | Key::AddressOrder(_)
+            | Key::Ports(_) => return None,
         })
     }
 
@@ -309,12 +313,28 @@ impl homeostat_core::Step<DesiredState> for Step {
         })
     }
 
-    fn records(&self, record: &mut dyn FnMut(Key, Taking)) {
-        let Step::Link(step) = self else { return };
+    fn records(&self, desired: &DesiredState, record: &mut dyn FnMut(Key, Taking)) {
+        let Step::Link(step) = self else {
+            // One that comes back has another place among the addresses of its link.
+            let is_deleted = self.cascade().is_some() || matches!(self, Step::Delete(_));
+            if let Key::Address(key) = self.key(desired)
+                && is_deleted
+            {
+                record(Key::AddressOrder(key.link), Taking::Around);
+            }
+            return;
+        };
         let goes = matches!(step.act, Act::Delete | Act::Replace);
         for key in step.records.iter().cloned() {
-            let is_itself = goes && matches!(key, Key::Link(_));
-            record(key, if is_itself { Taking::Itself } else { Taking::Along });
+            let taking = match key {
+                Key::Link(_) if goes => Taking::Itself,
+                Key::Link(_) | Key::LinkField(..) | Key::LinkSysctls(..) | Key::Ports(_) => {
+                    Taking::Below
+                }
+                Key::AddressOrder(_) => Taking::Around,
+                _ => Taking::Along,
+            };
+            record(key, taking);
         }
     }
 
@@ -404,6 +424,8 @@ pub struct LinkStep {
     pub joins: Option<LinkName>,
     /// How it can be put aside, if it goes.
     pub aside: Aside,
+    /// What the kernel forgets by it, of this link and of others.
+    pub forgets: Vec<Key>,
     /// What is recorded before, so that it can be made again.
     pub records: Vec<Key>,
     /// What of it others lose nothing by.
@@ -548,35 +570,34 @@ impl LinkStep {
     /// How it is put off, or done so that it can be undone.
     fn parking(&self) -> Option<homeostat_core::Parking<Self>> {
         use homeostat_core::Parking::{By, Instead, Nothing};
-        let with = |act: Act, records: Vec<Key>| LinkStep { act, records, ..self.clone() };
+        let with = |act: Act, keys: &mut dyn Iterator<Item = Key>| {
+            let records = keys.chain(self.forgets.iter().cloned()).collect();
+            LinkStep { act, records, ..self.clone() }
+        };
         match (&self.act, &self.aside) {
             (Act::Delete, Aside::Already) => Some(Nothing),
             (Act::Delete, Aside::Parked(parking)) => {
-                Some(By(with(Act::Park(parking.clone()), parking.records().collect())))
+                Some(By(with(Act::Park(parking.clone()), &mut parking.records())))
             }
             (Act::Replace, Aside::Parked(parking)) => {
-                Some(Instead(with(Act::Succeed(parking.clone()), parking.records().collect())))
+                Some(Instead(with(Act::Succeed(parking.clone()), &mut parking.records())))
             }
             (act @ (Act::Delete | Act::Replace), Aside::Recorded(keys)) => {
                 let is_done = !self.records.is_empty();
-                (!is_done).then(|| Instead(with(act.clone(), keys.clone())))
+                (!is_done).then(|| Instead(with(act.clone(), &mut keys.iter().cloned())))
             }
+            (Act::Delete | Act::Replace, _) => None,
             // What the desired state before it does not say is put back by its record: of the link, and of a bridge
             // that loses its hardware address with its last port.
-            (
-                Act::Create
-                | Act::Update(_)
-                | Act::UpdatePart(..)
-                | Act::Return { .. }
-                | Act::Set(_),
-                _,
-            ) if self.adopts.is_none() && self.records.is_empty() => {
+            _ if self.records.is_empty() => {
                 let is_changed = matches!(self.act, Act::Update(_) | Act::UpdatePart(..));
                 let is_changed = is_changed && matches!(self.key, Key::Link(_));
                 let own = is_changed.then(|| self.key.clone());
                 let keys = own.into_iter().chain(self.joins.map(Key::Link));
-                let keys: Vec<Key> = keys.collect();
-                (!keys.is_empty()).then(|| Instead(with(self.act.clone(), keys)))
+                // One that is taken over has its record in the ledger.
+                let mut keys = keys.filter(|_| self.adopts.is_none());
+                let step = with(self.act.clone(), &mut keys);
+                (!step.records.is_empty()).then_some(Instead(step))
             }
             _ => None,
         }

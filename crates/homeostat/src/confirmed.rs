@@ -27,7 +27,7 @@ use crate::person::Person;
 use crate::provider::understand;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::READER;
-use crate::wire::RolledBack;
+use crate::wire::{Leave, RolledBack};
 
 /// How many confirmed documents are kept, and how many trials that were rolled back.
 pub(crate) const KEPT: usize = 20;
@@ -118,9 +118,17 @@ pub(crate) struct TrialRecord {
     /// Whether guards held deletes back before the trial: then they hold them back in the rollback, too.
     #[serde(default)]
     pub(crate) guarded: bool,
+    /// Whether it might take along what others have: then its rollback may, too.
+    #[serde(default)]
+    pub(crate) cascades: bool,
 }
 
 impl TrialRecord {
+    /// What guards let through in its rollback.
+    pub(crate) fn leave(&self) -> Leave {
+        Leave { mass_delete: !self.guarded, cascades: self.cascades, losses: false }
+    }
+
     pub(crate) fn is_of_this_boot(&self) -> bool {
         self.boot == boot_id()
     }

@@ -1,4 +1,5 @@
-//! The undo list of a trial, on disk: objects of other owners that went as a side effect, one line each.
+//! The undo list of a trial, on disk: objects of other owners that went as a side effect, one line each. And what goes
+//! along with a rollback.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, OpenOptions};
@@ -11,7 +12,7 @@ use homeostat_engine::{Control, Failure, LedgerKey, Restored, Retry, Snapshot, T
 use homeostat_registry::Recorded;
 use serde::{Deserialize, Serialize};
 
-use crate::wire::{MadeAgain, NotRestored};
+use crate::wire::{NamedKey, NotRestored};
 
 /// Where a trial records what it takes from others.
 #[derive(Debug)]
@@ -130,46 +131,92 @@ pub(crate) struct Undone {
     /// The objects that could not be restored.
     pub(crate) lost: Vec<NotRestored>,
     /// Our own that were gone meanwhile.
-    pub(crate) again: Vec<MadeAgain>,
+    pub(crate) again: Vec<NamedKey>,
 }
 
-/// Makes objects again that a trial took away.
+/// Makes objects again that a trial took away, and puts right what is around them.
 pub(crate) async fn restore(taken: &[TakenObject], loops: &[Arc<dyn Control>]) -> Undone {
     let mut undone = Undone::default();
-    for control in loops {
-        let of = control.ledger_key();
-        let is_here = |one: &&TakenObject| one.source == of.source && one.scope == of.scope;
-        let here = taken.iter().filter(is_here);
-        let here: Vec<_> =
-            here.filter_map(|one| Some((one.key.clone(), one.snapshot.clone()?))).collect();
-        if here.is_empty() {
-            continue;
-        }
-        let own = taken.iter().filter(is_here).filter(|one| one.taking == Taking::Itself);
-        let own: BTreeSet<String> = own.map(|one| one.key.clone()).collect();
-        let restored = match control.restore(here).await {
-            Ok(restored) => restored,
-            Err(refused) => {
-                let failure = Failure::from_error(&refused, Retry::Never);
-                vec![(of.source.clone(), Restored::Failed(failure))]
-            }
-        };
-        for (key, restored) in restored {
-            let (source, scope) = (of.source.clone(), of.scope.clone());
-            match restored {
-                Restored::Failed(failure) => undone.lost.push(NotRestored {
-                    source,
-                    scope,
-                    key,
-                    kind: "lost".to_owned(),
-                    reason: Some(failure.error),
-                }),
-                _ if own.contains(&key) => undone.again.push(MadeAgain { source, scope, key }),
-                Restored::Back | Restored::There => {}
-            }
+    let turns: BTreeSet<u8> = taken.iter().map(|one| one.taking.turn()).collect();
+    for turn in turns {
+        let now: Vec<_> = taken.iter().filter(|one| one.taking.turn() == turn).cloned().collect();
+        for control in loops {
+            restore_in(&now, &**control, &mut undone).await;
         }
     }
     undone
+}
+
+async fn restore_in(taken: &[TakenObject], control: &dyn Control, undone: &mut Undone) {
+    let of = control.ledger_key();
+    let is_here = |one: &&TakenObject| one.source == of.source && one.scope == of.scope;
+    let here = taken.iter().filter(is_here);
+    let here: Vec<_> =
+        here.filter_map(|one| Some((one.key.clone(), one.snapshot.clone()?))).collect();
+    if here.is_empty() {
+        return;
+    }
+    let own = taken.iter().filter(is_here).filter(|one| one.taking == Taking::Itself);
+    let own: BTreeSet<String> = own.map(|one| one.key.clone()).collect();
+    let restored = match control.restore(here).await {
+        Ok(restored) => restored,
+        Err(refused) => {
+            let failure = Failure::from_error(&refused, Retry::Never);
+            vec![(of.source.clone(), Restored::Failed(failure))]
+        }
+    };
+    for (key, restored) in restored {
+        let (source, scope) = (of.source.clone(), of.scope.clone());
+        match restored {
+            Restored::Failed(failure) => undone.lost.push(NotRestored {
+                source,
+                scope,
+                key,
+                kind: "lost".to_owned(),
+                reason: Some(failure.error),
+            }),
+            _ if own.contains(&key) => undone.again.push(NamedKey { source, scope, key }),
+            Restored::Back | Restored::There => {}
+        }
+    }
+}
+
+/// What others lose by a rollback that may take things along. It is reported, and nobody makes it again.
+#[derive(Debug, Default)]
+pub(crate) struct WentAlong(Mutex<BTreeSet<NamedKey>>);
+
+impl WentAlong {
+    pub(crate) fn keys(&self) -> Vec<NamedKey> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    }
+}
+
+fn named(of: &LedgerKey, key: &str) -> NamedKey {
+    let (source, scope) = (of.source.clone(), of.scope.clone());
+    NamedKey { source, scope, key: key.to_owned() }
+}
+
+impl UndoList for WentAlong {
+    fn record(
+        &self,
+        of: &LedgerKey,
+        taken: &[(String, Snapshot)],
+        taking: Taking,
+    ) -> Result<(), Failure> {
+        if taking == Taking::Along {
+            let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            keys.extend(taken.iter().map(|(key, _)| named(of, key)));
+        }
+        Ok(())
+    }
+
+    fn strike(&self, of: &LedgerKey, kept: &[String]) -> Result<(), Failure> {
+        let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in kept {
+            keys.remove(&named(of, key));
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]

@@ -312,15 +312,18 @@ pub(crate) struct RolledBack {
     pub(crate) not_count: usize,
     /// Objects that were deleted by the trial, and were made again from their records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(crate) made_again: Vec<MadeAgain>,
+    pub(crate) made_again: Vec<NamedKey>,
+    /// What others had made on the objects of the trial, and lost by the rollback, since the trial might take things along.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) went_along: Vec<NamedKey>,
     /// How the checks of the trial ended after the rollback.
     #[serde(default)]
     pub(crate) checks: Vec<CheckResult>,
 }
 
-/// An object of ours that a rollback made again.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub(crate) struct MadeAgain {
+/// An object, wherever it is.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub(crate) struct NamedKey {
     pub(crate) source: String,
     pub(crate) scope: String,
     pub(crate) key: String,
@@ -365,8 +368,10 @@ impl fmt::Display for RolledBack {
             0 => {}
             more => write!(f, "\n  and {more} more")?,
         }
-        for MadeAgain { source, scope, key } in &self.made_again {
-            write!(f, "\nMade again: {} ({source} in {}).", plain(key), plain(scope))?;
+        for (what, keys) in [("Made again", &self.made_again), ("Went along", &self.went_along)] {
+            for NamedKey { source, scope, key } in keys {
+                write!(f, "\n{what}: {} ({source} in {}).", plain(key), plain(scope))?;
+            }
         }
         self.checks.iter().try_for_each(|result| write!(f, "\nAfter the rollback, {result}."))
     }

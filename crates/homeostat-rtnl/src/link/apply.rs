@@ -184,7 +184,7 @@ impl<'a> LinkWriter<'a> {
         for ToPark { name, is_end, leaves } in &parking.links {
             let Some(seen) = table.get(*name) else { continue };
             let (index, kind) = (seen.index, &seen.link.kind);
-            if *leaves {
+            if leaves.is_some() {
                 self.enslave(index, None, kind)?;
             }
             self.switch(index, false, kind)?;

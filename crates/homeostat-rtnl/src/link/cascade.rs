@@ -24,11 +24,14 @@ use std::net::IpAddr;
 
 use homeostat_core::{Owner, Taken};
 
+use crate::address::is_link_local;
 use crate::desired::DesiredState;
+use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::LinkKind;
-use crate::link::model::Link;
+use crate::link::model::{Field, Link};
 use crate::link::observe::{LinkTable, SeenLink};
+use crate::link::sysctls::SysctlSet;
 use crate::moment::{Beyond, Moment, OnLink};
 use crate::neighbour::Mac;
 use crate::nexthop;
@@ -137,6 +140,8 @@ pub(crate) struct Consequences {
     pub(crate) touches: Vec<LinkName>,
     /// The links whose own values may be others afterwards.
     pub(crate) alters: Vec<LinkName>,
+    /// What the kernel forgets, and no desired state says.
+    pub(crate) forgets: Vec<Key>,
 }
 
 impl Cascades<'_> {
@@ -166,7 +171,40 @@ impl Cascades<'_> {
         let touches: BTreeSet<LinkName> = touches.map(|(link, _)| *link).collect();
         let alters: BTreeSet<LinkName> = losses.iter().map(|(link, _)| *link).collect();
         let (touches, alters) = (Vec::from_iter(touches), Vec::from_iter(alters));
-        Consequences { takes, touches, alters }
+        let mut forgets = losses.iter().flat_map(|(link, loss)| self.forgotten(*link, *loss));
+        let lowered =
+            losses.iter().filter(|(link, loss)| matches!(loss, Loss::Mtu(_)) && *link != name);
+        let lowered = lowered.map(|(link, _)| *link).filter(|link| !self.is_bridge(*link));
+        let lowered = lowered.map(|link| Key::LinkField(link, Field::Mtu));
+        let mut forgets: BTreeSet<Key> = forgets.by_ref().chain(lowered).collect();
+        let table = &self.moment.table;
+        let former = table.get(name).filter(|_| effects.leaves).and_then(|seen| table.master(seen));
+        if let Some(master) = former {
+            forgets.extend([Key::LinkField(name, Field::Master), Key::Ports(master.name)]);
+        }
+        let forgets = forgets.into_iter().collect();
+        Consequences { takes, touches, alters, forgets }
+    }
+
+    /// Whether a link is a bridge. The MTU of one follows its ports in both directions, unless it was ever set.
+    fn is_bridge(&self, link: LinkName) -> bool {
+        let seen = self.moment.table.get(link);
+        seen.is_some_and(|seen| matches!(seen.link.kind, LinkKind::Bridge(_)))
+    }
+
+    /// What the kernel forgets of a link that stays: the order of addresses that go and return, and with IPv6 its sysctls
+    /// and the addresses that it had made.
+    fn forgotten(&self, link: LinkName, loss: Loss) -> Vec<Key> {
+        match loss {
+            Loss::Down => vec![Key::AddressOrder(link)],
+            Loss::Ipv6 => {
+                let addresses = self.moment.addresses.on(link).map(|(key, _)| *key);
+                let made = addresses.filter(|key| is_link_local(key.ip)).map(Key::Address);
+                let sysctls = Key::LinkSysctls(link, SysctlSet::Ipv6);
+                made.chain([sysctls, Key::AddressOrder(link)]).collect()
+            }
+            Loss::Gone | Loss::Mac | Loss::Carrier | Loss::Mtu(_) | Loss::Values => Vec::new(),
+        }
     }
 
     /// What becomes of which links.

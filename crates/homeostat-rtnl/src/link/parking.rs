@@ -102,17 +102,22 @@ pub(crate) struct ToPark {
     pub(crate) name: LinkName,
     /// Whether it is only the other end of a link of ours.
     pub(crate) is_end: bool,
-    /// Whether it leaves its bridge, bond or VRF, which stays.
-    pub(crate) leaves: bool,
+    /// The bridge, bond or VRF that it leaves, since that stays.
+    pub(crate) leaves: Option<LinkName>,
 }
 
 impl Parking {
-    /// What is recorded, since it does not return by itself: link-local addresses, and places in bridges.
+    /// What is recorded, since it does not return by itself: link-local addresses, the order of all addresses and ports, and
+    /// places in bridges.
     pub(crate) fn records(&self) -> impl Iterator<Item = Key> {
-        let leaving = self.links.iter().filter(|link| link.leaves).map(|link| link.name);
+        let leaving = self.links.iter().filter(|link| link.leaves.is_some()).map(|link| link.name);
         let all = leaving.chain(self.releases.iter().copied());
         let places = all.map(|name| Key::LinkField(name, Field::Master));
-        places.chain(self.link_local.iter().copied().map(Key::Address))
+        let orders = self.links.iter().map(|link| Key::AddressOrder(link.name));
+        // A bridge has its ports; of other links there are none.
+        let bridges = self.links.iter().flat_map(|link| [Some(link.name), link.leaves]).flatten();
+        let orders = orders.chain(bridges.map(Key::Ports));
+        places.chain(self.link_local.iter().copied().map(Key::Address)).chain(orders)
     }
 }
 

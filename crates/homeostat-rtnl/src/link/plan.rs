@@ -16,6 +16,7 @@ use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
 use crate::link::parking::{self, Aside, Parked, Parking, ToPark, is_parkable, occupies};
+use crate::link::sysctls::SysctlSet;
 use crate::link::{IfIndex, LinkName};
 use crate::moment::Moment;
 use crate::object::Object;
@@ -292,7 +293,18 @@ impl LinkPlanner<'_> {
         }
         let ours = || going.iter().filter_map(|name| table.get(*name)).filter(|it| is_parkable(it));
         if ours().any(|seen| self.is_in_the_way(seen)) {
-            return Aside::Recorded(ours().map(|seen| Key::Link(seen.name)).collect());
+            let of = |seen: &SeenLink| {
+                let name = seen.name;
+                let ports = table.master(seen).map(|master| Key::Ports(master.name));
+                let of = [
+                    Key::Link(name),
+                    Key::LinkField(name, Field::Master),
+                    Key::LinkSysctls(name, SysctlSet::All),
+                    Key::AddressOrder(name),
+                ];
+                of.into_iter().chain(ports)
+            };
+            return Aside::Recorded(ours().flat_map(of).collect());
         }
         let mut links: BTreeMap<LinkName, bool> = BTreeMap::new();
         for seen in ours() {
@@ -309,7 +321,7 @@ impl LinkPlanner<'_> {
         let ports = all.flat_map(|seen| table.ports(seen)).filter(stays).map(|port| port.name);
         let releases = ports.collect();
         let to_park = links.iter().filter_map(|(name, is_end)| {
-            let leaves = table.master(table.get(*name)?).as_ref().is_some_and(stays);
+            let leaves = table.master(table.get(*name)?).filter(stays).map(|master| master.name);
             Some(ToPark { name: *name, is_end: *is_end, leaves })
         });
         let addresses = links.keys().flat_map(|name| self.moment.addresses.on(*name));
@@ -383,7 +395,7 @@ impl LinkPlanner<'_> {
             _ => None,
         };
         let joins = master.filter(|master| self.moment.table.get(*master).is_some());
-        let Consequences { takes, touches, alters } = consequences;
+        let Consequences { takes, touches, alters, forgets } = consequences;
         self.plan.steps.push(LinkStep {
             key,
             slot,
@@ -395,6 +407,7 @@ impl LinkPlanner<'_> {
             alters,
             joins,
             aside,
+            forgets,
             records,
             harmless: None,
         });
@@ -454,9 +467,10 @@ impl LinkPlanner<'_> {
         let Some(step) = self.plan.steps.last_mut() else { return };
         step.aside = aside.unwrap_or(Aside::Not);
         step.harmless = part.map(|(part, cycle, consequences)| {
-            let Consequences { takes, touches, alters } = consequences;
+            let Consequences { takes, touches, alters, forgets } = consequences;
             let act = Act::UpdatePart(part, cycle);
-            Box::new(LinkStep { act, takes, touches, alters, aside: Aside::Not, ..step.clone() })
+            let aside = Aside::Not;
+            Box::new(LinkStep { act, takes, touches, alters, forgets, aside, ..step.clone() })
         });
     }
 

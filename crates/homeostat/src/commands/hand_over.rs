@@ -60,6 +60,7 @@ pub(super) fn to_daemon(
     let following = Following {
         socket: &context.socket,
         confirmed: ConfirmedDocuments::of(&context.caller.state_dir, &caller.owner),
+        within_ms: confirm_within_ms.unwrap_or_default(),
         color: context.color,
         json: asked.args.form.json,
     };

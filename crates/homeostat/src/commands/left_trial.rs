@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
-use homeostat_engine::{Control, Entry as ReportEntry, Error, Kind, Ledger, MassDelete, OnRelease};
+use homeostat_engine::{Control, Entry as ReportEntry, Error, Kind, Ledger, OnRelease, UndoList};
 
 use crate::commands::block_on;
 use crate::confirmed::{ConfirmedDocuments, RecordedTrial};
@@ -14,7 +14,7 @@ use crate::context::Context;
 use crate::failure;
 use crate::machine::Machine;
 use crate::output::{SourceReport, stream};
-use crate::undo_file::{self, Undone};
+use crate::undo_file::{self, Undone, WentAlong};
 use crate::wire::{NotRestored, RolledBack, TrialEnd};
 
 /// A trial in the top scope that is not ended, with the document that it returns to. Its holder may still run: who does
@@ -73,9 +73,9 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         return Ok(Left::Nothing);
     }
     let mut undoing = context.clone();
-    if !left.record.guarded {
-        undoing.caller.guards.mass_delete = MassDelete::Allow;
-    }
+    let along = Arc::new(WentAlong::default());
+    undoing.caller.guards = left.record.leave().apply(undoing.caller.guards);
+    undoing.caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
     undoing.caller.on_release = OnRelease::Restore;
     undoing.caller.recorded = undo_file::recorded(&confirmed.undo_file());
     let machine = Machine::bind(&undoing, &before, &**ledger)?;
@@ -95,6 +95,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         not_count: not.len(),
         not,
         made_again: again,
+        went_along: along.keys(),
         checks: Vec::new(),
     };
     confirmed.end_trial(&end)?;

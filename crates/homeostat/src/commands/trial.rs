@@ -59,6 +59,7 @@ pub(super) fn roll_back(args: &RollbackArgs, global: &Global) -> Result<ExitCode
     follow(&Following {
         socket: &socket_path(global),
         confirmed: ConfirmedDocuments::of(&state_dir(global), global.owner_name()),
+        within_ms: millis(args.confirm_within.get()),
         color: global.color,
         json: args.form.json,
     })
@@ -68,6 +69,8 @@ pub(super) fn roll_back(args: &RollbackArgs, global: &Global) -> Result<ExitCode
 pub(super) struct Following<'a> {
     pub(super) socket: &'a Path,
     pub(super) confirmed: ConfirmedDocuments,
+    /// The time that was asked for; less is left when the trial has begun.
+    pub(super) within_ms: u64,
     pub(super) color: Color,
     pub(super) json: bool,
 }
@@ -100,7 +103,7 @@ fn follow_to_end(following: &Following<'_>) -> Result<(u64, TrialEnd)> {
         };
         let trial: TrialStatus = read(trial.clone())?;
         if id == 0 {
-            announce(&trial, following.color)?;
+            announce(&trial, following)?;
         } else if id != trial.id {
             return recorded_end(&following.confirmed, id);
         }
@@ -108,8 +111,8 @@ fn follow_to_end(following: &Following<'_>) -> Result<(u64, TrialEnd)> {
     }
 }
 
-fn announce(trial: &TrialStatus, color: Color) -> Result<()> {
-    let mut to = stream::stderr(color);
+fn announce(trial: &TrialStatus, following: &Following<'_>) -> Result<()> {
+    let mut to = stream::stderr(following.color);
     match trial.confirm_by {
         ConfirmBy::Person => {}
         ConfirmBy::Passes => return Ok(()),
@@ -127,7 +130,7 @@ fn announce(trial: &TrialStatus, color: Color) -> Result<()> {
         trial.id,
         seconds(trial.left_ms)
     )?;
-    if trial.left_ms < SHORT {
+    if following.within_ms < SHORT {
         writeln!(to, "warning: this is little time to open a new session")?;
     }
     Ok(())

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
-use homeostat_engine::{Kind, MassDelete, OnRelease};
+use homeostat_engine::{Cascades, Kind, OnRelease, UndoList};
 use homeostat_netns::Netns;
 use serde_json::json;
 use tokio::sync::watch;
@@ -30,7 +30,7 @@ use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::is_remote;
-use crate::undo_file::{self, UndoFile, Undone};
+use crate::undo_file::{self, UndoFile, Undone, WentAlong};
 use crate::wire::{
     ConfirmBy, LastTrial, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
 };
@@ -70,6 +70,8 @@ pub(super) struct Trial {
     checking: Option<Arc<Checking>>,
     /// The keys that were not as declared before it: source, scope, key.
     open_before: Arc<BTreeSet<(String, String, String)>>,
+    /// What others lose by its rollback.
+    along: Arc<WentAlong>,
 }
 
 #[derive(Clone, Debug)]
@@ -158,6 +160,7 @@ impl Trial {
             is_judged: true,
             checking: None,
             open_before: Arc::default(),
+            along: Arc::default(),
         }
     }
 
@@ -372,6 +375,7 @@ impl Daemon {
             boot: boot_id(),
             began_at: Stamp::now().to_string(),
             guarded,
+            cascades: self.context.caller.guards.cascades == Cascades::Allow,
         };
         let origin = Origin {
             from: from.clone(),
@@ -399,6 +403,7 @@ impl Daemon {
             is_judged: false,
             checking: checks.map(|checks| Arc::new(Checking::start(checks, netns))),
             open_before: Arc::new(open_before),
+            along: Arc::default(),
         });
         Ok(())
     }
@@ -526,11 +531,11 @@ impl Daemon {
             let _ = control.resume();
         }
         let caller = self.context.caller.clone();
-        if !record.guarded {
-            self.context.caller.guards.mass_delete = MassDelete::Allow;
-        }
+        self.context.caller.guards = record.leave().apply(caller.guards);
         self.context.caller.on_release = OnRelease::Restore;
         self.leave_trial();
+        let along = Arc::new(WentAlong::default());
+        self.context.caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
         self.context.caller.recorded = undo_file::recorded(&confirmed.undo_file());
         let taken = self.take(document, recipients).await;
         self.context.caller = caller;
@@ -541,6 +546,7 @@ impl Daemon {
             let passes = if record.is_of_this_boot() { PASSES } else { PASSES_OF_A_BOOT };
             let (why, until) = (why.to_owned(), BootTime::after(passes));
             trial.phase = Phase::RollingBack { why, until };
+            trial.along = along;
         }
         self.publish();
         Ok(())
@@ -574,11 +580,9 @@ impl Daemon {
 
     /// The passes of the rollback have run, or have had their time.
     pub(super) async fn rolled_back(&mut self) {
-        let Some(Trial { record, is_edit, terms, phase: Phase::RollingBack { why, .. }, .. }) =
-            self.trials.open.clone()
-        else {
-            return;
-        };
+        let Some(trial) = self.trials.open.clone() else { return };
+        let Trial { record, is_edit, terms, phase, along, .. } = trial;
+        let Phase::RollingBack { why, .. } = phase else { return };
         let taken = undo_file::read(&self.confirmed().undo_file());
         let Undone { lost, again } = undo_file::restore(&taken, &self.loops()).await;
         let (mut not, not_count) = self.not_restored();
@@ -592,6 +596,7 @@ impl Daemon {
             not,
             not_count,
             made_again: again,
+            went_along: along.keys(),
             checks,
         };
         if let Err(error) = self.confirmed().end_trial(&end) {

@@ -32,7 +32,7 @@ const LISTS: [(&str, &str); 9] = [
 const MOVING: [&str; 3] = ["nf_conntrack_count", "nf_conntrack_expect_count", "flush"];
 
 impl World {
-    /// All links, addresses, routes, rules, nexthops, tables and sysctls.
+    /// All links, addresses in their order, routes, rules, nexthops, tables and sysctls.
     pub(crate) fn dump(&self) -> Dump {
         dump(|program| self.command(program))
     }
@@ -59,9 +59,7 @@ pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
         let text = output(ip);
         let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
         list.iter_mut().for_each(stop_timers);
-        list.iter_mut().for_each(sort_addresses);
         list.iter_mut().for_each(take_out_history);
-        list.retain(|entry| entry["dst"] != "ff00::/8");
         // The order is that of the kernel's tables, not of what they hold.
         let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
         lines.sort();
@@ -90,21 +88,10 @@ pub(crate) fn comes_again(before: &Dump, dump: impl Fn() -> Dump, story: &str) {
     panic!("{story}\nnot as before:\n{}", others.join("\n"));
 }
 
-/// The kernel lists the addresses of a link in the order in which they came: one that was away comes last.
-fn sort_addresses(value: &mut Value) {
-    if let Some(Value::Array(addresses)) = value.get_mut("addr_info") {
-        addresses.sort_by_key(Value::to_string);
-    }
-}
-
-/// Takes out what the kernel keeps of whether a link was ever up: its queue, and how often it had to take all packets for
-/// what stands on it. The route for its multicast is left out for the same reason.
+/// Takes out what the kernel keeps of whether a link was ever up: it has no queue before, and one for good from then on.
 fn take_out_history(value: &mut Value) {
     if value.get("qdisc").is_some_and(|queue| queue == "noop") {
         value["qdisc"] = "noqueue".into();
-    }
-    if let Some(fields) = value.as_object_mut() {
-        fields.remove("promiscuity");
     }
 }
 

@@ -137,9 +137,11 @@ fn complaints(unit: &std::path::Path) -> Vec<String> {
 fn the_unit_is_one_that_systemd_takes() {
     let world = World::new();
     let unit = std::fs::read_to_string(UNIT).unwrap();
-    for line in
-        ["Type=notify-reload", "Before=network-pre.target shutdown.target", "ProtectSystem=strict"]
-    {
+    for line in [
+        "Type=notify-reload",
+        "Before=sysinit.target network-pre.target shutdown.target",
+        "ProtectSystem=strict",
+    ] {
         assert!(unit.lines().any(|one| one == line), "{line}");
     }
     for settings in ["ProtectKernelTunables=", "ProtectControlGroups=", "PrivateDevices="] {

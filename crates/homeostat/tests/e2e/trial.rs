@@ -14,13 +14,17 @@
 //! | a reboot | `booted::a_reboot_in_a_trial_boots_the_confirmed_document`, `trial::a_boot_ends_a_trial` |
 //! | a power loss | `booted::a_power_loss_in_a_trial_boots_the_confirmed_document`, `booted::a_power_loss_in_a_trial_without_a_daemon_leaves_nothing_in_the_way`; at each durable write: `holder::a_kill_at_any_durable_write_ends_in_the_state_before`; with a disk of its own: `cargo xtask vm --trials` |
 //! | it adopts the default route of a DHCP client | `undone::what_the_trial_adopted_returns_to_its_owner` |
-//! | foreign objects go with an address, or with a bridge (which is made again, with another number) | `undone::foreign_objects_that_went_with_the_trial_return`, `undone::foreign_objects_on_a_link_that_the_trial_deleted_return_with_it` |
+//! | foreign objects go with an address, or with a bridge (which is put aside) | `undone::foreign_objects_that_went_with_the_trial_return`, `undone::foreign_objects_on_a_link_that_the_trial_deleted_return_with_it` |
 //! | their owner makes them again by itself | `undone::an_object_that_its_owner_made_again_by_itself_stays_as_it_is` |
 //! | it drops a table with a dynamic set and counters | `undone::a_table_that_leaves_is_dormant_until_the_trial_is_confirmed` |
-//! | it changes a sysctl to which others are coupled | `undone::knobs_that_go_with_a_claimed_one_are_what_they_were` |
+//! | it changes a sysctl to which others are coupled | `undone::knobs_that_go_with_a_claimed_one_are_what_they_were`, `unsaid::forwarding_of_a_link_that_is_aside_is_what_it_was` |
+//! | the kernel forgets sysctls and orders by it | `unsaid::an_mtu_without_ipv6_costs_no_sysctl`, `unsaid::the_primary_address_of_a_network_is_the_same_again` |
+//! | others build on what it made | `unsaid::a_rollback_may_take_along_what_its_trial_might`, `unsaid::a_rollback_takes_nothing_along_that_its_trial_might_not` |
+//! | it has written to the disk when the power goes | `restored_at_boot::a_program_never_reads_a_file_of_a_trial_that_a_power_loss_ended`, `services::units_of_a_trial_that_a_power_loss_ended_are_as_they_were` |
+//! | bad times, numbers and checks | `trial::a_time_that_makes_no_trial_is_refused_and_nothing_is_written`, `trial::an_older_document_is_tried_for_two_minutes`, `trial::without_a_trial_there_is_nothing_to_confirm_or_to_roll_back`, `checks::what_is_no_check_is_refused_and_nothing_is_written` |
 //! | its firewall drops new connections, and the old session confirms | `holder::a_firewall_that_drops_new_connections_cannot_be_confirmed_over_the_old_one` |
 //! | a check fails before, or after; something cannot be brought back | `checks::a_check_that_fails_already_keeps_a_trial_from_beginning`, `checks::a_check_that_fails_in_the_trial_rolls_it_back_and_is_good_again`, `checks::what_a_rollback_cannot_bring_back_is_named` |
-//! | a second trial, or another document, while one is open | `trial::an_edit_during_a_trial_waits_for_its_end` |
+//! | a second trial, or another document, while one is open | `trial::an_edit_during_a_trial_waits_for_its_end`, `trial::an_edit_during_a_trial_becomes_the_next_trial` |
 //! | `confirm` twice | `trial::a_trial_is_confirmed_from_another_session_only` |
 //! | the clock of the day is set back | `deadlines_are_on_the_clock_that_counts_from_the_boot`, beside the clock; a real one: `cargo xtask vm --trials` |
 //! | the disk is full when it begins, or when it ends | `trial_faults::a_full_disk_keeps_a_trial_from_beginning`, `trial_faults::a_second_signal_ends_a_daemon_whose_rollback_cannot_be_completed` |
@@ -115,6 +119,13 @@ fn a_trial_is_confirmed_from_another_session_only() {
     world.try_for("1h");
     let drawn = world.run("status").stdout;
     assert!(drawn.contains("trial 2: @DIR/new.toml is tried, "), "{drawn}");
+    let trial = world.trial();
+    assert_eq!((&trial["id"], &trial["returns_to"]), (&2.into(), &1.into()), "{trial}");
+    assert!(trial["by"].as_str().unwrap().starts_with("uid "), "who: {trial}");
+    assert!(trial["began_at"].as_str().unwrap().starts_with("20"), "since when: {trial}");
+    assert!(trial["from"][0].as_str().unwrap().ends_with("new.toml"), "what: {trial}");
+    let left = trial["left_ms"].as_u64().unwrap();
+    assert!((1..=3_600_000).contains(&left), "time left: {trial}");
     let refused = world.run("confirm").exits(1).stderr;
     assert!(refused.contains("this is the session that began the trial"), "{refused}");
     assert!(!world.trial().is_null());
@@ -364,10 +375,119 @@ fn every_edit_is_a_trial_if_the_settings_say_so() {
 #[test]
 fn a_time_that_makes_no_trial_is_refused_and_nothing_is_written() {
     let (world, _daemon) = kept();
-    for time in ["0s", "999ms", "25h", "400d", "soon"] {
-        let ran = world.run(&format!("apply --yes --confirm-within {time} new.toml"));
-        assert_ne!(ran.code(), Some(0), "{time}");
-        assert_eq!(world.knob(KEY), "5", "{time}");
+    let before = world.dump();
+    for time in ["0", "0s", "999ms", "24h1s", "25h", "365d", "400d", "1y", "-5s", "soon"] {
+        for command in [
+            "apply --yes --confirm-within=TIME new.toml",
+            "rollback --to 1 --confirm-within=TIME",
+            "confirm --extend=TIME",
+        ] {
+            let ran = world.run(&command.replace("TIME", time)).exits(1);
+            assert!(ran.stderr.starts_with("error: "), "{command} {time}: {}", ran.stderr);
+        }
     }
     assert!(world.trial().is_null());
+    assert_eq!(world.dump(), before);
+    assert_eq!(world.history().len(), 1);
+}
+
+/// The shortest and the longest time are possible; a warning comes with those in which nobody can log in.
+#[test]
+fn only_a_short_time_is_warned_of() {
+    let (world, _daemon) = kept();
+    for (time, is_short) in [("1s", true), ("14s", true), ("15s", false), ("24h", false)] {
+        let mut client = world.homeostat(&format!("apply --yes --confirm-within {time} new.toml"));
+        let client = client.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+        until("the trial", || !world.trial().is_null() || !world.rolled_back().is_empty());
+        if !world.trial().is_null() {
+            // That of one second may end by itself.
+            let _ = world.run("rollback");
+        }
+        let said = client.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&said.stderr).into_owned();
+        assert_eq!(said.contains("little time to open a new session"), is_short, "{time}: {said}");
+        until("the end", || world.trial().is_null());
+    }
+}
+
+/// Where no time is given, an older document has two minutes.
+#[test]
+fn an_older_document_is_tried_for_two_minutes() {
+    let (world, _daemon) = kept();
+    world.write("host.toml", EDITED);
+    world.confirms(2);
+    let mut client = world.homeostat("rollback --to 1");
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the trial", || world.knob(KEY) == "5" && !world.trial().is_null());
+    let left = world.trial()["left_ms"].as_u64().unwrap();
+    assert!((1..=120_000).contains(&left), "{left}");
+    world.run("confirm --extend 1h").exits(0);
+    world.run("rollback").exits(0);
+    assert!(!client.wait().unwrap().success());
+    assert_eq!(world.knob(KEY), "7");
+    let before = world.dump();
+    for number in ["0", "3", "99", "-1", "x"] {
+        let ran = world.run(&format!("rollback --to={number}")).exits(1);
+        assert!(ran.stderr.starts_with("error: "), "{number}: {}", ran.stderr);
+    }
+    assert!(world.trial().is_null() && world.dump() == before);
+}
+
+/// Neither with a daemon nor without one.
+#[test]
+fn without_a_trial_there_is_nothing_to_confirm_or_to_roll_back() {
+    let (world, daemon) = kept();
+    let before = world.dump();
+    for command in ["confirm", "confirm --same-session", "confirm --extend 5m", "rollback"] {
+        let ran = world.run(command).exits(1);
+        assert!(ran.stderr.contains("there is no open trial"), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains("help: "), "{command}: {}", ran.stderr);
+    }
+    daemon.kill();
+    for command in ["confirm", "confirm --extend 5m", "rollback"] {
+        let ran = world.run(command).exits(1);
+        assert!(ran.stderr.starts_with("error: "), "{command}: {}", ran.stderr);
+        assert!(ran.stderr.contains("help: "), "{command}: {}", ran.stderr);
+    }
+    assert_eq!(world.dump(), before);
+}
+
+/// Where every edit is tried, one that came during a trial is the next one.
+#[test]
+fn an_edit_during_a_trial_becomes_the_next_trial() {
+    let setting = "[settings]\nconfirm-within = \"1h\"\n";
+    let world = World::new();
+    let _daemon = world.keep(&format!("{setting}{BEFORE}"));
+    world.converges();
+    world.confirms(1);
+    world.write("host.toml", format!("{setting}{TRIED}"));
+    until("the trial", || world.knob(KEY) == "6" && !world.trial().is_null());
+    let first = world.trial()["id"].as_u64().unwrap();
+    world.write("host.toml", format!("{setting}{EDITED}"));
+    until("the edit waits", || world.trial()["edit_waits"] == true);
+    let drawn = world.run("status").stdout;
+    assert!(drawn.contains("wait"), "{drawn}");
+    assert_eq!(world.knob(KEY), "6");
+    world.run("confirm").exits(0);
+    until("the next trial", || world.knob(KEY) == "7" && !world.trial().is_null());
+    assert!(world.trial()["id"].as_u64().unwrap() > first, "{}", world.trial());
+    world.run("rollback").exits(0);
+    assert_eq!(world.knob(KEY), "6", "the first one was confirmed");
+}
+
+/// The command, the event, the log and the metric say which document is in force.
+#[test]
+fn a_document_that_was_rolled_back_yields_to_the_confirmed_one_for_all_to_see() {
+    let (world, daemon) = listening();
+    world.converges();
+    world.confirms(1);
+    drop(daemon);
+    world.write("host.toml", "[sysctl\n");
+    let command = world.homeostat("run host.toml --listen 127.0.0.1:9876");
+    let _daemon = world.keep_by(command);
+    until("the confirmed document", || {
+        world.run("status --json").stdout.contains("\"fallback\":1")
+    });
+    assert_eq!(metric("homeostat_fallback_document"), "1");
+    assert!(world.log().contains("confirmed document in force number=1"), "{}", world.log());
 }

@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::keeping::until;
+use crate::keeping::{comes, until};
 use crate::network::cabled;
 use crate::world::World;
 
@@ -140,8 +140,12 @@ pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::
     world.write("new.toml", tried);
     let mut client =
         world.homeostat(&format!("apply --yes --confirm-within 1h {options} new.toml"));
-    let client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    until("the trial", || !world.status()["trial"].is_null());
+    let said = world.path().join("client");
+    let errors = std::fs::File::create(&said).unwrap();
+    let client = client.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+    if !comes(|| !world.status()["trial"].is_null()) {
+        panic!("no trial: {}", std::fs::read_to_string(said).unwrap());
+    }
     client
 }
 
