@@ -8,6 +8,15 @@ use crate::bench::{Bench, Declared, cable, desired, explained, ip, listed, until
 
 /// Everything that `ip` says of the namespace. Times run down by themselves.
 fn dump(namespace: &Namespace) -> Vec<Value> {
+    // A worker of the kernel follows carriers, and gives links their own addresses after that.
+    until("quiet links", || {
+        let links = listed(namespace, "address show up");
+        let is_own = |address: &Value| address["scope"] == "link";
+        let has_own = |link: &Value| link["addr_info"].as_array().unwrap().iter().any(is_own);
+        links
+            .iter()
+            .all(|link| link["ifname"] == "lo" || link["operstate"] == "UP" && has_own(link))
+    });
     let mut all = Vec::new();
     for args in [
         "-d address show",
