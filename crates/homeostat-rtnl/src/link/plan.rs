@@ -415,8 +415,19 @@ impl LinkPlanner<'_> {
 
     fn put_links(&mut self) {
         let links = std::mem::take(&mut self.links);
+        // What keeps another one from being made goes first.
+        let going = links.iter().filter(|(_, need)| matches!(need, Need::MakeAgain { .. }));
+        let going: Vec<&SeenLink> =
+            going.filter_map(|(name, _)| self.moment.table.get(*name)).collect();
+        let waits = |name: LinkName| {
+            let declared = self.desired.link(name);
+            let is_in_the_way = |old: &&SeenLink, declared: &Link| {
+                old.name != name && occupies(&old.link, declared)
+            };
+            declared.is_some_and(|declared| going.iter().any(|old| is_in_the_way(old, declared)))
+        };
         let mut links: Vec<(LinkName, Need)> = links.into_iter().collect();
-        links.sort_by_cached_key(|(name, _)| (self.desired.link_depth(*name), *name));
+        links.sort_by_cached_key(|(name, _)| (self.desired.link_depth(*name), waits(*name), *name));
         for (name, need) in links {
             let Some(declared) = self.desired.link(name) else { continue };
             if let Some(on) = self.blocker(declared) {

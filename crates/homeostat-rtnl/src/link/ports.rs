@@ -71,7 +71,7 @@ pub(crate) fn put_right(
     moved.sort_by_key(|port| wanted(port));
     let mut taken: BTreeSet<u16> = kept.iter().map(|port| port.number).collect();
     for port in &moved {
-        let lowest = (1..).find(|number| !taken.contains(number));
+        let lowest = (1..=u16::MAX).find(|number| !taken.contains(number));
         if lowest != wanted(port) {
             let why = format!(
                 "port `{}` has number {}: the kernel gives the lowest free one",
@@ -85,8 +85,8 @@ pub(crate) fn put_right(
     let joins = moved.iter().map(|port| (port, index));
     let all = moved.iter().map(|port| (port, IfIndex(0))).chain(joins);
     for (port, master) in all {
-        let parts = Parts { master: Some(master), ..Parts::default() };
-        let written = message::change(&mut batch, port.index, &parts, &Refs::default());
+        let place = Parts { master: Some(master), ..Parts::default() };
+        let written = message::change(&mut batch, port.index, &place, &Refs::default());
         written.map_err(|error| failure(&error))?;
         if let Some(place) = port.place.as_ref().filter(|_| master == index) {
             place.set(&mut batch, port.index).map_err(|error| failure(&error))?;

@@ -60,6 +60,7 @@ pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
         let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
         list.iter_mut().for_each(stop_timers);
         list.iter_mut().for_each(take_out_history);
+        list.retain(|entry| !is_left_over(entry));
         // The order is that of the kernel's tables, not of what they hold.
         let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
         lines.sort();
@@ -93,6 +94,13 @@ fn take_out_history(value: &mut Value) {
     if value.get("qdisc").is_some_and(|queue| queue == "noop") {
         value["qdisc"] = "noqueue".into();
     }
+}
+
+/// The kernel makes a route for multicast when a link gets its first IPv6 address, or a carrier, and keeps it when the address
+/// goes. So a link without a carrier has one if it ever had an address.
+fn is_left_over(route: &Value) -> bool {
+    let flags = route["flags"].as_array().into_iter().flatten();
+    route["dst"] == "ff00::/8" && flags.into_iter().any(|flag| flag == "linkdown")
 }
 
 /// Takes out how long the timers of a bridge have still to run.

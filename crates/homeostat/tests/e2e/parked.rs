@@ -113,6 +113,23 @@ fn a_daemon_that_was_killed_in_a_trial_brings_links_back_at_its_next_start() {
     world.is_again(&then);
 }
 
+/// Neither can be made while the other is there.
+#[test]
+fn links_that_exchange_what_they_need_are_made_again_with_their_numbers() {
+    let tunnels = "[links.v5]\nkind = \"vxlan\"\nid = 5\nup = true\n[links.v6]\nkind = \"vxlan\"\nid = 6\nup = true\n";
+    let exchanged = tunnels.replace("id = 5", "id = 7").replace("id = 6", "id = 5");
+    let exchanged = exchanged.replace("id = 7", "id = 6");
+    let before = format!("{WIRE}{tunnels}");
+    round_trip(&cabled(), &before, &format!("{WIRE}{exchanged}"), &[]);
+    // The one that is made again needs what the successor of another has.
+    let before =
+        format!("{WIRE}[links.v5]\nkind = \"vxlan\"\nid = 6\n[links.v6]\nkind = \"bridge\"\n");
+    let tried = format!(
+        "{WIRE}[links.v5]\nkind = \"vxlan\"\nid = 5\n[links.v6]\nkind = \"vxlan\"\nid = 6\n"
+    );
+    round_trip(&cabled(), &before, &tried, &[]);
+}
+
 const TUNNEL: &str =
     "[links.v5]\nkind = \"vxlan\"\nid = 5\nup = true\naddresses = [\"10.3.0.1/24\"]\n";
 

@@ -200,11 +200,6 @@ const SET_BY_OTHERS: [(&str, &str); 8] = [
 ];
 
 impl World {
-    /// Somebody else sets something, if it is there.
-    fn try_meddle(&self, knob: &str, value: &str) {
-        let _ = std::fs::write(format!("/proc/sys/{knob}"), value);
-    }
-
     /// Somebody else does something, if it is possible.
     fn try_ip(&self, args: &str) {
         let _ = self.command("ip").args(args.split_whitespace()).output().unwrap();
@@ -220,7 +215,6 @@ const PORT: [&str; 4] = [
 ];
 
 fn run(seed: u64) {
-    eprintln!("seed {seed}");
     let mut dice = Dice::new(seed);
     let world = cabled();
     // The kernel makes link-local addresses when a carrier comes, and from the hardware address that a bridge has then.
@@ -243,7 +237,8 @@ fn run(seed: u64) {
     }
     for (knob, value) in SET_BY_OTHERS {
         if dice.below(3) == 0 {
-            world.try_meddle(knob, value);
+            // One of a link that is not there cannot be set.
+            let _ = std::fs::write(format!("/proc/sys/{knob}"), value);
         }
     }
     world.run("resync");

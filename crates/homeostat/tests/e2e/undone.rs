@@ -143,9 +143,8 @@ pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::
     let said = world.path().join("client");
     let errors = std::fs::File::create(&said).unwrap();
     let client = client.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
-    if !comes(|| !world.status()["trial"].is_null()) {
-        panic!("no trial: {}", std::fs::read_to_string(said).unwrap());
-    }
+    let is_tried = comes(|| !world.status()["trial"].is_null());
+    assert!(is_tried, "no trial: {}", std::fs::read_to_string(said).unwrap());
     client
 }
 
