@@ -89,10 +89,17 @@ pub(crate) fn comes_again(before: &Dump, dump: impl Fn() -> Dump, story: &str) {
     panic!("{story}\nnot as before:\n{}", others.join("\n"));
 }
 
-/// Takes out what the kernel keeps of whether a link was ever up: it has no queue before, and one for good from then on.
+/// Takes out what the kernel keeps of whether a link was ever up: it has no queue before, and one for good from then on. And
+/// it decides whether a link takes all packets, for what stands on it, only while the link is up.
 fn take_out_history(value: &mut Value) {
     if value.get("qdisc").is_some_and(|queue| queue == "noop") {
         value["qdisc"] = "noqueue".into();
+    }
+    let mut flags = value["flags"].as_array().into_iter().flatten();
+    if !flags.any(|flag| flag == "UP")
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("promiscuity");
     }
 }
 

@@ -32,6 +32,12 @@ pub(crate) fn cabled() -> World {
     for link in ["va", "vb"] {
         world.ip(&format!("link set {link} up"));
     }
+    // A worker of the kernel follows carriers, and makes the last route of a link after that.
+    until("the carrier", || {
+        let routes = world.ip("-6 route show table local type multicast");
+        ["va", "vb"].iter().all(|link| routes.contains(&format!("dev {link} ")))
+            && !routes.contains("linkdown")
+    });
     world
 }
 
