@@ -181,13 +181,22 @@ async fn restore_in(taken: &[TakenObject], control: &dyn Control, undone: &mut U
     }
 }
 
-/// What others lose by a rollback that may take things along. It is reported, and nobody makes it again.
+/// What others lose by a rollback that may take things along.
 #[derive(Debug, Default)]
-pub(crate) struct WentAlong(Mutex<BTreeSet<NamedKey>>);
+pub(crate) struct WentAlong(Mutex<BTreeMap<NamedKey, Snapshot>>);
 
 impl WentAlong {
-    pub(crate) fn keys(&self) -> Vec<NamedKey> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    /// Makes again what does not need the objects of the trial, such as a route that was there before it, and returns the
+    /// rest.
+    pub(crate) async fn restore(&self, loops: &[Arc<dyn Control>]) -> Vec<NamedKey> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let taken = all.into_iter().map(|(NamedKey { source, scope, key }, snapshot)| {
+            let (snapshot, taking) = (Some(snapshot), Taking::Along);
+            TakenObject { source, scope, key, snapshot, taking }
+        });
+        let Undone { lost, .. } = restore(&taken.collect::<Vec<_>>(), loops).await;
+        let lost = lost.into_iter();
+        lost.map(|NotRestored { source, scope, key, .. }| NamedKey { source, scope, key }).collect()
     }
 }
 
@@ -205,7 +214,7 @@ impl UndoList for WentAlong {
     ) -> Result<(), Failure> {
         if taking == Taking::Along {
             let mut keys = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            keys.extend(taken.iter().map(|(key, _)| named(of, key)));
+            keys.extend(taken.iter().map(|(key, snapshot)| (named(of, key), snapshot.clone())));
         }
         Ok(())
     }

@@ -81,8 +81,10 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
     let machine = Machine::bind(&undoing, &before, &**ledger)?;
     let drivers = machine.unlock_under(Some(lock), ledger)?;
     let (taken, lost) = (undo_file::read(&confirmed.undo_file()), RefCell::new(Undone::default()));
+    let went_along = RefCell::new(Vec::new());
     let reports = block_on(drivers.converge_and(&async |loops: &[Arc<dyn Control>]| {
         let not = undo_file::restore(&taken, loops).await;
+        went_along.borrow_mut().extend(along.restore(loops).await);
         let mut undone = lost.borrow_mut();
         undone.lost.extend(not.lost);
         undone.again = not.again;
@@ -95,7 +97,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         not_count: not.len(),
         not,
         made_again: again,
-        went_along: along.keys(),
+        went_along: went_along.into_inner(),
         checks: Vec::new(),
     };
     confirmed.end_trial(&end)?;

@@ -585,6 +585,7 @@ impl Daemon {
         let Phase::RollingBack { why, .. } = phase else { return };
         let taken = undo_file::read(&self.confirmed().undo_file());
         let Undone { lost, again } = undo_file::restore(&taken, &self.loops()).await;
+        let went_along = along.restore(&self.loops()).await;
         let (mut not, not_count) = self.not_restored();
         let not_count = not_count + lost.len();
         not.splice(..0, lost);
@@ -596,7 +597,7 @@ impl Daemon {
             not,
             not_count,
             made_again: again,
-            went_along: along.keys(),
+            went_along,
             checks,
         };
         if let Err(error) = self.confirmed().end_trial(&end) {

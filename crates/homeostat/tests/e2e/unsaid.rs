@@ -233,6 +233,18 @@ fn a_rollback_may_take_along_what_its_trial_might() {
     }
 }
 
+/// What was there before the trial, and went with the trial's last address, is there again.
+#[test]
+fn a_rollback_costs_others_nothing_that_they_had_before() {
+    let world = cabled();
+    let others = || {
+        world.ip("route add 10.21.0.0/16 dev va proto static");
+        world.ip("neighbour add 10.0.0.66 lladdr 02:00:00:00:00:66 dev va nud permanent");
+    };
+    round_trip(&world, &addressed(&[]), &addressed(&["10.0.0.1/24"]), others);
+    assert!(world.rolled_back()[0]["went_along"].as_array().unwrap().is_empty());
+}
+
 /// Without that permission it is held, and named.
 #[test]
 fn a_rollback_takes_nothing_along_that_its_trial_might_not() {
