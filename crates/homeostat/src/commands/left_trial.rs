@@ -84,7 +84,8 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
     let went_along = RefCell::new(Vec::new());
     let reports = block_on(drivers.converge_and(&async |loops: &[Arc<dyn Control>]| {
         let not = undo_file::restore(&taken, loops).await;
-        went_along.borrow_mut().extend(along.restore(loops).await);
+        let rest = along.restore(loops).await;
+        went_along.borrow_mut().extend(rest);
         let mut undone = lost.borrow_mut();
         undone.lost.extend(not.lost);
         undone.again = not.again;
