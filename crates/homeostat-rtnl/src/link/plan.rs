@@ -481,7 +481,7 @@ impl LinkPlanner<'_> {
             let Consequences { takes, touches, alters, forgets } = consequences;
             let act = Act::UpdatePart(part, cycle);
             let aside = Aside::Not;
-            Box::new(LinkStep { act, takes, touches, alters, forgets, aside, ..step.clone() })
+            Box::new(LinkStep { act, takes, touches, alters, aside, forgets, ..step.clone() })
         });
     }
 

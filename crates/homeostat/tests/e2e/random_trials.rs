@@ -244,6 +244,8 @@ fn run(seed: u64) {
         }
     }
     world.run("resync");
+    // A worker of the kernel follows carriers; both ends are up.
+    until("the carrier of others", || !world.ip("link show dev theirs").contains("NO-CARRIER"));
     until("addresses can be used", || !world.ip("-6 address show").contains("tentative"));
     let then = world.dump();
     let mut client = begin(&world, &tried, "--allow-cascades --accept-loss");
