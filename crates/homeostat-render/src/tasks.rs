@@ -189,7 +189,11 @@ async fn follow_path(path: PathBuf, spec: InputSpec, reader: FileReader, mut pos
         // Before it is read, so that no change is lost.
         watch.add();
         let answer = spec.read(&reader, &path);
-        post.put(&answer);
+        // One that was written a moment ago is read in a moment, and nobody has to hear of it before.
+        let is_young = matches!(&answer, Err(Error::BeingWritten { due_in: Some(_), .. }));
+        if !(is_young && matches!(post.last, Some(Ok(_)))) {
+            post.put(&answer);
+        }
         let pause = match answer {
             Ok(_) => {
                 backoff = Backoff::default();
