@@ -269,7 +269,7 @@ fn what_made_a_pass_fail_is_in_the_list_of_failures_under_its_name() {
         let report = report.unrecorded(about.clone(), failure.clone());
         assert!(!report.is_converged());
         let entry = Entry::Pass { about, failure: failure.clone() };
-        assert_eq!(entries(&report, Kind::Failed), [entry.clone()]);
+        assert_eq!(entries(&report, Kind::Failed), std::slice::from_ref(&entry));
         let refused = Finding::refused(failure.clone());
         let of_key = Entry::Finding { key: name.to_owned(), finding: refused };
         assert_eq!(serde_json::to_string(&entry).unwrap(), serde_json::to_string(&of_key).unwrap());
