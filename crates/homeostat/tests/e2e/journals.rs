@@ -76,7 +76,9 @@ fn a_journal_that_cannot_be_read_says_why_and_the_way_out() {
         damaged.stderr.contains("is damaged: the checksum of record 2 does not fit"),
         "{damaged:?}"
     );
-    assert!(damaged.stderr.contains("help: look at it; to begin a new one, move "), "{damaged:?}");
+    let help =
+        "help: look at it; to begin a new one, check that no task in it still runs, and move ";
+    assert!(damaged.stderr.contains(help), "{damaged:?}");
     fs::remove_file(&path).unwrap();
     ground.world.run("apply --yes host.toml").exits(0);
     let mut newer = fs::read(&path).unwrap();

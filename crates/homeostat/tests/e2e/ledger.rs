@@ -39,7 +39,10 @@ fn a_file_that_is_no_ledger_is_refused_with_a_way_out() {
     for junk in [&b"not a database, but long enough to be one"[..], &[0xff; 9000]] {
         let world = drifted();
         fs::write(world.ledger(), junk).unwrap();
-        refused_everywhere(&world, &["@DIR/state/ledger.db is damaged", "help: move "]);
+        refused_everywhere(
+            &world,
+            &["@DIR/state/ledger.db is damaged", "help: restore a backup, or move "],
+        );
     }
 }
 
