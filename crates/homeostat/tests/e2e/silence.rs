@@ -93,7 +93,7 @@ const ROWS: [Row; 8] = [
 ];
 
 /// Sections that another test is about, or that declare nothing.
-const ELSEWHERE: [(&str, &str); 8] = [
+const ELSEWHERE: [(&str, &str); 9] = [
     ("settings", "declares nothing"),
     ("namespaces", "lost: a_whole_namespace_that_leaves_while_others_stay_is_held"),
     ("links/sysctl", "lost: knobs_of_a_link_belong_to_the_link_or_to_the_global_section"),
@@ -102,6 +102,7 @@ const ELSEWHERE: [(&str, &str); 8] = [
     ("services", "services: a_section_that_disappears_stops_nothing"),
     ("cgroups", "homeostat-knobs: a_lost_section_of_cgroups_is_named"),
     ("files", "files: a_lost_section_of_files_is_held_and_an_empty_one_is_not"),
+    ("values", "rendered: mistakes_in_templates_are_found_by_check_at_their_places"),
 ];
 
 /// Fields of a namespace that are no sections.
