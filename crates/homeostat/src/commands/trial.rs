@@ -99,7 +99,12 @@ fn follow_to_end(following: &Following<'_>) -> Result<(u64, TrialEnd)> {
         let Ok(answer) = asked else { return recorded_end(&following.confirmed, id) };
         let Some(trial) = answer.get("trial").filter(|trial| !trial.is_null()) else {
             let last = answer.pointer("/last/id").and_then(Value::as_u64);
-            return Ok((last.unwrap_or(id), ended(&answer)?.ok_or_else(unknown_end)?));
+            let end = ended(&answer)?.ok_or_else(unknown_end)?;
+            // It was over before it could be announced.
+            if id == 0 && matches!(end, TrialEnd::RolledBack(_)) {
+                warn_of_short_time(following)?;
+            }
+            return Ok((last.unwrap_or(id), end));
         };
         let trial: TrialStatus = read(trial.clone())?;
         if id == 0 {
@@ -130,7 +135,12 @@ fn announce(trial: &TrialStatus, following: &Following<'_>) -> Result<()> {
         trial.id,
         seconds(trial.left_ms)
     )?;
+    warn_of_short_time(following)
+}
+
+fn warn_of_short_time(following: &Following<'_>) -> Result<()> {
     if following.within_ms < SHORT {
+        let mut to = stream::stderr(following.color);
         writeln!(to, "warning: this is little time to open a new session")?;
     }
     Ok(())
