@@ -103,7 +103,8 @@ fn a_flowtable_waits_for_links_that_only_an_included_file_names() {
     let desired = std::sync::Arc::new(desired);
     let words = explained(&world.pass(&desired));
     assert!(!words.contains("failed"), "{words}");
-    let waits = "key: \"table ip b\", finding: Pending { on: Link(\"v0\") }";
+    let waits =
+        "key: \"table ip b\", finding: Pending { on: Link { name: \"v0\", namespace: None } }";
     assert!(words.contains(waits), "{words}");
     make_links(&world);
     let report = world.pass(&desired);

@@ -58,7 +58,7 @@ fn hooks_want_links() {
     let (strict, mut world) = (Strict::new(), World::new());
     let desired = strict.desired(&world, HOOKED);
     let words = explained(&world.pass(&desired));
-    assert!(words.contains("table netdev a") && words.contains("Link(\"br8\")"), "{words}");
+    assert!(words.contains("table netdev a") && words.contains("Link { name: \"br8\""), "{words}");
     assert!(!words.contains("failed"), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     make_br8(&world);
@@ -85,7 +85,7 @@ fn links_of_hooks_are_found_in_what_is_included_and_by_way_of_variables() {
         "include \"names.nft\"\ninclude \"./parts/*.nft\"\ntable ip b { chain x { accept; }; }";
     let desired = strict.desired(&world, text);
     let words = explained(&world.pass(&desired));
-    assert!(words.contains("table netdev a") && words.contains("Link(\"br8\")"), "{words}");
+    assert!(words.contains("table netdev a") && words.contains("Link { name: \"br8\""), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     make_br8(&world);
     let report = world.pass(&desired);
@@ -101,7 +101,9 @@ fn a_table_waits_for_the_link_that_it_hooks_into_also_if_another_means_it_by_num
     let desired = strict.desired(&world, text);
     let words = explained(&world.pass(&desired));
     for table in ["table netdev a", "table ip b"] {
-        let waits = format!("key: \"{table}\", finding: Pending {{ on: Link(\"br8\") }}");
+        let waits = format!(
+            "key: \"{table}\", finding: Pending {{ on: Link {{ name: \"br8\", namespace: None }} }}"
+        );
         assert!(words.contains(&waits), "{words}");
     }
     assert_eq!(listed(), expected("table ip c { chain x { accept; }; }"));

@@ -76,7 +76,7 @@ fn tables_wait_for_links_that_are_not_there_and_mean_them_when_they_come() {
     let mut world = World::new();
     let desired = desired(&world, &directory.path().join("main.nft"));
     let words = explained(&world.pass(&desired));
-    assert!(words.contains("Link(\"br7\")"), "{words}");
+    assert!(words.contains("Link { name: \"br7\""), "{words}");
     assert_eq!(listed(), expected(b));
     make(&world);
     assert!(world.pass(&desired).is_converged());
@@ -90,7 +90,7 @@ fn a_line_that_is_too_long_to_be_repeated_names_its_link_all_the_same() {
     files(directory.path(), &[("main.nft", "include \"part.nft\"\n"), ("part.nft", &long)]);
     let mut world = World::new();
     let words = explained(&world.pass(&desired(&world, &directory.path().join("main.nft"))));
-    assert!(words.contains("Link(\"br7\")"), "{words}");
+    assert!(words.contains("Link { name: \"br7\""), "{words}");
 }
 
 #[tokio::test]

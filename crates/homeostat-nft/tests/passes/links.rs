@@ -25,7 +25,7 @@ fn a_table_waits_for_a_link_that_is_not_there_and_others_do_not() {
     let mut world = World::new();
     let desired = world.desired(BY_NUMBER);
     let words = explained(&world.pass(&desired));
-    assert!(words.contains("table ip a") && words.contains("Link(\"br8\")"), "{words}");
+    assert!(words.contains("table ip a") && words.contains("Link { name: \"br8\""), "{words}");
     assert_eq!(listed(), expected("table ip b { chain x { accept; }; }"));
     world.namespace.ip(&["link", "add", "br8", "type", "bridge"]).unwrap();
     assert!(world.pass(&desired).is_converged());
@@ -47,7 +47,7 @@ fn a_link_that_is_made_again_is_meant_by_its_new_number() {
     let former = format!("iif {}", former[0]["ifindex"]);
     world.namespace.ip(&["link", "del", "br8"]).unwrap();
     let words = explained(&world.plan(&desired));
-    assert!(words.contains("Link(\"br8\")"), "{words}");
+    assert!(words.contains("Link { name: \"br8\""), "{words}");
     // Another number than before, so that a rule for the former one means nothing.
     for name in ["br6", "br8"] {
         world.namespace.ip(&["link", "add", name, "type", "bridge"]).unwrap();
