@@ -13,9 +13,9 @@ fn dump(namespace: &Namespace) -> Vec<Value> {
         let links = listed(namespace, "address show up");
         let is_own = |address: &Value| address["scope"] == "link";
         let has_own = |link: &Value| link["addr_info"].as_array().unwrap().iter().any(is_own);
-        links
-            .iter()
-            .all(|link| link["ifname"] == "lo" || link["operstate"] == "UP" && has_own(link))
+        // A bridge without ports has no carrier to follow.
+        let follows_none = |link: &Value| link["ifname"] == "lo" || link["ifname"] == "br0";
+        links.iter().all(|link| follows_none(link) || link["operstate"] == "UP" && has_own(link))
     });
     let mut all = Vec::new();
     for args in [
