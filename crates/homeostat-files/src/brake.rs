@@ -1,4 +1,4 @@
-//! How often a program may be told of new files. Pure: `now` is an argument, the time since some moment.
+//! How often a program may be reloaded. Pure: `now` is an argument, the time since some moment.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,13 +12,13 @@ pub struct Limits {
     pub old_processes: Option<usize>,
 }
 
-/// When a program was told last.
+/// When a program was reloaded last.
 #[derive(Debug, Default)]
 pub(crate) struct Brake {
     last: Option<Duration>,
 }
 
-/// Why a program is not told now.
+/// Why a program is not reloaded now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Until this moment, for this long after the last time.

@@ -64,13 +64,13 @@ pub struct Moment {
     pub(crate) verdict: Option<Verdict>,
     /// Why the program has refused what is declared, when it was tried.
     pub(crate) refused: Option<String>,
-    /// Why the program is not told now of what it does not run.
+    /// Why the program is not reloaded now of what it does not run.
     pub(crate) wait: Option<Wait>,
     /// What the program waits on, if it cannot be asked.
     pub(crate) down: Option<String>,
     /// Whether the program runs all that is declared, but for servers: that it accepts it is shown by that it runs it.
     pub(crate) is_structure_running: bool,
-    /// What operators have told the program, in words.
+    /// What operators have set in the program, in words.
     pub(crate) notes: Vec<String>,
 }
 
@@ -90,7 +90,7 @@ pub struct Reader {
     hints: Hints,
     /// The unit of the program.
     unit: Option<Watch>,
-    /// When to look again at a program that may not be told now.
+    /// When to look again at a program that may not be reloaded now.
     wakeup: Option<Wakeup>,
     /// What the program said last, and of what.
     pub(crate) judged: Vec<Judged>,
@@ -385,7 +385,7 @@ fn all_keys(resolved: Option<&DesiredState>) -> Hint<Key> {
     Hint::keys(keys)
 }
 
-/// When a program may be told of new files.
+/// When a program may be reloaded.
 #[derive(Clone, Debug)]
 enum Wakeup {
     /// At a moment.
@@ -481,7 +481,7 @@ impl Look<'_> {
         Some(Seen::Present { key: key.clone(), object, owner })
     }
 
-    /// Whether the program may be told now, and when to look again if not.
+    /// Whether the program may be reloaded now, and when to look again if not.
     fn brake(&self, program: &Program) -> (Option<Wait>, Option<Wakeup>) {
         let mut draining = Vec::new();
         let count = || {
@@ -502,7 +502,7 @@ impl Look<'_> {
         (wait, wakeup)
     }
 
-    /// What the program runs. One that cannot be asked runs what it was told last.
+    /// What the program runs. One that cannot be asked runs what it was reloaded last.
     fn find_program(
         &mut self,
         wanted: Option<&Wanted>,
@@ -510,7 +510,7 @@ impl Look<'_> {
         moment: &mut Moment,
     ) -> Object {
         let Files { program, store, set, .. } = self.reader.files.clone();
-        // What was only about to be told may never have been.
+        // A reload that was only planned may never have been sent.
         let recorded = || match record? {
             Record { stage: Stage::Done, wrote, .. } => Some(wrote.clone()),
             record => record.settled.clone(),

@@ -196,7 +196,7 @@ impl Drafting<'_> {
         self.draft.steps.push(step);
     }
 
-    /// What operators have told the program is left as it is, and shown.
+    /// What operators have set in the program is left as it is, and shown.
     fn add_notes(&mut self) {
         let notes = &self.moment.notes;
         let Some((key, _)) = self.desired.target().filter(|_| !notes.is_empty()) else { return };
@@ -243,7 +243,7 @@ impl Drafting<'_> {
         }
     }
 
-    /// A program that may not be told now gets its new files when it may.
+    /// A program that may not be reloaded now gets its new files when it may.
     fn brake(&mut self) {
         let Some(wait) = &self.moment.wait else { return };
         let is_program = |step: &Step| matches!(step.key_in(self.desired), Key::Program(_));

@@ -1,4 +1,4 @@
-//! Starts the programs that judge a set, and those that are told of it.
+//! Starts the programs that judge a set, and those that reload it.
 #![expect(clippy::disallowed_methods, reason = "the one module of this crate that starts programs")]
 
 use std::io;

@@ -38,7 +38,7 @@ pub struct Profile {
     pub check: fn(&FilePath) -> Vec<String>,
     /// Whether a line that the check says is worth showing.
     pub says: fn(&str) -> bool,
-    /// How it is told of new files; nothing, if the set does not say enough.
+    /// How it is reloaded; nothing, if the set does not say enough.
     pub reload: fn(&Setup<'_>) -> Option<Reload>,
     /// How it is asked what it runs; nothing, if the set does not say enough.
     pub running: fn(&Setup<'_>) -> Option<Running>,

@@ -274,7 +274,7 @@ fn metrics(memory: &Memory) -> Vec<Sample> {
 #[derive(Clone, Default)]
 struct Stores(Arc<Mutex<HashMap<PathBuf, Store>>>);
 
-/// When programs were told last, by the state directory and the name of their sets.
+/// When programs were reloaded last, by the state directory and the name of their sets.
 #[derive(Clone, Default)]
 struct Brakes(Arc<Mutex<BrakesBySet>>);
 

@@ -1,4 +1,4 @@
-//! What a program runs: it is told of new files, and asked which generation of them it has taken over. Its answer
+//! What a program runs: it is reloaded, and asked which generation of them it has taken over. Its answer
 //! counts, never an exit code.
 
 use std::collections::BTreeSet;
@@ -76,7 +76,7 @@ pub enum Request {
     Tcp { address: SocketAddr, send: String },
 }
 
-/// How a program is told of new files.
+/// How a program is reloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reload {
     Send(Request),

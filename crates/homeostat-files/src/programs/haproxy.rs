@@ -121,7 +121,7 @@ impl Haproxy {
     }
 }
 
-/// How it is told of new files: by the socket of its master process.
+/// How it is reloaded: by the socket of its master process.
 #[must_use]
 pub fn reload(master: PathBuf) -> Reload {
     Reload::Send(Request::Socket { path: master, send: "reload".to_owned() })
