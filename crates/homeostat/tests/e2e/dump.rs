@@ -12,7 +12,7 @@ use crate::keeping::comes;
 use crate::program::output;
 use crate::world::World;
 
-/// By what is listed.
+/// What is listed, with a stroke for each time; tables and sysctls by their names.
 pub(crate) type Dump = BTreeMap<String, String>;
 
 /// What `ip` lists, with the words to ask for it. Links have their numbers and MAC addresses.
@@ -62,10 +62,10 @@ pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
         list.iter_mut().for_each(take_out_history);
         list.retain(|entry| !is_left_over(entry));
         // The order is that of the kernel's tables, not of what they hold.
-        let mut lines: Vec<String> = list.iter().map(Value::to_string).collect();
-        lines.sort();
-        let lines = lines.into_iter().enumerate();
-        dump.extend(lines.map(|(index, line)| (format!("{name} {index}"), line)));
+        for entry in &list {
+            let count = dump.entry(format!("{name}: {entry}")).or_default();
+            count.push('|');
+        }
     }
     let mut nft = command("nft");
     nft.args(["list", "ruleset"]);
@@ -84,7 +84,7 @@ pub(crate) fn comes_again(before: &Dump, dump: impl Fn() -> Dump, story: &str) {
     let names: BTreeSet<_> = before.keys().chain(now.keys()).collect();
     let others = names.into_iter().filter(|name| before.get(*name) != now.get(*name));
     let others: Vec<_> = others
-        .map(|name| format!("{name}:\n  {:?}\n  {:?}", before.get(name), now.get(name)))
+        .map(|name| format!("{name}\n  before {:?}\n  now {:?}", before.get(name), now.get(name)))
         .collect();
     panic!("{story}\nnot as before:\n{}", others.join("\n"));
 }

@@ -206,6 +206,21 @@ impl World {
     fn try_ip(&self, args: &str) {
         let _ = self.command("ip").args(args.split_whitespace()).output().unwrap();
     }
+
+    /// Whether the kernel has taken all IPv6 addresses into use: each has its local route.
+    ///
+    /// Quirk `anycast-is-joined-twice` (Linux 6.18): `ip -6 address add 2001:db8::9/64 dev br7 nodad` leaves the rest to a
+    /// worker. If `net.ipv6.conf.br7.forwarding` is set to 1 before that has run, the anycast address of the network has
+    /// two users for one address (`/proc/net/anycast6`), and its route does not return when the link was down.
+    fn uses_all_addresses(&self) -> bool {
+        let routes = self.listed("-6 route show table local type local");
+        let links = self.listed("-6 address show");
+        let mut addresses = links.iter().flat_map(|link| link["addr_info"].as_array().unwrap());
+        addresses.all(|address| {
+            address["tentative"] != true
+                && routes.iter().any(|route| route["dst"] == address["local"])
+        })
+    }
 }
 
 /// What others do in any case: a bridge that never had a port has a carrier, and after its first one has not.
@@ -237,6 +252,7 @@ fn run(seed: u64) {
             world.try_ip(act);
         }
     }
+    until("addresses are used", || world.uses_all_addresses());
     for (knob, value) in SET_BY_OTHERS {
         if dice.below(3) == 0 {
             // One of a link that is not there cannot be set.
@@ -246,7 +262,7 @@ fn run(seed: u64) {
     world.run("resync");
     // A worker of the kernel follows carriers; both ends are up.
     until("the carrier of others", || !world.ip("link show dev theirs").contains("NO-CARRIER"));
-    until("addresses can be used", || !world.ip("-6 address show").contains("tentative"));
+    until("addresses are used", || world.uses_all_addresses());
     let then = world.dump();
     let mut client = begin(&world, &tried, "--allow-cascades --accept-loss");
     world.run("resync");
@@ -280,6 +296,10 @@ fn run(seed: u64) {
     drop(daemon);
 }
 
+/// Seeds that have shown faults of rollbacks: the other end of a pair that was made again, a macvlan whose parent had joined
+/// a bridge, carriers and anycast addresses of others.
+const PINNED: [u64; 10] = [138, 141, 172, 338, 385, 403, 425, 454, 455, 521];
+
 #[test]
 fn whatever_is_tried_all_is_as_it_was_or_it_is_confirmed() {
     let count = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 500 } else { 30 };
@@ -289,5 +309,8 @@ fn whatever_is_tried_all_is_as_it_was_or_it_is_confirmed() {
         let (first, last) = given.split_once('-').unwrap_or((&given, &given));
         Some(first.parse().ok()?..=last.parse().ok()?)
     });
-    seeds.unwrap_or(1..=count).for_each(run);
+    match seeds {
+        Some(seeds) => seeds.for_each(run),
+        None => (1..=count).chain(PINNED.into_iter().filter(|seed| *seed > count)).for_each(run),
+    }
 }
