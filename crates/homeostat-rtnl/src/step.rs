@@ -327,7 +327,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         let goes = matches!(step.act, Act::Delete | Act::Replace);
         for key in step.records.iter().cloned() {
             let taking = match key {
-                Key::Link(_) if goes => Taking::Itself,
+                Key::Link(name) if goes && Some(name) != step.joins => Taking::Itself,
                 Key::Link(_) | Key::LinkField(..) | Key::LinkSysctls(..) | Key::Ports(_) => {
                     Taking::Below
                 }
@@ -570,8 +570,11 @@ impl LinkStep {
     /// How it is put off, or done so that it can be undone.
     fn parking(&self) -> Option<homeostat_core::Parking<Self>> {
         use homeostat_core::Parking::{By, Instead, Nothing};
+        // A bridge loses its hardware address with its last port. One that is taken over has its record in the ledger.
+        let joins = self.joins.filter(|_| self.adopts.is_none()).map(Key::Link);
         let with = |act: Act, keys: &mut dyn Iterator<Item = Key>| {
-            let records = keys.chain(self.forgets.iter().cloned()).collect();
+            let forgets = self.forgets.iter().cloned();
+            let records = keys.chain(joins.clone()).chain(forgets).collect();
             LinkStep { act, records, ..self.clone() }
         };
         match (&self.act, &self.aside) {
@@ -587,16 +590,13 @@ impl LinkStep {
                 (!is_done).then(|| Instead(with(act.clone(), &mut keys.iter().cloned())))
             }
             (Act::Delete | Act::Replace, _) => None,
-            // What the desired state before it does not say is put back by its record: of the link, and of a bridge
-            // that loses its hardware address with its last port.
+            // What the desired state before it does not say is put back by its record.
             _ if self.records.is_empty() => {
                 let is_changed = matches!(self.act, Act::Update(_) | Act::UpdatePart(..));
                 let is_changed = is_changed && matches!(self.key, Key::Link(_));
+                let is_changed = is_changed && self.adopts.is_none();
                 let own = is_changed.then(|| self.key.clone());
-                let keys = own.into_iter().chain(self.joins.map(Key::Link));
-                // One that is taken over has its record in the ledger.
-                let mut keys = keys.filter(|_| self.adopts.is_none());
-                let step = with(self.act.clone(), &mut keys);
+                let step = with(self.act.clone(), &mut own.into_iter());
                 (!step.records.is_empty()).then_some(Instead(step))
             }
             _ => None,

@@ -247,6 +247,7 @@ impl<'a> LinkWriter<'a> {
     /// Creates a link. If anything fails on the way, it is deleted again: half a link is none.
     fn create(&mut self, name: LinkName, link: &Link) -> Written {
         let link = &self.as_it_was(name, link);
+        self.free_parent(link)?;
         self.make(name, link)?;
         let Some(seen) = find(self.connection, name) else {
             let why = "it was made, and is not there".to_owned();
@@ -263,6 +264,24 @@ impl<'a> LinkWriter<'a> {
             self.links.forget(name);
         }
         finished
+    }
+
+    /// Takes the link below out of its bridge, if it was recorded without one: what no desired state says of a link is
+    /// put right after the pass, and a macvlan that is made again cannot wait for that.
+    ///
+    /// Quirk `a-port-has-no-macvlans` (Linux 6.18): `ip link add m0 link x0 type macvlan` is refused with `EBUSY` while
+    /// `x0` is the port of a bridge.
+    fn free_parent(&mut self, link: &Link) -> Written {
+        let takes_packets = matches!(link.kind, LinkKind::Macvlan(_) | LinkKind::Ipvlan(_));
+        let parent = link.parent.as_ref().filter(|it| takes_packets && it.namespace.is_none());
+        let Some(name) = parent.map(|parent| parent.name) else { return Ok(()) };
+        let former = self.source.former_links.get(&name);
+        let was_free = former.is_some_and(|former| former.link.master.is_none());
+        let Some(seen) = find(self.connection, name).filter(|_| was_free) else { return Ok(()) };
+        if seen.master.is_none() {
+            return Ok(());
+        }
+        self.enslave(seen.index, None, &seen.link.kind)
     }
 
     /// A link that is made again has the hardware address that it had, but for those that take it from their ports.
@@ -284,8 +303,14 @@ impl<'a> LinkWriter<'a> {
             return tap::create(&here, name, &link.kind).map_err(Outcome::Failed);
         }
         let mut refs = self.refs(link)?;
-        let number = self.source.former_links.get(&name).map(|former| IfIndex(former.index));
-        refs.number = number.filter(|number| !self.links.knows(*number));
+        let former = |name: LinkName| self.source.former_links.get(&name);
+        let number = |name: LinkName| {
+            former(name).map(|it| IfIndex(it.index)).filter(|number| !self.links.knows(*number))
+        };
+        let end = link.peer_here();
+        refs.number = number(name);
+        refs.peer_number = end.and_then(number);
+        refs.peer_mac = end.and_then(former).and_then(|end| end.link.mac);
         let parent_space = link.parent.as_ref().and_then(|parent| parent.namespace.as_deref());
         let asked = match parent_space.and_then(|name| self.moment.namespaces.elsewhere(name)) {
             None => {
@@ -335,7 +360,7 @@ impl<'a> LinkWriter<'a> {
         let space = space.and_then(|name| self.moment.namespaces.get(name));
         let peer_netns = space.map(|space| namespaces::fd(&space.netns));
         let (parent, group) = (parent.transpose()?, self.source.group());
-        Ok(Refs { parent, primary: None, peer_netns, group, number: None })
+        Ok(Refs { parent, peer_netns, group, ..Refs::default() })
     }
 
     /// Gives a fresh link its mark, its master and its state.

@@ -20,6 +20,7 @@ use crate::builder::Impossible;
 use crate::link::kinds::options::{OptionTable as _, Options as _};
 use crate::link::model::LinkRef;
 use crate::link::{IfIndex, LinkName};
+use crate::neighbour::Mac;
 
 pub use bond::Bond;
 pub use bridge::Bridge;
@@ -203,6 +204,10 @@ pub(crate) struct Refs {
     pub(crate) group: u32,
     /// The number that a new link gets, if it is to be a certain one.
     pub(crate) number: Option<IfIndex>,
+    /// The same of a veth pair's other end, which the kernel gives it only if the link has such a number, too.
+    pub(crate) peer_number: Option<IfIndex>,
+    /// The hardware address of a veth pair's other end.
+    pub(crate) peer_mac: Option<Mac>,
 }
 
 impl LinkKind {

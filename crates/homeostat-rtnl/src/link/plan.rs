@@ -292,20 +292,7 @@ impl LinkPlanner<'_> {
             return Aside::Not;
         }
         let ours = || going.iter().filter_map(|name| table.get(*name)).filter(|it| is_parkable(it));
-        if ours().any(|seen| self.is_in_the_way(seen)) {
-            let of = |seen: &SeenLink| {
-                let name = seen.name;
-                let ports = table.master(seen).map(|master| Key::Ports(master.name));
-                let of = [
-                    Key::Link(name),
-                    Key::LinkField(name, Field::Master),
-                    Key::LinkSysctls(name, SysctlSet::All),
-                    Key::AddressOrder(name),
-                ];
-                of.into_iter().chain(ports)
-            };
-            return Aside::Recorded(ours().flat_map(of).collect());
-        }
+        // Whether each is only the other end of one.
         let mut links: BTreeMap<LinkName, bool> = BTreeMap::new();
         for seen in ours() {
             links.insert(seen.name, false);
@@ -313,6 +300,19 @@ impl LinkPlanner<'_> {
             if let Some(end) = end {
                 links.entry(end.name).or_insert(true);
             }
+        }
+        if ours().any(|seen| self.is_in_the_way(seen)) {
+            let of = |name: LinkName| {
+                let master = table.get(name).and_then(|seen| table.master(seen));
+                let of = [
+                    Key::Link(name),
+                    Key::LinkField(name, Field::Master),
+                    Key::LinkSysctls(name, SysctlSet::All),
+                    Key::AddressOrder(name),
+                ];
+                of.into_iter().chain(master.map(|master| Key::Ports(master.name)))
+            };
+            return Aside::Recorded(links.into_keys().flat_map(of).collect());
         }
         let stays = |other: &&SeenLink| {
             !links.contains_key(&other.name) && !self.departing.contains(&other.name)

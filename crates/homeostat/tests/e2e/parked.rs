@@ -1,6 +1,7 @@
 //! Links that a trial deletes or replaces are put aside, and return with their numbers and hardware addresses. Judged by
 //! full listings before and after.
 
+use crate::keeping::until;
 use crate::network::cabled;
 use crate::undone::{begin, round_trip_with};
 use crate::world::World;
@@ -146,4 +147,49 @@ fn a_link_whose_number_in_the_network_is_needed_is_made_again_as_it_was() {
     let history = world.run("history --json").json(0);
     let again = &history["rolled_back"][0]["made_again"][0];
     assert_eq!((&again["source"], &again["key"]), (&"rtnl".into(), &"link v5".into()), "{history}");
+}
+
+/// A macvlan on a pair, which cannot stay while the pair is in a bridge.
+const STACKED: &str = "[links.br7]\nkind = \"bridge\"\nup = true\n[links.x0]\nkind = \"veth\"\npeer = \"x1\"\nup = true\n\
+    [links.m0]\nkind = \"macvlan\"\nparent = \"x0\"\nup = true\naddresses = [\"10.3.0.1/24\"]\n";
+
+/// Puts the pair into the bridge, which has a port of others: one that never had a port has a carrier, and after its first
+/// one has not.
+#[track_caller]
+fn bridge_the_pair(peer: &str, others: &[&str]) {
+    let port = [
+        "link add theirs type veth peer theirs1",
+        "link set theirs up",
+        "link set theirs1 up",
+        "link set theirs master br7",
+    ];
+    let pair = STACKED.split("[links.m0]").next().unwrap();
+    let pair = pair.replace("peer = \"x1\"", &format!("peer = \"{peer}\""));
+    let tried = format!("{WIRE}{pair}master = \"br7\"\n");
+    let world = cabled();
+    round_trip_with(&world, &format!("{WIRE}{STACKED}"), &tried, "--allow-cascades", || {
+        for act in port.iter().chain(others) {
+            world.ip(act);
+        }
+        until("the carriers", || {
+            let links = world.ip("link show up");
+            !links.contains("NO-CARRIER")
+        });
+    });
+}
+
+#[test]
+fn the_other_end_of_a_pair_that_is_made_again_is_as_it_was() {
+    let others = [
+        "link set x1 up mtu 1450 alias theirs",
+        "address add 10.4.0.1/24 dev x1",
+        "address add 10.4.0.2/24 dev x1",
+        "route add 10.20.0.0/16 via 10.4.0.9 proto bird",
+    ];
+    bridge_the_pair("x2", &others);
+}
+
+#[test]
+fn a_macvlan_whose_parent_joins_a_bridge_is_made_again_as_it_was() {
+    bridge_the_pair("x1", &["link set x1 up"]);
 }
