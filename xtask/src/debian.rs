@@ -10,8 +10,11 @@ use crate::run::{Program, target_directory};
 use crate::{console, setup};
 
 /// What it has besides the essential packages.
-const PACKAGES: &str =
-    "systemd,systemd-sysv,dbus,libpam-systemd,iproute2,nftables,procps,mount,util-linux";
+const PACKAGES: &str = "systemd,systemd-sysv,dbus,libpam-systemd,iproute2,nftables,procps,mount,util-linux,\
+    bird2,chrony,haproxy,keepalived,nginx-light,unbound";
+
+/// Programs whose examples are tried in it: each test starts its own.
+const NOT_ENABLED: &str = "bird chrony haproxy keepalived nginx unbound";
 
 /// Units that are of no use to tests, or would reach for the kernel of the host.
 const MASKED: &str = "getty.target console-getty.service modprobe@.service systemd-modules-load.service \
@@ -85,8 +88,10 @@ impl Recipe {
     fn command(&self, place: &Path) -> Program {
         let path = |name: &str| place.join(name).display().to_string();
         let hook = format!("--customize-hook=chroot \"$1\" systemctl --quiet mask {MASKED}");
+        let disable =
+            format!("--customize-hook=chroot \"$1\" systemctl --quiet disable {NOT_ENABLED}");
         let include = format!("--include={PACKAGES}");
-        let options = ["--quiet", "--mode=root", "--variant=minbase", &include, &hook];
+        let options = ["--quiet", "--mode=root", "--variant=minbase", &include, &hook, &disable];
         let (new, sources) = (path("new"), path("sources.list"));
         let places = [self.suite.as_str(), &new, &sources];
         Program::new("mmdebstrap", &[&options[..], &places].concat())

@@ -281,6 +281,7 @@ impl Reader {
             self.wakeup = None;
         }
         let mut look = Look { reader: self, root, accounts, ask, conffiles: None };
+        look.find_owners(view);
         let recorded = view.records.values().filter_map(original_digest).cloned().collect();
         let mut moment = Moment { recorded, ..Moment::default() };
         // A set is written as one, so it is looked at as one.
@@ -606,6 +607,19 @@ impl Look<'_> {
                     }
                     Err(error) => Found::Unknown(error.to_string()),
                 }
+            }
+        }
+    }
+
+    /// Whoever a file belongs to may have its directory, too.
+    fn find_owners(&mut self, view: &View<'_, Files>) {
+        let declared = view.desired.iter().map(|(key, wanted)| (key, &wanted.object));
+        let recorded = view.records.iter().map(|(key, record)| (key, &record.wrote));
+        for (key, object) in recorded.chain(declared) {
+            let owner = object.attributes().and_then(|attributes| attributes.owner.as_ref());
+            let owner = owner.and_then(|owner| self.accounts.users.number(owner));
+            if let (Some(path), Some(owner)) = (key.path(), owner) {
+                self.root.let_own(path, owner);
             }
         }
     }

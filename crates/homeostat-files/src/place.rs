@@ -1,6 +1,6 @@
 //! Finds the directory of a path without following links, and refuses one that others could change under us.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -40,7 +40,8 @@ impl Obstacle {
             Obstacle::NotADirectory(_) | Obstacle::Failed { .. } => None,
             Obstacle::Exposed(path) => Some(format!(
                 "whoever can write there could put another file in place of this one: `chmod go-w {path}`, \
-                 owned by root"
+                 owned by root or by the \
+                 user that the file belongs to (`owner`)"
             )),
         }
     }
@@ -60,14 +61,24 @@ pub(crate) struct Root {
     path: PathBuf,
     directory: Arc<OwnedFd>,
     /// Directories that were opened, or why not, by path. For one look or one write.
-    known: HashMap<String, Result<Arc<OwnedFd>, Obstacle>>,
+    known: HashMap<String, Result<Opened, Obstacle>>,
+    /// Users that what is on a path belongs to: they may have the directories above it, too.
+    owners: HashMap<String, u32>,
+}
+
+#[derive(Clone, Debug)]
+struct Opened {
+    directory: Arc<OwnedFd>,
+    /// Users other than root that this directory, or one above it, belongs to.
+    owners: BTreeSet<u32>,
 }
 
 impl Root {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let directory = Arc::new(rustix::fs::open(path, flags, Mode::empty())?);
-        Ok(Root { path: path.to_owned(), directory, known: HashMap::new() })
+        let (known, owners) = (HashMap::new(), HashMap::new());
+        Ok(Root { path: path.to_owned(), directory, known, owners })
     }
 
     /// Where a path of a set is on this machine, for people and for other programs.
@@ -76,9 +87,28 @@ impl Root {
         self.path.join(below).display().to_string()
     }
 
+    /// What is on a path belongs to this user. So may the directories above it: he could change it anyway.
+    pub(crate) fn let_own(&mut self, path: &FilePath, user: u32) {
+        self.owners.insert(path.as_str().to_owned(), user);
+    }
+
     /// The directory that holds a path.
     pub(crate) fn parent(&mut self, path: &FilePath) -> Result<Arc<OwnedFd>, Obstacle> {
-        self.directory(path.split().0)
+        self.open_for(path, path.split().0)
+    }
+
+    /// The directory on a path.
+    pub(crate) fn directory(&mut self, path: &FilePath) -> Result<Arc<OwnedFd>, Obstacle> {
+        self.open_for(path, path.as_str())
+    }
+
+    fn open_for(&mut self, path: &FilePath, directory: &str) -> Result<Arc<OwnedFd>, Obstacle> {
+        let Opened { directory: opened, owners } = self.walk(directory)?;
+        let owner = self.owners.get(path.as_str());
+        if owners.iter().any(|other| Some(other) != owner) {
+            return Err(Obstacle::Exposed(self.display(directory)));
+        }
+        Ok(opened)
     }
 
     /// Forgets what was opened at a path, since it was just made or removed.
@@ -87,23 +117,27 @@ impl Root {
     }
 
     /// Opens a directory, each part of its path in turn.
-    pub(crate) fn directory(&mut self, path: &str) -> Result<Arc<OwnedFd>, Obstacle> {
+    fn walk(&mut self, path: &str) -> Result<Opened, Obstacle> {
         if path == "/" {
-            return Ok(Arc::clone(&self.directory));
+            let directory = Arc::clone(&self.directory);
+            return Ok(Opened { directory, owners: BTreeSet::new() });
         }
         if let Some(known) = self.known.get(path) {
             return known.clone();
         }
         let at = path.rfind('/').unwrap_or_default();
         let (above, name) = (if at == 0 { "/" } else { &path[..at] }, &path[at + 1..]);
-        let opened = self.directory(above).and_then(|above| {
-            let opened = open_directory(&above, name).map_err(|errno| self.obstacle(path, errno));
-            let opened = opened?;
+        let opened = self.walk(above).and_then(|Opened { directory, mut owners }| {
+            let opened = open_directory(&directory, name);
+            let opened = opened.map_err(|errno| self.obstacle(path, errno))?;
             let stat = fstat(&opened).map_err(|errno| self.obstacle(path, errno))?;
             if is_exposed(&stat) {
                 return Err(Obstacle::Exposed(self.display(path)));
             }
-            Ok(Arc::new(opened))
+            if stat.st_uid != 0 && stat.st_uid != geteuid().as_raw() {
+                owners.insert(stat.st_uid);
+            }
+            Ok(Opened { directory: Arc::new(opened), owners })
         });
         self.known.insert(path.to_owned(), opened.clone());
         opened
@@ -136,17 +170,16 @@ pub(crate) fn open_file(directory: impl AsFd, name: &str) -> rustix::io::Result<
     openat2(directory, name, flags, Mode::empty(), STRICT)
 }
 
-/// Whether somebody else could replace entries of a directory. In a sticky directory of root nobody can touch what is
-/// root's.
+/// Whether others than its owner could replace entries of a directory. In a sticky directory of root nobody can touch
+/// what is root's.
 fn is_exposed(stat: &Stat) -> bool {
     const GROUP_WRITE: u32 = 0o020;
     const OTHERS_WRITE: u32 = 0o002;
     const STICKY: u32 = 0o1000;
-    let is_ours = stat.st_uid == 0 || stat.st_uid == geteuid().as_raw();
     let is_open =
         stat.st_mode & OTHERS_WRITE != 0 || stat.st_mode & GROUP_WRITE != 0 && stat.st_gid != 0;
     let is_sticky = stat.st_mode & STICKY != 0 && stat.st_uid == 0;
-    !is_ours || is_open && !is_sticky
+    is_open && !is_sticky
 }
 
 pub(crate) fn file_type(stat: &Stat) -> FileType {
@@ -183,5 +216,24 @@ mod tests {
         assert_eq!(obstacle(root, "/link/a"), Some(Obstacle::Symlink(at("link"))));
         assert_eq!(obstacle(root, "/file/a"), Some(Obstacle::NotADirectory(at("file"))));
         assert_eq!(obstacle(root, "/open/a"), Some(Obstacle::Exposed(at("open"))));
+    }
+
+    #[test]
+    fn whoever_a_file_belongs_to_may_have_its_directory() {
+        const USER: u32 = 4711;
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir_all(temp.path().join("theirs/below")).unwrap();
+        std::os::unix::fs::chown(temp.path().join("theirs"), Some(USER), None).unwrap();
+        let at = |name: &str| temp.path().join(name).display().to_string();
+        let path = "/theirs/below/a".parse().unwrap();
+        for (owner, expected) in [
+            (Some(USER), None),
+            (Some(USER + 1), Some(Obstacle::Exposed(at("theirs/below")))),
+            (None, Some(Obstacle::Exposed(at("theirs/below")))),
+        ] {
+            let mut root = Root::open(temp.path()).unwrap();
+            owner.into_iter().for_each(|owner| root.let_own(&path, owner));
+            assert_eq!(root.parent(&path).err(), expected, "{owner:?}");
+        }
     }
 }

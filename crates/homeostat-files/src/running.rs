@@ -150,9 +150,21 @@ impl Program {
                 let short: String = words.chars().take(MOST).collect();
                 if is_it { Answer::Runs } else { Answer::RunsOther(short) }
             }
+            // It is up, and its files define nothing that it could answer with.
+            Ok((false, words)) if matches!(ask, Request::Bird { .. }) => Answer::RunsOther(words),
             Ok((false, words)) => Answer::Down(silent(&words)),
+            Err(error) if self.listens_elsewhere(ask, &error) => {
+                Answer::RunsOther("files by which it does not answer there".to_owned())
+            }
             Err(error) => Answer::Down(silent(&error.to_string())),
         })
+    }
+
+    /// Whether its process is there, and takes no requests where its files say that it shall.
+    fn listens_elsewhere(&self, ask: &Request, error: &io::Error) -> bool {
+        matches!(ask, Request::Tcp { .. })
+            && error.kind() == io::ErrorKind::ConnectionRefused
+            && self.process().is_ok_and(|pid| process::started(pid).is_some())
     }
 
     /// Whether its process has read the files of a generation.

@@ -2,7 +2,7 @@
 //! file, and what comes out is compared with what was observed. If anything is not as it was, or fails, all of it goes
 //! back. What is about to be done is on the disk before it is done, so that the next process can finish it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -93,6 +93,9 @@ struct Planned {
     before: Object,
     /// The digest of the new content; nothing, if the file goes.
     after: Option<Digest>,
+    /// The number of the user that it belongs to, if it is named.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    owner: Option<u32>,
 }
 
 /// Everything that a swap is made with.
@@ -113,6 +116,11 @@ impl Swap<'_> {
         check: impl FnOnce() -> Result<(), Trouble>,
         take_over: impl FnOnce() -> Result<(), Trouble>,
     ) -> Result<Vec<Done>, Trouble> {
+        for item in items {
+            if let Some(owner) = self.owner(item) {
+                self.root.let_own(item.path, owner);
+            }
+        }
         let files: Vec<(usize, &Item<'_>)> =
             items.iter().enumerate().filter(|(_, item)| item.is_file()).collect();
         let unrecorded = |error: io::Error| {
@@ -227,6 +235,17 @@ impl Swap<'_> {
         }
     }
 
+    /// The number of the user that a path shall belong to, or belongs to if it goes.
+    fn owner(&self, item: &Item<'_>) -> Option<u32> {
+        let attributes = match &item.act {
+            Act::Write { attributes, .. }
+            | Act::MakeDirectory(attributes)
+            | Act::SetDirectory(attributes) => Some(*attributes),
+            Act::Remove | Act::RemoveDirectory => item.before.attributes(),
+        };
+        attributes?.owner.as_ref().and_then(|owner| self.accounts.users.number(owner))
+    }
+
     fn planned(&self, item: &Item<'_>) -> io::Result<Planned> {
         let after = match item.act {
             Act::Write { content, .. } => Some(self.digests.digest(content)),
@@ -237,6 +256,7 @@ impl Swap<'_> {
             staged: staged_name()?,
             before: item.before.clone(),
             after,
+            owner: self.owner(item),
         })
     }
 
@@ -384,13 +404,15 @@ impl Swap<'_> {
 
     /// Removes what is left beside the targets, and the intent with it.
     fn clean_up(&mut self, intent: &Intent) -> io::Result<()> {
-        let mut touched = BTreeSet::new();
+        let mut touched: Vec<Arc<OwnedFd>> = Vec::new();
         for planned in &intent.entries {
             let Ok(path) = planned.path.parse::<FilePath>() else { continue };
             match self.root.parent(&path) {
                 Ok(directory) => {
                     self.disk.unlink(&directory, &planned.staged)?;
-                    touched.insert(path.split().0.to_owned());
+                    if !touched.iter().any(|known| Arc::ptr_eq(known, &directory)) {
+                        touched.push(directory);
+                    }
                 }
                 // With its directory it is gone, too.
                 Err(Obstacle::Missing(_)) => {}
@@ -405,9 +427,7 @@ impl Swap<'_> {
             }
         }
         for directory in touched {
-            if let Ok(directory) = self.root.directory(&directory) {
-                self.disk.sync(&directory)?;
-            }
+            self.disk.sync(&*directory)?;
         }
         self.store.clear_swap()
     }
@@ -416,6 +436,11 @@ impl Swap<'_> {
     /// taken back.
     pub(crate) fn recover(&mut self) -> io::Result<()> {
         let Some(intent) = self.store.read_swap::<Intent>()? else { return Ok(()) };
+        for planned in &intent.entries {
+            if let (Ok(path), Some(owner)) = (planned.path(), planned.owner) {
+                self.root.let_own(&path, owner);
+            }
+        }
         if intent.phase == Phase::Exchanging && !self.go_on(&intent) {
             let exchanged = intent.entries.iter().filter(|planned| self.is_exchanged(planned));
             let exchanged: Vec<&Planned> = exchanged.collect();
@@ -489,7 +514,7 @@ impl Swap<'_> {
     }
 
     fn directory(&mut self, path: &FilePath) -> io::Result<Arc<OwnedFd>> {
-        self.root.directory(path.as_str()).map_err(|obstacle| io::Error::other(Blocked(obstacle)))
+        self.root.directory(path).map_err(|obstacle| io::Error::other(Blocked(obstacle)))
     }
 
     /// What an error means for people, with the way out.

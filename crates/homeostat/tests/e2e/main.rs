@@ -25,6 +25,7 @@ mod control;
 mod daemon;
 mod documents;
 mod dump;
+mod examples;
 mod failing;
 mod files;
 mod firewall;
