@@ -142,6 +142,10 @@ impl Writer {
             _ => Outcome::Applied { now: None },
         };
         let mut outcomes: Vec<_> = work.steps.iter().map(held).collect();
+        if let Err(error) = self.note_moved(work) {
+            let error = format!("what is moved away cannot be kept: {error}");
+            return vec![Outcome::Failed(Failure::new(error, Retry::Soon)); work.steps.len()];
+        }
         let check = || self.check(work, &items);
         let program = work.steps.iter().position(|step| is_program(step, work.desired));
         let reloads = self.files.counters.reloads.get();
@@ -211,6 +215,24 @@ impl Writer {
     }
 }
 
+impl Writer {
+    /// Notes what others' files are like that are about to be moved away: the last one on a path is the one that returns.
+    fn note_moved(&self, work: &Work<'_, Files>) -> std::io::Result<()> {
+        let former = self.files.store.moved(&self.files.set);
+        let mut moved = former.clone();
+        moved.retain(|path, _| work.moment.moved.iter().any(|known| known.as_str() == path));
+        for step in work.steps {
+            if let (Step::Write { slot, before: Object::File(file), .. }, Some(path)) =
+                (step, step.key_in(work.desired).path())
+                && work.desired.at(*slot).1.is_nothing()
+            {
+                moved.insert(path.to_string(), file.clone());
+            }
+        }
+        if moved == former { Ok(()) } else { self.store.write_moved(&moved) }
+    }
+}
+
 fn waits_on(servers: &BTreeSet<ServerName>) -> WaitsOn {
     const MOST: usize = 5;
     let names = servers.iter().take(MOST).map(|(backend, server)| format!("{backend}/{server}"));
@@ -245,7 +267,9 @@ impl Trouble {
 
 fn rank(step: &Step, desired: &DesiredState, check: Option<&Check>) -> (u8, Key) {
     let key = step.key_in(desired).clone();
+    let is_moved = matches!(step, Step::Write { slot, .. } if desired.at(*slot).1.is_nothing());
     let rank = match step {
+        _ if is_moved => 3,
         Step::Write { .. } | Step::Restore { .. } if key.is_directory() => 0,
         Step::Write { .. } | Step::Restore { .. } => {
             if check.is_some_and(|check| check.names(&key)) { 2 } else { 1 }
@@ -303,9 +327,10 @@ fn item<'a>(step: &'a Step, desired: &'a DesiredState, moment: &Moment) -> Optio
             Act::MakeDirectory(attributes)
         }
         (Some(Object::Directory(attributes)), _) => Act::SetDirectory(attributes),
+        (Some(Object::Nothing), _) => Act::Remove { keeps: true },
         (Some(_), _) => return None,
         (None, _) if key.is_directory() => Act::RemoveDirectory,
-        (None, _) => Act::Remove,
+        (None, _) => Act::Remove { keeps: false },
     };
     Some(Item { path: key.path()?, before, act })
 }

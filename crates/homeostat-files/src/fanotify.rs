@@ -81,8 +81,8 @@ impl Fanotify {
         let name = str::from_utf8(notice.name).ok();
         let found: BTreeSet<_> = match name {
             // The directory itself went, or changed.
-            None | Some("" | ".") => names.values().flatten().collect(),
-            Some(name) => names.get(name).into_iter().flatten().collect(),
+            None | Some("" | ".") => names.all(),
+            Some(name) => names.of(name),
         };
         if found.is_empty() {
             return;
@@ -94,7 +94,7 @@ impl Fanotify {
         for (key, is_secret) in found {
             // A command may have held the secret.
             let by = culprit.as_ref().map(|culprit| culprit.named(!is_secret));
-            keys.add(key.clone(), by.map(Arc::from));
+            keys.add(key, by.map(Arc::from));
         }
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! Where the kernel says which process was there (`fanotify.rs`), that is used; else inotify.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use homeostat_core::{Failure, Hint, Retry};
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
+use crate::exclusive::Exclusive;
 use crate::fanotify::Fanotify;
-use crate::key::Key;
+use crate::key::{FilePath, Key};
 use crate::place::Root;
 use crate::sys::{Waiting, register};
 
@@ -25,8 +26,38 @@ pub(crate) struct Hints {
     inotify: Option<Subscription<Inotify>>,
 }
 
-/// The keys in a directory by their names, each with whether its content is secret.
-pub(crate) type Names = HashMap<String, BTreeMap<Key, bool>>;
+/// The keys in a directory, each with whether its content is secret.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    by_name: HashMap<String, BTreeMap<Key, bool>>,
+    /// The directories, by path, of which everything else counts, too.
+    exclusive: Vec<(FilePath, Exclusive)>,
+}
+
+impl Names {
+    /// All that is declared in the directory.
+    pub(crate) fn all(&self) -> BTreeSet<(Key, bool)> {
+        let all = self.by_name.values().flatten();
+        all.map(|(key, is_secret)| (key.clone(), *is_secret)).collect()
+    }
+
+    /// What a name means; nothing, if it is nobody's.
+    pub(crate) fn of(&self, name: &str) -> BTreeSet<(Key, bool)> {
+        if let Some(keys) = self.by_name.get(name) {
+            return keys.iter().map(|(key, is_secret)| (key.clone(), *is_secret)).collect();
+        }
+        let others = self.exclusive.iter().filter(|(_, exclusive)| !exclusive.spares(name));
+        let others = others.filter_map(|(above, _)| format!("{above}/{name}").parse().ok());
+        others.map(|path| (Key::File(path), false)).collect()
+    }
+
+    pub(crate) fn extend(&mut self, other: Names) {
+        for (name, keys) in other.by_name {
+            self.by_name.entry(name).or_default().extend(keys);
+        }
+        self.exclusive.extend(other.exclusive);
+    }
+}
 
 #[derive(Debug)]
 struct Inotify {
@@ -61,12 +92,13 @@ impl Hints {
         Hints { fanotify: None, inotify: None }
     }
 
-    /// Watches the directories of `keys`, each with whether it is secret, and no others. Watching one twice is harmless, and
+    /// Watches the directories of `keys`, each with whether it is secret, and all of exclusive ones, and no others. Watching one twice is harmless, and
     /// puts a watch on a directory that was made again.
     pub(crate) fn watch<'a>(
         &mut self,
         root: &mut Root,
         keys: impl Iterator<Item = (&'a Key, bool)>,
+        exclusive: &'a BTreeMap<FilePath, Exclusive>,
     ) {
         let mut directories: BTreeMap<&str, (Arc<OwnedFd>, Names)> = BTreeMap::new();
         for (key, is_secret) in keys {
@@ -74,8 +106,14 @@ impl Hints {
             // What cannot be watched is looked at by the next resync.
             let Ok(directory) = root.parent(path) else { continue };
             let (above, name) = path.split();
-            let (_, names) = directories.entry(above).or_insert((directory, Names::new()));
-            names.entry(name.to_owned()).or_default().insert(key.clone(), is_secret);
+            let (_, names) = directories.entry(above).or_insert((directory, Names::default()));
+            names.by_name.entry(name.to_owned()).or_default().insert(key.clone(), is_secret);
+        }
+        for (path, exclusive) in exclusive {
+            let Ok(directory) = root.directory(path) else { continue };
+            let entry = directories.entry(path.as_str());
+            let (_, names) = entry.or_insert((directory, Names::default()));
+            names.exclusive.push((path.clone(), exclusive.clone()));
         }
         let mut marked = Vec::new();
         if let Some(Subscription { source, .. }) = &mut self.fanotify {
@@ -202,10 +240,10 @@ impl Inotify {
             let Some(names) = self.watched.get(&event.wd()) else { continue };
             match event.file_name().map(|name| name.to_string_lossy()) {
                 Some(name) => {
-                    keys.extend(names.get(&*name).into_iter().flat_map(BTreeMap::keys).cloned());
+                    keys.extend(names.of(&name).into_iter().map(|(key, _)| key));
                 }
                 // The directory itself went, or changed.
-                None => keys.extend(names.values().flat_map(BTreeMap::keys).cloned()),
+                None => keys.extend(names.all().into_iter().map(|(key, _)| key)),
             }
         }
         Ok((!keys.is_empty()).then(|| Hint::keys(keys)))

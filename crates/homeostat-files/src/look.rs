@@ -12,7 +12,7 @@ use crate::model::{Attributes, Content, FileObject, Mode, Object, Other};
 use crate::place::{file_type, open_file};
 
 /// Configuration is smaller; a file that is not is none of ours.
-const MOST: u64 = 64 << 20;
+pub(crate) const MOST: u64 = 64 << 20;
 
 /// What changes whenever a file does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

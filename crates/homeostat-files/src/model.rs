@@ -5,12 +5,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use homeostat_core::desired::find_near;
-use homeostat_core::{Agreement, Desired, Failure, Slot, WaitsOn};
+use homeostat_core::{Agreement, Desired, Failure, Finding, Slot, WaitsOn};
 use homeostat_render::{Draft, Proposal, Shrunk};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Value as Json, json};
 
 use crate::digest::{Digest, DigestKey};
+use crate::exclusive::Exclusive;
 use crate::key::{FilePath, Key};
 use crate::programs::haproxy::Haproxy;
 use crate::recipe::{FilePart, Made, ProgramOf, Recipe};
@@ -20,7 +21,8 @@ use crate::running::Target;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum Object {
-    /// Seen only: nothing, where an original was. The record of the path must outlive it.
+    /// Nothing. Where an original was, the record of the path must outlive it. Declared of what others put into an
+    /// exclusive directory.
     Nothing,
     File(FileObject),
     Directory(Attributes),
@@ -247,6 +249,8 @@ pub struct FileSpec {
 pub struct DirectorySpec {
     pub attributes: Attributes,
     pub adopt: bool,
+    /// Whether nothing may be in it but what is declared.
+    pub exclusive: Option<Exclusive>,
 }
 
 /// One entry of a desired state.
@@ -269,6 +273,7 @@ pub struct DesiredState {
     entries: Vec<(Key, Wanted)>,
     /// What it is made of, where it is made of something.
     recipe: Option<Arc<Recipe>>,
+    exclusive: BTreeMap<FilePath, Exclusive>,
     pub(crate) resolution: Resolution,
 }
 
@@ -279,6 +284,8 @@ pub(crate) struct Resolution {
     pub(crate) shortfalls: Vec<(Key, Shortfall)>,
     /// Values that are in force once these files are there, and the inputs that were read for them.
     pub(crate) trial: Option<(Proposal, BTreeSet<String>)>,
+    /// What stays in exclusive directories for now, and why.
+    pub(crate) stays: BTreeMap<Key, Finding>,
 }
 
 /// Why the newest content of a set is not the desired one, or what else has to be said of it.
@@ -335,8 +342,12 @@ impl DesiredState {
         directories: BTreeMap<FilePath, DirectorySpec>,
         program: Option<(&str, Option<String>)>,
     ) -> Self {
+        let exclusive = directories
+            .iter()
+            .filter_map(|(path, spec)| Some((path.clone(), spec.exclusive.clone()?)));
+        let exclusive = exclusive.collect();
         let directories = directories.into_iter().map(|(path, spec)| {
-            let DirectorySpec { attributes, adopt } = spec;
+            let DirectorySpec { attributes, adopt, exclusive: _ } = spec;
             let object = Object::Directory(attributes);
             (Key::Directory(path), Wanted { object, content: None, adopt, target: None })
         });
@@ -349,7 +360,24 @@ impl DesiredState {
         });
         // Directories sort before files, files before programs, and maps are sorted.
         let entries = directories.chain(files).chain(program).collect();
-        DesiredState { entries, ..DesiredState::default() }
+        DesiredState { entries, exclusive, ..DesiredState::default() }
+    }
+
+    /// The directories in which nothing may be but what is declared.
+    pub(crate) fn exclusive(&self) -> &BTreeMap<FilePath, Exclusive> {
+        &self.exclusive
+    }
+
+    /// The same, with nothing on these paths.
+    pub(crate) fn with_absent(mut self, absent: &BTreeSet<FilePath>) -> Self {
+        if !absent.is_empty() {
+            let nothing =
+                Wanted { object: Object::Nothing, content: None, adopt: true, target: None };
+            let absent = absent.iter().map(|path| (Key::File(path.clone()), nothing.clone()));
+            self.entries.extend(absent);
+            self.entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        self
     }
 
     /// The same for a set that a program reads: in its files, [`PLACEHOLDER`](crate::PLACEHOLDER) becomes the generation of
@@ -436,7 +464,9 @@ impl DesiredState {
         let recipe = self.recipe.clone();
         let haproxy = recipe.as_ref().and_then(|recipe| recipe.program.as_ref()?.haproxy.clone());
         let (entries, resolution) = (entries.collect(), Resolution::default());
-        DesiredState { entries, recipe, resolution }.with_target(digests, haproxy.as_ref())
+        let exclusive = self.exclusive.clone();
+        let desired = DesiredState { entries, recipe, exclusive, resolution };
+        desired.with_target(digests, haproxy.as_ref())
     }
 
     /// Whether the same is to be there, whatever it is made of.
@@ -506,6 +536,11 @@ pub(crate) struct GoodFile {
 }
 
 impl Wanted {
+    /// Whether nothing shall be there.
+    pub(crate) fn is_nothing(&self) -> bool {
+        self.object == Object::Nothing
+    }
+
     /// Whether it is known what is to be there.
     pub(crate) fn is_known(&self) -> bool {
         match &self.object {
@@ -622,7 +657,9 @@ impl Desired for DesiredState {
     }
 
     fn is_same_desired(&self, other: &Self) -> bool {
-        self.entries == other.entries && self.recipe == other.recipe
+        self.entries == other.entries
+            && self.recipe == other.recipe
+            && self.exclusive == other.exclusive
     }
 }
 

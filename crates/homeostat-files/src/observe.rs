@@ -19,11 +19,13 @@ use crate::brake::Wait;
 use crate::check::Verdict;
 use crate::conffiles::Conffiles;
 use crate::digest::Digest;
+use crate::exclusive::Undeclared;
 use crate::hints::Hints;
 use crate::key::{FilePath, Key};
 use crate::live::Following;
 use crate::look::{self, Entry, Signature};
 use crate::model::{Content, DesiredState, Difference, FileObject, Object, Other, Wanted};
+use crate::packages::Packages;
 use crate::place::{Obstacle, Root};
 use crate::program::now;
 use crate::running::{Answer, Program};
@@ -72,6 +74,10 @@ pub struct Moment {
     pub(crate) is_structure_running: bool,
     /// What operators have set in the program, in words.
     pub(crate) notes: Vec<String>,
+    /// Paths of exclusive directories that others' files were moved away from.
+    pub(crate) moved: BTreeSet<FilePath>,
+    /// What was moved away from directories that are not exclusive any more.
+    pub(crate) returning: BTreeMap<Key, (FileObject, Content)>,
 }
 
 impl Moment {
@@ -104,6 +110,9 @@ pub struct Reader {
     pub(crate) resolved: Option<Arc<DesiredState>>,
     /// Whether there is more to be tried.
     pub(crate) wants_look: bool,
+    /// What was in exclusive directories at the last look.
+    pub(crate) undeclared: Undeclared,
+    pub(crate) packages: Packages,
 }
 
 /// A set that was judged, with what leaves it.
@@ -183,6 +192,8 @@ impl Reader {
             read_facts: None,
             resolved: None,
             wants_look: false,
+            undeclared: Undeclared::default(),
+            packages: Packages::default(),
         }
     }
 
@@ -284,6 +295,8 @@ impl Reader {
         look.find_owners(view);
         let recorded = view.records.values().filter_map(original_digest).cloned().collect();
         let mut moment = Moment { recorded, ..Moment::default() };
+        let moved = view.records.iter().filter(|(_, record)| record.wrote == Object::Nothing);
+        moment.moved = moved.filter_map(|(key, _)| key.path().cloned()).collect();
         // A set is written as one, so it is looked at as one.
         let declared = view.desired.iter().map(|(key, _)| key);
         let keys: BTreeSet<&Key> = declared.chain(view.records.keys()).collect();
@@ -295,7 +308,7 @@ impl Reader {
                 .is_some_and(Object::is_secret)
         };
         let watched = keys.iter().map(|key| (*key, is_secret(key)));
-        look.reader.hints.watch(&mut look.root, watched);
+        look.reader.hints.watch(&mut look.root, watched, view.desired.exclusive());
         for key in keys {
             let seen = look.key(key, view, &mut moment);
             if let Some(seen) = seen.filter(|_| view.focus.covers(key)) {
@@ -329,6 +342,9 @@ impl homeostat_core::Reader<Files> for Reader {
             None => Ok(None),
         };
         let mut moment = self.look(view, see, Ask::Program { up })?;
+        if self.undeclared.waits_for_packages && self.wakeup.is_none() {
+            self.wakeup = Some(Wakeup::At(now() + AGAIN));
+        }
         self.judge(view, &mut moment);
         if !moment.differs && !moment.runs_other {
             self.accept(view.desired);
@@ -372,6 +388,9 @@ impl homeostat_core::Reader<Files> for Reader {
         }
         // Once is enough: the look that follows finds out when to look again.
         self.wakeup = None;
+        if self.undeclared.waits_for_packages {
+            return Ok(all_keys(self.resolved.as_deref()));
+        }
         Ok(Hint::keys([Key::Program(files.set.clone())]))
     }
 }
@@ -436,14 +455,20 @@ impl Look<'_> {
         let (object, content) = match self.find(key, path, wanted, record) {
             Found::Object { object, content } => (object, content),
             Found::Absent => {
-                moment.differs |= wanted.is_some();
+                moment.differs |= wanted.is_some_and(|wanted| !wanted.is_nothing());
+                if wanted.is_none() {
+                    self.find_moved(key, record, moment);
+                }
                 return absent(key, wanted, record);
             }
             Found::Unreachable(obstacle) => {
                 return unreachable(key, obstacle, wanted, record, moment);
             }
             Found::Unknown(why) => {
-                moment.unknown.insert(key.clone());
+                // A file of others that cannot be read is none of this set.
+                if !wanted.is_some_and(Wanted::is_nothing) {
+                    moment.unknown.insert(key.clone());
+                }
                 return Some(Seen::Unknown { key: key.clone(), why });
             }
         };
@@ -456,7 +481,8 @@ impl Look<'_> {
             }
             _ => false,
         };
-        if record.is_none_or(is_original) {
+        let is_unwanted = wanted.is_some_and(Wanted::is_nothing);
+        if is_unwanted || record.is_none_or(is_original) {
             moment.kept.insert(key.clone());
         }
         let owner = match record {
@@ -465,14 +491,16 @@ impl Look<'_> {
             None => Owner::foreign("another program, or a person"),
         };
         let differs = wanted.is_none_or(|wanted| !wanted.object.agrees(&object));
-        moment.differs |= differs;
-        if wanted.is_none() && owner == Owner::Unmarked {
+        let stays = view.desired.resolution.stays.contains_key(key);
+        moment.differs |= differs && !stays;
+        if wanted.is_none() && owner == Owner::Unmarked || is_unwanted && !stays {
             moment.removed.push(key.clone());
         }
         if differs && wanted.is_some() && matches!(owner, Owner::Foreign(_)) {
             moment.foreign.insert(key.clone());
         }
-        if let Some(content) = content.filter(|_| differs && !object.is_secret()) {
+        // What others keep secret is not known.
+        if let Some(content) = content.filter(|_| differs && !is_unwanted && !object.is_secret()) {
             moment.contents.insert(key.clone(), content);
         }
         if wanted.is_none() {
@@ -646,6 +674,21 @@ impl Look<'_> {
         }
     }
 
+    /// What was moved away from a path, as it was last.
+    fn find_moved(&self, key: &Key, record: Option<&Record<Object>>, moment: &mut Moment) {
+        let Some(record) = record.filter(|record| record.wrote == Object::Nothing) else { return };
+        let Files { store, set, .. } = &self.reader.files;
+        let last = key.path().and_then(|path| store.moved(set).remove(path.as_str()));
+        let file = match (last, &record.original) {
+            (Some(file), _) => file,
+            (None, Original::Was(Object::File(file))) => file.clone(),
+            _ => return,
+        };
+        if let Ok(Some(content)) = store.blob(set, &file.digest) {
+            moment.returning.insert(key.clone(), (file, Content::new(content)));
+        }
+    }
+
     fn is_as_shipped(&mut self, key: &Key, content: Option<&Content>) -> bool {
         let (Key::File(path), Some(content)) = (key, content) else { return false };
         let root = &self.reader.files.root;
@@ -688,7 +731,8 @@ fn absent(
     record: Option<&Record<Object>>,
 ) -> Option<Seen<Key, Object>> {
     let had_original = record.is_some_and(|record| matches!(record.original, Original::Was(_)));
-    (wanted.is_some() && had_original).then(|| Seen::Present {
+    let is_moved = record.is_some_and(|record| record.wrote == Object::Nothing);
+    (had_original && (wanted.is_some() || is_moved)).then(|| Seen::Present {
         key: key.clone(),
         object: Object::Nothing,
         owner: Owner::Nobody,
@@ -709,8 +753,9 @@ fn unreachable(
         moment.unknown.insert(key.clone());
         return Some(Seen::Unknown { key: key.clone(), why: format!("{obstacle}{help}") });
     }
-    moment.differs |= wanted.is_some();
-    if wanted.is_some() {
+    let is_to_be = wanted.is_some_and(|wanted| !wanted.is_nothing());
+    moment.differs |= is_to_be;
+    if is_to_be {
         moment.obstacles.insert(key.clone(), obstacle);
     }
     absent(key, wanted, record)

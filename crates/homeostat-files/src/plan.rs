@@ -75,6 +75,9 @@ impl Drafting<'_> {
             };
             self.draft.findings.push((key.clone(), finding));
         }
+        let stays = self.desired.resolution.stays.iter().filter(|(key, _)| key.is_directory());
+        let stays = stays.map(|(key, finding)| (key.clone(), finding.clone()));
+        self.draft.findings.extend(stays);
     }
 
     /// What keys wait for whose content is not known, or that would leave together with the newest content.
@@ -125,6 +128,10 @@ impl Drafting<'_> {
 
     fn write(&mut self, slot: Slot, before: Object, adopts: Option<Owner>) {
         let key = self.desired.key(slot);
+        if self.desired.at(slot).1.is_nothing() {
+            self.move_away(slot, key, before);
+            return;
+        }
         if !self.desired.at(slot).1.is_known() {
             self.wait_for_newest(key);
             return;
@@ -145,6 +152,20 @@ impl Drafting<'_> {
         }
         let content = self.moment.contents.get(&key).cloned();
         self.draft.steps.push(Step::Write { slot, before, adopts, content, says: None });
+    }
+
+    /// Others' files in an exclusive directory. What stays of them holds nothing else.
+    fn move_away(&mut self, slot: Slot, key: Key, before: Object) {
+        match self.desired.resolution.stays.get(&key) {
+            Some(finding) => self.draft.findings.push((key, finding.clone())),
+            // It went by itself.
+            None if before == Object::Nothing => {}
+            None => {
+                let says = "its directory is exclusive: moved away, and kept".to_owned();
+                let (adopts, content, says) = (None, None, Some(says));
+                self.draft.steps.push(Step::Write { slot, before, adopts, content, says });
+            }
+        }
     }
 
     fn refuse(&mut self, key: Key, failure: Failure) {
@@ -176,7 +197,16 @@ impl Drafting<'_> {
 
     fn release(&mut self, key: Key, before: Object, restore: Option<Object>) {
         let original = restore.filter(|original| *original != before);
+        // What was moved away from others would be lost, if it did not return.
+        let returning = self.moment.returning.get(&key).filter(|_| before == Object::Nothing);
         let step = match original {
+            _ if before == Object::Nothing => match returning.cloned() {
+                Some((file, content)) => {
+                    let (original, content, now) = (Object::File(file), Some(content), None);
+                    Step::Restore { key, before, original, content, now }
+                }
+                None => Step::Leave { key, before, why: Left::NoOriginal },
+            },
             Some(original @ Object::Directory(_)) => {
                 let (content, now) = (None, None);
                 Step::Restore { key, before, original, content, now }
@@ -228,7 +258,7 @@ impl Drafting<'_> {
                 let said = format!("its program says: {}", warnings.replace('\n', "; "));
                 let mut steps = self.draft.steps.iter_mut();
                 if let Some(Step::Write { says, .. }) =
-                    steps.find(|step| matches!(step, Step::Write { .. }))
+                    steps.find(|step| matches!(step, Step::Write { says: None, .. }))
                 {
                     *says = Some(said);
                 }
@@ -351,10 +381,11 @@ impl Step {
                 (content.as_ref(), wanted.content.as_ref(), wanted.object.is_secret())
             }
             Step::Remove { content, before, .. } => (content.as_ref(), None, before.is_secret()),
+            // Whether others keep secret what was moved away from them is not known.
+            Step::Leave { .. } | Step::Restore { before: Object::Nothing, .. } => return None,
             Step::Restore { content, now, before, .. } => {
                 (now.as_ref(), content.as_ref(), before.is_secret())
             }
-            Step::Leave { .. } => return None,
         };
         if is_secret {
             return None;
@@ -398,6 +429,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Step::Restore { original, .. } => Some(original.shown()),
             Step::Remove { .. } | Step::Leave { .. } => None,
         };
+        let after = after.filter(|shown| !shown.is_null());
         let before = Some(self.before().shown()).filter(|shown| !shown.is_null());
         let attributes = difference::attributes(before.as_ref(), after.as_ref());
         let is_secret = self.before().is_secret()

@@ -13,6 +13,7 @@ use homeostat_render::{
 };
 
 use crate::check::Verdict;
+use crate::exclusive::Undeclared;
 use crate::key::Key;
 use crate::live::{Following, Live, read_once};
 use crate::model::{DesiredState, Resolution, Shortfall};
@@ -41,7 +42,8 @@ impl Reader {
             // The reason of a refusal may be outside of the set.
             self.judged.retain(|judged| matches!(judged.verdict, Verdict::Valid { .. }));
         }
-        let resolved = match view.desired.recipe() {
+        self.undeclared = Undeclared::find(&self.files, &mut self.packages, view)?;
+        let mut resolved = match view.desired.recipe() {
             Some(recipe) => {
                 let recipe = Arc::clone(recipe);
                 let facts = self.gather(&recipe)?;
@@ -49,6 +51,8 @@ impl Reader {
             }
             None => self.settle(view, (**view.desired).clone())?,
         };
+        resolved = resolved.with_absent(&self.undeclared.absent);
+        resolved.resolution.stays = self.undeclared.stays.clone();
         let former = self.resolved.take();
         if former.as_ref().is_none_or(|former| !former.has_same_entries(&resolved)) {
             self.files.inputs.lock().phases.extend(phases(&resolved));
@@ -200,7 +204,9 @@ impl Reader {
             let failure = Failure::new(why.clone(), Retry::OnChange).with_help(help);
             return Ok(Some(Unusable::refused(key.clone(), failure)));
         }
-        let desired = Arc::new(desired.clone());
+        let mut desired = desired.clone().with_absent(&self.undeclared.absent);
+        desired.resolution.stays = self.undeclared.stays.clone();
+        let desired = Arc::new(desired);
         let view = View {
             focus: view.focus,
             desired: &desired,

@@ -19,6 +19,7 @@ use homeostat_systemd::{JobKind, NotAUnit, UnitName};
 use rustix::process::Signal;
 
 use crate::brake::Limits;
+use crate::exclusive::Exclusive;
 use crate::key::{FilePath, Key};
 use crate::model::{Account, Attributes, DirectorySpec, Mode};
 use crate::programs::haproxy::Haproxy;
@@ -109,6 +110,7 @@ pub struct Directory {
     pub path: Spanned<FilePath>,
     pub attributes: Attributes,
     pub adopt: bool,
+    pub exclusive: Option<Exclusive>,
 }
 
 /// The sets of a scope.
@@ -249,8 +251,8 @@ impl Set {
     pub(crate) fn recipe(&self, directory: &Path, values: Value) -> Result<Recipe, Unusable> {
         let files = self.write.iter().map(|write| (write.path.value.clone(), write.part()));
         let directories = self.directories.iter().map(|directory| {
-            let Directory { path, attributes, adopt } = directory;
-            (path.value.clone(), DirectorySpec { attributes: attributes.clone(), adopt: *adopt })
+            let Directory { path, attributes, adopt, exclusive } = directory.clone();
+            (path.value, DirectorySpec { attributes, adopt, exclusive })
         });
         let inputs = self.inputs.iter().map(|input| (input.name.0.clone(), input.spec.clone()));
         let program = self.program.as_ref().map(|program| ProgramOf {
@@ -305,6 +307,31 @@ impl Section for Sets {
                     let what = || format!("the path {}", path.value);
                     twins.see(path.value.clone(), path.span, checker, what);
                 }
+            }
+            for set in sets(scope) {
+                check_exclusive(set, sets(scope), checker);
+            }
+        }
+    }
+}
+
+/// What another set writes into an exclusive directory would be moved away.
+fn check_exclusive<'a>(set: &Set, all: impl Iterator<Item = &'a Set>, checker: &mut Checker) {
+    let exclusive = set
+        .directories
+        .iter()
+        .filter_map(|directory| Some((&directory.path.value, directory.exclusive.as_ref()?)));
+    let exclusive: Vec<_> = exclusive.collect();
+    for other in all.filter(|other| other.name.value != set.name.value) {
+        for write in &other.write {
+            let (above, name) = write.path.value.split();
+            let is_taken = |(directory, exclusive): &&(&FilePath, &Exclusive)| {
+                directory.as_str() == above && !exclusive.spares(name)
+            };
+            if exclusive.iter().any(|one| is_taken(&one)) {
+                let message = format!("{above} is exclusive to the set `{}`", set.name.value);
+                let help = "write the file in that set, or name it in `except` of the directory";
+                checker.report(Diagnostic::new(write.path.span, message).help(help));
             }
         }
     }
@@ -780,7 +807,23 @@ impl Record for Directory {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let attributes = read_attributes(fields);
         let adopt = fields.flag("adopt", ADOPT);
-        Some(Directory { path: fields.name()?, attributes, adopt })
+        let is_exclusive = fields.flag(
+            "exclusive",
+            "Whether files in it that are not declared are moved away; they return with its end",
+        );
+        let except: Option<Vec<String>> =
+            fields.optional("except", "Names that stay in an exclusive directory; `*` is any text");
+        if except.is_some() && !is_exclusive {
+            let message = "`except` is for a directory that is `exclusive`";
+            fields.report(Diagnostic::new(fields.at("except"), message));
+        }
+        let except = except.unwrap_or_default();
+        if except.iter().any(|name| name.is_empty() || name.contains('/')) {
+            let message = "`except` has names of files in the directory, not paths";
+            fields.report(Diagnostic::new(fields.value_at("except"), message));
+        }
+        let exclusive = is_exclusive.then_some(Exclusive { except });
+        Some(Directory { path: fields.name()?, attributes, adopt, exclusive })
     }
 }
 

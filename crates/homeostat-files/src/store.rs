@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use crate::digest::{Digest, DigestKey, random_name};
 use crate::disk::Disk;
 use crate::key::Key;
-use crate::model::{Content, DesiredState, GoodFile, Object};
+use crate::model::{Content, DesiredState, FileObject, GoodFile, Object};
 use crate::programs::haproxy::ServerName;
 
 const KEY: &str = "key";
@@ -25,6 +25,7 @@ const BLOBS: &str = "blobs";
 const REFUSED: &str = "refused.json";
 const GOOD: &str = "good.json";
 const LEAVING: &str = "leaving.json";
+const MOVED: &str = "moved.json";
 /// What is being written; only one process writes a set.
 const UNFINISHED: &str = ".unfinished";
 
@@ -101,6 +102,11 @@ impl Store {
     /// The servers that were taken out of work because they are not declared any more.
     pub(crate) fn leaving(&self, set: &str) -> BTreeSet<ServerName> {
         read_leaving(&self.directory.join("sets").join(set))
+    }
+
+    /// Files of others that were moved away from exclusive directories, by path.
+    pub(crate) fn moved(&self, set: &str) -> BTreeMap<String, FileObject> {
+        read_moved(&self.directory.join("sets").join(set))
     }
 
     /// What of a set its program did not take over, and why.
@@ -198,8 +204,10 @@ impl SetStore {
     /// Drops all contents but these, and those of the set that was good last.
     pub(crate) fn retain(&self, is_needed: impl Fn(&str) -> bool) -> io::Result<()> {
         let good = self.read_good().unwrap_or_default();
+        let moved = read_moved(&self.path);
+        let is_moved = |name: &str| moved.values().any(|file| file.digest.as_str() == name);
         let is_good = |name: &str| good.files.values().any(|file| file.digest.as_str() == name);
-        let is_needed = |name: &str| is_needed(name) || is_good(name);
+        let is_needed = |name: &str| is_needed(name) || is_good(name) || is_moved(name);
         for entry in fs::read_dir(self.path.join(BLOBS))? {
             let name = entry?.file_name();
             if let Some(name) = name.to_str().filter(|name| !is_needed(name)) {
@@ -217,6 +225,10 @@ impl SetStore {
     /// Remembers what was refused, and why, until something else is.
     pub(crate) fn write_refused(&self, identity: &str, why: &str) -> io::Result<()> {
         self.write(&self.at, REFUSED, &serde_json::to_vec(&(identity, why))?)
+    }
+
+    pub(crate) fn write_moved(&self, moved: &BTreeMap<String, FileObject>) -> io::Result<()> {
+        self.write(&self.at, MOVED, &serde_json::to_vec(moved)?)
     }
 
     pub(crate) fn leaving(&self) -> BTreeSet<ServerName> {
@@ -255,6 +267,11 @@ impl SetStore {
 
 fn read_leaving(set: &Path) -> BTreeSet<ServerName> {
     let text = fs::read(set.join(LEAVING)).ok();
+    text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+fn read_moved(set: &Path) -> BTreeMap<String, FileObject> {
+    let text = fs::read(set.join(MOVED)).ok();
     text.and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
 }
 

@@ -37,7 +37,9 @@ pub(crate) enum Act<'a> {
         /// Whether what is there must be kept.
         keeps: bool,
     },
-    Remove,
+    Remove {
+        keeps: bool,
+    },
     MakeDirectory(&'a Attributes),
     SetDirectory(&'a Attributes),
     RemoveDirectory,
@@ -241,7 +243,7 @@ impl Swap<'_> {
             Act::Write { attributes, .. }
             | Act::MakeDirectory(attributes)
             | Act::SetDirectory(attributes) => Some(*attributes),
-            Act::Remove | Act::RemoveDirectory => item.before.attributes(),
+            Act::Remove { .. } | Act::RemoveDirectory => item.before.attributes(),
         };
         attributes?.owner.as_ref().and_then(|owner| self.accounts.users.number(owner))
     }
@@ -272,6 +274,11 @@ impl Swap<'_> {
                     });
                 let kept = staged.and_then(|()| if keeps { self.keep(item.path) } else { Ok(()) });
                 kept.map_err(|error| Trouble {
+                    item: Some(*at),
+                    why: self.why(item.path, &error),
+                })?;
+            } else if let Act::Remove { keeps: true } = item.act {
+                self.keep(item.path).map_err(|error| Trouble {
                     item: Some(*at),
                     why: self.why(item.path, &error),
                 })?;
@@ -557,7 +564,7 @@ impl Swap<'_> {
 
 impl Item<'_> {
     fn is_file(&self) -> bool {
-        matches!(self.act, Act::Write { .. } | Act::Remove)
+        matches!(self.act, Act::Write { .. } | Act::Remove { .. })
     }
 }
 

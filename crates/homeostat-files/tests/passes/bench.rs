@@ -12,7 +12,8 @@ use homeostat_engine::{
     Source as _, ledger_page, pass, plan,
 };
 use homeostat_files::{
-    Account, Attributes, Content, DesiredState, DirectorySpec, FileSpec, Files, Key, Mode, Store,
+    Account, Attributes, Content, DesiredState, DirectorySpec, Exclusive, FileSpec, Files, Key,
+    Mode, Store,
 };
 use tempfile::TempDir;
 
@@ -156,6 +157,7 @@ pub(crate) enum Declared<'a> {
     WithMode(&'a str, &'a str, u16),
     OwnedBy(&'a str, &'a str, &'a str),
     Directory(&'a str, u16),
+    Exclusive(&'a str),
 }
 
 pub(crate) fn desired(source: &Files, declare: &[Declared<'_>]) -> DesiredState {
@@ -183,7 +185,13 @@ pub(crate) fn desired(source: &Files, declare: &[Declared<'_>]) -> DesiredState 
             }
             Declared::Directory(path, mode) => {
                 let attributes = Attributes { mode: Some(Mode(mode)), ..Attributes::default() };
-                let spec = DirectorySpec { attributes, adopt: false };
+                let spec = DirectorySpec { attributes, adopt: false, exclusive: None };
+                directories.insert(path.parse().unwrap(), spec);
+            }
+            Declared::Exclusive(path) => {
+                let exclusive = Some(Exclusive { except: vec!["*.keep".to_owned()] });
+                let spec =
+                    DirectorySpec { attributes: Attributes::default(), adopt: false, exclusive };
                 directories.insert(path.parse().unwrap(), spec);
             }
         }

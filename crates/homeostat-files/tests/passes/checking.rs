@@ -33,7 +33,10 @@ impl Place {
             (self.at(name).to_str().unwrap().parse().unwrap(), spec)
         });
         let sub = self.at("sub").to_str().unwrap().parse().unwrap();
-        let sub = (sub, DirectorySpec { attributes: Attributes::default(), adopt: false });
+        let sub = (
+            sub,
+            DirectorySpec { attributes: Attributes::default(), adopt: false, exclusive: None },
+        );
         let key = DigestKey::generate().unwrap();
         DesiredState::new(&key, specs.collect::<BTreeMap<_, _>>(), BTreeMap::from([sub]))
     }

@@ -20,15 +20,17 @@ use crate::bench::{
 
 const CHILD: &str = "FILES_TEST_SWAP";
 
-/// One file is changed, one changes its mode, one is made, one goes, and one is taken over; a directory comes.
+/// One file is changed, one changes its mode, one is made, one goes, one is taken over, and one is moved away; a directory
+/// comes.
 const OLD: [Declared<'_>; 4] = [
     Declared::File("/etc/a", "old a\n"),
     Declared::WithMode("/etc/b", "b\n", 0o644),
     Declared::File("/etc/d", "old d\n"),
     Declared::File("/etc/z", "old z\n"),
 ];
-const NEW: [Declared<'_>; 6] = [
+const NEW: [Declared<'_>; 7] = [
     Declared::Directory("/etc/new", 0o755),
+    Declared::Exclusive("/etc/only"),
     Declared::File("/etc/a", "new a\n"),
     Declared::WithMode("/etc/b", "b\n", 0o600),
     Declared::File("/etc/new/c", "new c\n"),
@@ -93,12 +95,13 @@ fn text(text: &str, mode: u32) -> (String, u32) {
 /// A path, what it held before, and what it holds afterwards.
 type Transition = (&'static str, Option<(String, u32)>, Option<(String, u32)>);
 
-fn transitions() -> [Transition; 6] {
+fn transitions() -> [Transition; 7] {
     [
         ("etc/a", Some(text("old a\n", 0o644)), Some(text("new a\n", 0o644))),
         ("etc/b", Some(text("b\n", 0o644)), Some(text("b\n", 0o600))),
         ("etc/d", Some(text("old d\n", 0o644)), None),
         ("etc/new/c", None, Some(text("new c\n", 0o644))),
+        ("etc/only/x", Some(text("x\n", 0o644)), None),
         ("etc/theirs", Some(text("theirs\n", 0o644)), Some(text("ours\n", 0o644))),
         ("etc/z", Some(text("old z\n", 0o644)), Some(text("new z\n", 0o644))),
     ]
@@ -132,9 +135,12 @@ fn prepared() -> tempfile::TempDir {
     let temp = tempfile::tempdir().unwrap();
     let life = Life::start(temp.path(), None);
     life.converge(&OLD);
-    fs::write(temp.path().join("root/etc/theirs"), "theirs\n").unwrap();
-    let mode = fs::Permissions::from_mode(0o644);
-    fs::set_permissions(temp.path().join("root/etc/theirs"), mode).unwrap();
+    make_directory(&temp.path().join("root/etc/only"));
+    for (path, text) in [("theirs", "theirs\n"), ("only/x", "x\n")] {
+        let path = temp.path().join("root/etc").join(path);
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o644)).unwrap();
+    }
     temp
 }
 
@@ -143,7 +149,12 @@ fn assert_new(directory: &Path, told: &str) {
     for (path, _, new) in transitions() {
         assert_eq!(life.held(path), new, "{path}, {told}");
     }
-    assert_eq!(names(&directory.join("root/etc")), ["a", "b", "new", "theirs", "z"], "{told}");
+    assert_eq!(
+        names(&directory.join("root/etc")),
+        ["a", "b", "new", "only", "theirs", "z"],
+        "{told}"
+    );
+    assert!(names(&directory.join("root/etc/only")).is_empty(), "{told}");
     assert_eq!(names(&directory.join("root/etc/new")), ["c"], "{told}");
     assert!(!directory.join("state/sets/web/swap.json").exists(), "{told}");
 }
@@ -181,13 +192,14 @@ fn after_a_kill_at_any_call_each_path_is_old_or_new_and_the_next_process_ends_th
             assert!(now == old || now == new, "{path} holds {now:?}, {told}");
             news += u32::from(now == new);
         }
-        mixed += u32::from(0 < news && news < 6);
+        mixed += u32::from(0 < news && news < 7);
         life.converge(&NEW);
         assert_new(temp.path(), &told);
         let life = Life { restores: true, ..life };
         life.converge(&[]);
         assert_eq!(life.held("etc/theirs"), Some(text("theirs\n", 0o644)), "the original, {told}");
-        assert_eq!(names(&temp.path().join("root/etc")), ["theirs"], "{told}");
+        assert_eq!(life.held("etc/only/x"), Some(text("x\n", 0o644)), "moved away, {told}");
+        assert_eq!(names(&temp.path().join("root/etc")), ["only", "theirs"], "{told}");
     }
     panic!("there is no end");
 }

@@ -12,6 +12,7 @@ mod bench;
 mod checking;
 mod crashes;
 mod culprits;
+mod exclusive;
 mod laws;
 mod obstacles;
 mod owning;

@@ -61,7 +61,7 @@ fn the_example_of_each_program_is_applied_and_the_program_runs_it() {
         assert_eq!(is_up, document != "keepalived.toml", "{status}");
         let plan = host.homeostat("plan", &example, 0);
         assert!(plan.contains("file /etc/"), "{plan}");
-        host.homeostat("apply --yes", &example, if is_up { 0 } else { 1 });
+        host.homeostat("apply --yes", &example, i32::from(!is_up));
         host.run(&format!("systemctl start {unit}")).exits(0);
         host.homeostat("verify", &example, 0);
         let path = plan.split("file ").nth(1).unwrap().split_whitespace().next().unwrap();

@@ -26,6 +26,7 @@ mod daemon;
 mod documents;
 mod dump;
 mod examples;
+mod exclusive;
 mod failing;
 mod files;
 mod firewall;
