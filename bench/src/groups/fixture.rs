@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail, ensure};
 use homeostat_engine::{
-    Alone, Config, Explain as _, Focus, Guards, Hint, LedgerKey, LedgerPage, MassDelete,
+    Action, Alone, Config, Explain as _, Focus, Hint, LedgerKey, LedgerPage, MassDelete,
     MemoryLedger, Observer, Ownership, PassInput, Report, Source, Summary, pass,
 };
 use tokio::runtime::Runtime;
@@ -23,8 +23,7 @@ pub(super) struct Fixture<S: Source> {
 }
 
 pub(super) fn place(source: &str) -> LedgerKey {
-    let [owner, source, scope, identity] = ["default", source, "bench", ""].map(str::to_owned);
-    LedgerKey { owner, source, scope, identity }
+    LedgerKey::new("default", source, "bench")
 }
 
 impl<S: Source> Fixture<S> {
@@ -41,13 +40,14 @@ impl<S: Source> Fixture<S> {
     }
 
     fn with(source: S, desired: Arc<S::Desired>, observer: Observer<S>) -> Result<Self> {
-        let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+        let mut config = Config::default();
+        config.guards.mass_delete = MassDelete::Allow;
         Ok(Fixture {
             desired,
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer())?,
             page: LedgerPage::open(Arc::new(MemoryLedger::default()), place(S::NAME))?,
-            config: Config { guards, ..Config::default() },
+            config,
             runtime: tokio::runtime::Builder::new_current_thread().enable_all().build()?,
             source,
         })
@@ -62,7 +62,7 @@ impl<S: Source> Fixture<S> {
 
     /// Makes a full pass, which must change nothing.
     pub(super) fn synced(mut self) -> Result<Self> {
-        expect(&self.pass(Focus::All)?, Summary::default())?;
+        expect(&self.pass(Focus::All)?, [])?;
         Ok(self)
     }
 
@@ -93,9 +93,13 @@ impl<S: Source> Fixture<S> {
 }
 
 /// Fails unless the pass has converged with exactly these changes.
-pub(super) fn expect<S: Source>(report: &Report<S>, summary: Summary) -> Result<()> {
+/// Expects that a pass made these changes, and is converged.
+pub(super) fn expect<S: Source>(
+    report: &Report<S>,
+    changes: impl IntoIterator<Item = Action>,
+) -> Result<()> {
     ensure!(report.is_converged(), "not converged");
-    let changes = report.summary();
-    ensure!(changes == summary, "{changes:?} instead of {summary:?}");
+    let (made, expected) = (report.summary(), Summary::from_iter(changes));
+    ensure!(made == expected, "{made:?} instead of {expected:?}");
     Ok(())
 }

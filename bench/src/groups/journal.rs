@@ -67,8 +67,7 @@ fn one_by_one(run: &mut Run) -> Result<()> {
 fn sqlite(run: &mut Run) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let ledger = SqliteLedger::open(directory.path())?;
-    let [owner, source, scope, identity] = ["default", "guests", "pve", "pve"].map(str::to_owned);
-    let place = LedgerKey { owner, source, scope, identity };
+    let place = LedgerKey::new("default", "guests", "pve").with_identity("pve");
     let count = run.size(500, 50);
     run.time(count, || -> Result<()> {
         for guest in 0..count {

@@ -223,6 +223,7 @@ impl Serialize for Entry {
 
 /// How many changes of each action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Summary {
     /// Created.
     pub create: usize,
@@ -252,6 +253,14 @@ impl Summary {
     }
 }
 
+impl FromIterator<Action> for Summary {
+    fn from_iter<I: IntoIterator<Item = Action>>(actions: I) -> Self {
+        let mut summary = Summary::default();
+        actions.into_iter().for_each(|action| summary.count(action));
+        summary
+    }
+}
+
 impl std::ops::AddAssign for Summary {
     fn add_assign(&mut self, other: Self) {
         self.create += other.create;
@@ -263,6 +272,7 @@ impl std::ops::AddAssign for Summary {
 
 /// A key and what is declared of it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct About {
     /// The key, as entries have it.
     pub key: String,

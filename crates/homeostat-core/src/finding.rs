@@ -114,6 +114,7 @@ pub enum HeldBy {
 /// What a person can do about a finding, in the words of the program that they use: what to write in its document, which
 /// of its commands or functions to call. By default it names none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WaysOut {
     /// For [`Reason::Foreign`].
     pub foreign: &'static str,

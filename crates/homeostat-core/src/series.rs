@@ -41,11 +41,20 @@ impl Covers {
 
 /// One report of a series.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct PassReport {
     /// What it speaks of.
     pub covers: Covers,
     /// What it says.
     pub report: SharedReport,
+}
+
+impl PassReport {
+    /// What a pass over these keys says.
+    #[must_use]
+    pub fn new(covers: Covers, report: SharedReport) -> Self {
+        PassReport { covers, report }
+    }
 }
 
 /// Passes in a row as one report: everything that any of them applied, and about each key what the last

@@ -19,6 +19,7 @@ use crate::pass;
 
 /// One source in one scope with its desired state.
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub struct Bound<S: Source> {
     pub source: S,
     pub desired: Arc<S::Desired>,
@@ -32,7 +33,8 @@ pub struct Bound<S: Source> {
 }
 
 impl<S: Source> Bound<S> {
-    /// A source with its desired state. Passes behave as usual, and nothing can be reverted; change the fields for more.
+    /// A source with its desired state. Passes behave as usual ([`with_config`](Self::with_config)), and nothing can be
+    /// reverted ([`with_nothing`](Self::with_nothing)).
     pub fn new(
         source: S,
         desired: impl Into<Arc<S::Desired>>,
@@ -41,6 +43,18 @@ impl<S: Source> Bound<S> {
     ) -> Self {
         let (config, desired) = (Config::default(), desired.into());
         Bound { source, desired, ownership, config, ledger_key, nothing: None }
+    }
+
+    /// The same, whose passes behave in this way.
+    #[must_use]
+    pub fn with_config(self, config: Config<S::Key>) -> Self {
+        Bound { config, ..self }
+    }
+
+    /// The same, which can be reverted: this desired state has nothing in it.
+    #[must_use]
+    pub fn with_nothing(self, nothing: impl Into<Arc<S::Desired>>) -> Self {
+        Bound { nothing: Some(nothing.into()), ..self }
     }
 
     /// Whether a loop over one works in the same way as a loop over the other, whatever their desired states are.

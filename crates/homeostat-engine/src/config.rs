@@ -13,6 +13,7 @@ use crate::undo::UndoList;
 
 /// How a pass behaves.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config<K: Key> {
     /// The guards that hold steps back.
     pub guards: Guards,

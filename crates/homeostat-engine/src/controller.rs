@@ -1084,7 +1084,7 @@ impl<S: Source> Controller<S> {
 
     /// Gives a report to the callers that record or wait.
     fn record_for_callers(&mut self, covers: &Covers, report: &SharedReport) {
-        let pass = PassReport { covers: covers.clone(), report: Arc::clone(report) };
+        let pass = PassReport::new(covers.clone(), Arc::clone(report));
         self.recorders.retain(|recorder| recorder.send(pass.clone()).is_ok());
         self.settling.iter_mut().for_each(|caller| caller.record(&pass));
     }

@@ -137,6 +137,7 @@ pub enum Losses {
 /// How the user of a program lifts its guards, for the texts about what they hold: the names of options. A program
 /// with a command line names its flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GuardOptions {
     /// What allows mass deletes.
     pub mass_delete: &'static str,
@@ -158,6 +159,7 @@ impl Default for GuardOptions {
 
 /// What an operator decides about the guards of a pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Guards {
     /// How much may be deleted.
     pub budget: Budget,

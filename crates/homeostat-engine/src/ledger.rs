@@ -8,6 +8,7 @@ use crate::error::Error;
 
 /// One source in one scope, as the ledger files it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub struct LedgerKey {
     /// Whose desired state.
     pub owner: String,
@@ -40,6 +41,7 @@ impl LedgerKey {
 
 /// What the ledger holds for one place, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Page {
     /// Keys and records.
     pub records: Vec<(String, String)>,
@@ -47,6 +49,14 @@ pub struct Page {
     pub desired: Option<Vec<u8>>,
     /// Keys whose records belong to a former scope of this name.
     pub void: Vec<String>,
+}
+
+impl Page {
+    /// These records, and the desired state that was applied last; none of a former scope.
+    #[must_use]
+    pub fn new(records: Vec<(String, String)>, desired: Option<Vec<u8>>) -> Self {
+        Page { records, desired, void: Vec::new() }
+    }
 }
 
 /// One change of a page.

@@ -28,6 +28,12 @@ fn held(owned: usize, deleted: usize, guards: Guards) -> usize {
     held
 }
 
+fn with_budget(budget: Budget) -> Guards {
+    let mut guards = Guards::default();
+    guards.budget = budget;
+    guards
+}
+
 #[track_caller]
 fn check(owned: usize, deleted: usize, guards: Guards, expected: usize) {
     assert_eq!(held(owned, deleted, guards), expected, "{deleted} of {owned}");
@@ -54,11 +60,11 @@ fn more_than_ten_and_more_than_half_is_held_and_nothing_less() {
 
 #[test]
 fn a_budget_may_have_no_deletes_that_are_always_free() {
-    let guards = Guards { budget: Budget::default().with_free(0), ..Guards::default() };
+    let guards = with_budget(Budget::default().with_free(0));
     for (owned, deleted, held) in [(1, 1, 1), (2, 1, 0), (3, 2, 2), (4, 2, 0)] {
         check(owned, deleted, guards, held);
     }
-    let guards = Guards { budget: Budget::default().with_free(2), ..Guards::default() };
+    let guards = with_budget(Budget::default().with_free(2));
     for (owned, deleted, held) in [(2, 2, 0), (3, 3, 3)] {
         check(owned, deleted, guards, held);
     }
@@ -66,7 +72,8 @@ fn a_budget_may_have_no_deletes_that_are_always_free() {
 
 #[test]
 fn the_operator_may_allow_it() {
-    let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+    let mut guards = Guards::default();
+    guards.mass_delete = MassDelete::Allow;
     check(40, 40, guards, 0);
     let mut rig = Rig::<Independent>::marked("a1=1@ours b1=1@ours");
     (rig.config.guards, rig.config.missing) = (guards, missing("a"));
@@ -141,7 +148,7 @@ fn releases_of_a_missing_section_are_held_too() {
 
 #[test]
 fn another_budget_counts_from_its_own_percentage() {
-    let guards = |percent| Guards { budget: Budget::percent(percent), ..Guards::default() };
+    let guards = |percent| with_budget(Budget::percent(percent));
     check(50, 11, guards(20), 11);
     check(55, 11, guards(20), 0);
     check(20, 20, guards(100), 0);

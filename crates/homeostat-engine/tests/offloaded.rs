@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Edit, Error, Hints, Ledger, LedgerKey, Loop, LoopDeps,
+    Alone, Bound, Control as _, Edit, Error, Hints, Ledger, LedgerKey, Loop, LoopDeps,
     MemoryLedger, OnStop, Ownership, Pace, Page, Pages, Session, Table,
 };
 use homeostat_testkit::memory::{Independent, Memory, Target};
@@ -56,15 +56,9 @@ impl Ledger for Waiting {
 
 fn bound() -> Bound<Memory<Independent>> {
     let declared = [("door".to_owned(), "green".to_owned())];
-    let [owner, source, scope, identity] = ["me", "doors", "here", ""].map(str::to_owned);
-    Bound {
-        source: Memory::unmarked(Target::default()),
-        desired: Arc::new(Table::new(declared).unwrap()),
-        ownership: Ownership::Checkpoint,
-        config: Config::default(),
-        ledger_key: LedgerKey { owner, source, scope, identity },
-        nothing: None,
-    }
+    let (source, place) =
+        (Memory::unmarked(Target::default()), LedgerKey::new("me", "doors", "here"));
+    Bound::new(source, Table::new(declared).unwrap(), Ownership::Checkpoint, place)
 }
 
 #[tokio::test(flavor = "current_thread")]

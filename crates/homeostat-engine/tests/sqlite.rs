@@ -59,11 +59,8 @@ fn what_was_written_is_read_back_by_everybody() {
     ledger.write(&place(), &edits).unwrap();
     ledger.write(&place(), &[Edit::DesiredState(vec![1, 2, 3])]).unwrap();
     ledger.write(&place(), &[Edit::DesiredState(vec![4])]).unwrap();
-    let expected = Page {
-        records: vec![("a".into(), "1".into()), ("b".into(), "2".into())],
-        desired: Some(vec![4]),
-        void: vec![],
-    };
+    let expected =
+        Page::new(vec![("a".into(), "1".into()), ("b".into(), "2".into())], Some(vec![4]));
     assert_eq!(ledger.page(&place()).unwrap(), expected);
     let pages = SqlitePages::open(directory.path()).unwrap();
     assert_eq!(pages.page(&place()).unwrap(), expected);
@@ -104,10 +101,11 @@ fn owners_sources_and_scopes_are_apart() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     let others = [
-        LedgerKey { owner: "you".into(), ..place() },
-        LedgerKey { source: "nft".into(), ..place() },
-        LedgerKey { scope: "blue".into(), ..place() },
+        LedgerKey::new("you", "toy", "here"),
+        LedgerKey::new("me", "nft", "here"),
+        LedgerKey::new("me", "toy", "blue"),
     ];
+    let others = others.map(|other| other.with_identity(place().identity));
     ledger.write(&place(), &[put("a", "mine"), Edit::DesiredState(vec![1])]).unwrap();
     for other in &others {
         assert_eq!(ledger.page(other).unwrap(), Page::default());
@@ -129,9 +127,9 @@ fn owners_sources_and_scopes_are_apart() {
 fn what_other_owners_hold_at_the_same_place_is_reported_to_every_owner() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
-    let you = LedgerKey { owner: "you".into(), ..place() };
-    let elsewhere = LedgerKey { scope: "blue".into(), ..you.clone() };
-    let before = LedgerKey { identity: "boot 0".into(), owner: "ghost".into(), ..place() };
+    let you = LedgerKey::new("you", "toy", "here").with_identity(place().identity);
+    let elsewhere = LedgerKey::new("you", "toy", "blue").with_identity(place().identity);
+    let before = LedgerKey::new("ghost", "toy", "here").with_identity("boot 0");
     ledger.write(&place(), &[put("a", "1")]).unwrap();
     for (at, key) in [(&you, "b"), (&elsewhere, "c"), (&before, "d")] {
         ledger.write(at, &[put(key, "1")]).unwrap();
@@ -145,7 +143,7 @@ fn what_other_owners_hold_at_the_same_place_is_reported_to_every_owner() {
 fn a_place_that_is_gone_is_forgotten_and_no_later_one_of_its_name() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
-    let reborn = LedgerKey { identity: "boot 2".into(), ..place() };
+    let reborn = place().with_identity("boot 2");
     ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::DesiredState(vec![1])]).unwrap();
     ledger.write(&reborn, &[put("b", "2")]).unwrap();
     ledger.clear(&place()).unwrap();
@@ -159,10 +157,10 @@ fn records_of_a_former_scope_of_the_same_name_are_void() {
     let directory = TempDir::new().unwrap();
     let ledger = SqliteLedger::open(directory.path()).unwrap();
     ledger.write(&place(), &[put("a", "1"), put("b", "1"), Edit::DesiredState(vec![1])]).unwrap();
-    let reborn = LedgerKey { identity: "boot-2".into(), ..place() };
+    let reborn = place().with_identity("boot-2");
     let page = ledger.page(&reborn).unwrap();
-    let void = vec!["a".to_owned(), "b".to_owned()];
-    assert_eq!(page, Page { void, ..Page::default() });
+    assert_eq!((records(&page), &page.desired), (vec![], &None));
+    assert_eq!(page.void, ["a", "b"]);
     ledger.write(&reborn, &[put("a", "2")]).unwrap();
     let page = ledger.page(&reborn).unwrap();
     assert_eq!(records(&page), [("a", "2")]);
@@ -175,7 +173,7 @@ fn void_records_are_ignored_by_a_pass_and_dropped_with_its_next_write() {
     let ledger = Arc::new(SqliteLedger::open(directory.path()).unwrap());
     // Not even a record that nobody can read any more is in the way.
     ledger.write(&place(), &[put("a", "another format"), put("gone", "{}")]).unwrap();
-    let reborn = LedgerKey { identity: "boot-2".into(), ..place() };
+    let reborn = place().with_identity("boot-2");
     let rig = Rig::<Independent>::checkpoint("a=7@unmarked");
     let mut ledger_page =
         LedgerPage::<Toy<Independent>>::open(Arc::clone(&ledger) as _, reborn.clone()).unwrap();

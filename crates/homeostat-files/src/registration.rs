@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_core::{Failure, Ownership, Retry, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
-use homeostat_engine::{LedgerKey, MassDelete, Planner};
+use homeostat_engine::{MassDelete, Planner};
 use homeostat_registry::{
     BindResult, Binding, CapabilitySet, DocumentPlace, Error, Memory, MissingSections, OwnScopes,
     Reach, Registration, Sample, SampleKind, Scope, machine_identity,
@@ -160,11 +160,8 @@ fn bind_set(
     let source = Files { shrinking, network, ..source };
     let desired: DesiredState = desired.unwrap_or_default();
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
-    bound.ledger_key = LedgerKey {
-        scope: format!("{SCOPE}{name}"),
-        identity: identity.to_owned(),
-        ..binding.ledger_key()
-    };
+    bound.ledger_key.scope = format!("{SCOPE}{name}");
+    identity.clone_into(&mut bound.ledger_key.identity);
     Ok(bound)
 }
 

@@ -41,7 +41,7 @@ impl Applied {
         let ledger = MemoryLedger::default();
         let records = records.into_iter().map(|(key, record)| Edit::Put { key, record });
         let edits: Vec<_> = records.chain(last.map(Edit::DesiredState)).collect();
-        ledger.write(&LedgerKey { identity, ..place.clone() }, &edits)?;
+        ledger.write(&place.clone().with_identity(identity), &edits)?;
         Ok(ledger)
     }
 }

@@ -14,6 +14,7 @@ pub const QUIET: Duration = Duration::from_secs(1);
 
 /// A file that is being written.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Unfinished {
     /// The file.
     pub path: PathBuf,
@@ -49,6 +50,12 @@ impl Unfinished {
     #[must_use]
     pub fn find_open<'a>(files: impl IntoIterator<Item = &'a Path>) -> Option<Self> {
         files.into_iter().find_map(|path| Self::of_open(&open(path)?, path))
+    }
+
+    /// A file that was changed while it was read.
+    #[must_use]
+    pub fn changed(path: PathBuf) -> Self {
+        Unfinished { path, due_in: Some(QUIET) }
     }
 
     /// Why it is not read, and when it will be.

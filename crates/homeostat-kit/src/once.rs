@@ -35,7 +35,7 @@ pub async fn reconcile<S: Source>(bound: Bound<S>, deps: LoopDeps, until: Until)
     let pace = match until {
         Until::Passed => usual.once(),
         // The subscription also says when the target is ready for what it put off.
-        Until::Converged(within) => Pace { deadline: within, ..usual },
+        Until::Converged(within) => usual.with_deadline(within),
     };
     let ways_out = bound.config.ways_out;
     let (looped, handle) = Loop::new(bound, deps, pace);

@@ -10,7 +10,7 @@ use homeostat_engine::outcome::Later;
 use homeostat_engine::pacing::Resync;
 use homeostat_engine::{
     Alone, Bound, Budget, Config, Control as _, Event, EventKind, Events, Ledger, LedgerKey, Loop,
-    LoopDeps, MassDelete, MemoryLedger, OnStop, Pace, PassId, Retry, Source, Strictness, WaysOut,
+    LoopDeps, MassDelete, MemoryLedger, OnStop, Pace, PassId, Retry, Source, Strictness,
 };
 #[cfg(feature = "sqlite")]
 use homeostat_engine::{FileLock, SqliteLedger, SqlitePages};
@@ -80,11 +80,10 @@ impl<A: Api> Reconciler<A> {
         let ledger_key = place::<A>(strategy.owner().unwrap_or("default"), "default");
         let mut config = Config::default();
         config.guards.options.mass_delete = "`Reconciler::allow_mass_delete`";
-        config.ways_out = WaysOut {
-            foreign: "it is left alone, unless its key may be adopted (`Reconciler::adopting`)",
-            lost_mark: "it is taken back if its key may be adopted (`Reconciler::adopting`)",
-            ..WaysOut::default()
-        };
+        config.ways_out.foreign =
+            "it is left alone, unless its key may be adopted (`Reconciler::adopting`)";
+        config.ways_out.lost_mark =
+            "it is taken back if its key may be adopted (`Reconciler::adopting`)";
         Reconciler {
             source,
             strategy,
@@ -357,7 +356,7 @@ impl<A: Api> Reconciler<A> {
     fn bind(&self, desired: DesiredObjects<A>) -> Result<Bound<Adapted<A>>, Error> {
         let desired = desired.adopting(self.adopt.iter().cloned());
         let bound = self.source.bind(&self.strategy, desired, self.ledger_key.clone())?;
-        Ok(Bound { config: self.config.clone(), ..bound })
+        Ok(bound.with_config(self.config.clone()))
     }
 
     /// What a loop needs to write.

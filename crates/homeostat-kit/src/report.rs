@@ -170,7 +170,7 @@ impl<K: Key> fmt::Display for Plan<K> {
         if self.is_converged() {
             return f.write_str("no changes");
         }
-        let Summary { create, update, replace, delete } = self.summary();
+        let Summary { create, update, replace, delete, .. } = self.summary();
         write!(
             f,
             "{create} to create, {update} to update, {replace} to replace, {delete} to delete"
@@ -186,7 +186,7 @@ impl<K: Key> fmt::Display for Report<K> {
             writeln!(f, "! {error}")?;
             help.iter().try_for_each(|help| writeln!(f, "  help: {help}"))?;
         }
-        let Summary { create, update, replace, delete } = self.summary();
+        let Summary { create, update, replace, delete, .. } = self.summary();
         write!(f, "{create} created, {update} updated, {replace} replaced, {delete} deleted")?;
         match self.verdict() {
             Verdict::Converged => f.write_str("; everything is as declared"),

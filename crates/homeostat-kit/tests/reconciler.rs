@@ -111,7 +111,7 @@ async fn a_value_goes_in_and_a_value_comes_out() {
     let applied: Applied = serde_json::from_str(&serde_json::to_string(&applied).unwrap()).unwrap();
     api.held.lock().unwrap().insert("a".to_owned(), 9);
     let (report, applied) = call(numbers(&[("a", 1)]), applied).await;
-    assert_eq!(report.summary(), Summary { update: 1, delete: 1, ..Summary::default() });
+    assert_eq!(report.summary(), Summary::from_iter([Action::Update, Action::Delete]));
     assert_eq!(report.applied[0].cause, Cause::Drift);
     assert_eq!(api.held(), numbers(&[("a", 1), ("theirs", 1)]));
 

@@ -131,8 +131,7 @@ impl Scene {
     fn open(api: &Arc<Numbers>) -> Self {
         let source = Adapted::shared(api.clone());
         let observer = Observer::open(&source, "test").unwrap();
-        let [owner, name, scope, identity] = ["me", "numbers", "test", ""].map(str::to_owned);
-        let place = LedgerKey { owner, source: name, scope, identity };
+        let place = LedgerKey::new("me", "numbers", "test");
         let ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place).unwrap();
         Scene { source, observer, ledger_page }
     }

@@ -129,7 +129,7 @@ impl Binding<'_> {
     pub fn ledger_key(&self) -> LedgerKey {
         let key = self.scope.ledger_key(&self.caller.owner, self.source.name());
         match &self.source.remote {
-            Some(remote) => LedgerKey { identity: remote.identity.to_owned(), ..key },
+            Some(remote) => key.with_identity(remote.identity),
             None => key,
         }
     }
@@ -180,24 +180,18 @@ impl Binding<'_> {
         let budget = percent.map_or_else(Budget::default, Budget::percent);
         let Caller { guards, ways_out, strictness, on_release, trial, undo, progress, .. } =
             self.caller;
-        let config = Config {
-            guards: Guards { budget, losses: trial.unwrap_or_default(), ..*guards },
-            parks: trial.is_some(),
-            undo: undo.clone(),
-            missing,
-            strictness: *strictness,
-            on_release: *on_release,
-            ways_out: *ways_out,
-            progress: progress.clone(),
-            ..Config::default()
-        };
-        Box::new(Bound {
-            source,
-            desired: Arc::new(desired),
-            ownership,
-            config,
-            ledger_key: self.ledger_key(),
-            nothing: Some(Arc::default()),
-        })
+        let mut config = Config::default();
+        config.guards = *guards;
+        config.guards.budget = budget;
+        config.guards.losses = trial.unwrap_or_default();
+        config.parks = trial.is_some();
+        config.undo.clone_from(undo);
+        config.missing = missing;
+        config.strictness = *strictness;
+        config.on_release = *on_release;
+        config.ways_out = *ways_out;
+        config.progress.clone_from(progress);
+        let bound = Bound::new(source, desired, ownership, self.ledger_key());
+        Box::new(bound.with_config(config).with_nothing(S::Desired::default()))
     }
 }

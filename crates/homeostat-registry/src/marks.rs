@@ -39,8 +39,8 @@ pub fn record_mark(
 
 /// Forgets the marks of a place that is gone.
 pub fn forget_marks(ledger: &dyn Ledger, gone: &LedgerKey) -> Result<(), Error> {
-    let owner = marks_of(&gone.owner);
-    Ok(ledger.clear(&LedgerKey { owner, source: SOURCE.to_owned(), ..gone.clone() })?)
+    let place = LedgerKey::new(marks_of(&gone.owner), SOURCE, &gone.scope);
+    Ok(ledger.clear(&place.with_identity(&gone.identity))?)
 }
 
 impl Binding<'_> {

@@ -104,12 +104,7 @@ impl Scope {
     /// Where the ledger files a source in this scope.
     #[must_use]
     pub fn ledger_key(&self, owner: &str, source: &str) -> LedgerKey {
-        LedgerKey {
-            owner: owner.to_owned(),
-            source: source.to_owned(),
-            scope: self.name.clone(),
-            identity: self.identity.clone(),
-        }
+        LedgerKey::new(owner, source, &self.name).with_identity(&self.identity)
     }
 }
 
@@ -261,7 +256,7 @@ mod tests {
         let ledger = MemoryLedger::default();
         let put = |key: &str, record: &str| Edit::Put { key: key.into(), record: record.into() };
         let table = r#"{"wrote":1,"original":"absent","stage":"done","identity":"7"}"#;
-        let other = LedgerKey { identity: "former".into(), ..scope.ledger_key("me", "nft") };
+        let other = scope.ledger_key("me", "nft").with_identity("former");
         for (place, key) in [
             (scope.ledger_key("me", "nft"), "table inet ours"),
             (scope.ledger_key("you", "nft"), "table inet yours"),

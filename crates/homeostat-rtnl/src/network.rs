@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_core::{Finding, Ownership, Retry, Source as _, WaitsOn, WaysOut};
+use homeostat_core::{Finding, Ownership, Retry, Source as _, WaitsOn};
 use homeostat_engine::{
-    Bound, Cascades, Config, GuardOptions, LedgerKey, LoopDeps, MassDelete, MemoryLedger, NetnsLock,
+    Bound, Cascades, Config, LedgerKey, LoopDeps, MassDelete, MemoryLedger, NetnsLock,
 };
 use homeostat_kit::once::{self, Until};
 use homeostat_kit::{Applied, Plan, Report};
@@ -88,16 +88,10 @@ impl Network {
         let netns = netns.into();
         let source = Rtnl::of(Arc::clone(&netns));
         let (mut config, requires_links) = (Config::default(), false);
-        config.guards.options = GuardOptions {
-            mass_delete: "`Network::allow_mass_delete`",
-            cascades: "`Network::allow_cascades`",
-            ..GuardOptions::default()
-        };
-        config.ways_out = WaysOut {
-            foreign: "it is left alone, unless it is declared by `Builder::adopt`",
-            lost_mark: "it is taken back if it is declared by `Builder::adopt`",
-            ..WaysOut::default()
-        };
+        config.guards.options.mass_delete = "`Network::allow_mass_delete`";
+        config.guards.options.cascades = "`Network::allow_cascades`";
+        config.ways_out.foreign = "it is left alone, unless it is declared by `Builder::adopt`";
+        config.ways_out.lost_mark = "it is taken back if it is declared by `Builder::adopt`";
         Network { source, netns, place: place("network"), config, requires_links }
     }
 
@@ -194,14 +188,9 @@ impl Network {
 
     fn bind(&self, desired: Arc<DesiredState>) -> Result<Bound<Rtnl>, Error> {
         let identity = Identity::of(&self.netns)?.to_string();
-        Ok(Bound {
-            source: self.source.clone(),
-            desired,
-            ownership: Ownership::Marked,
-            config: self.config.clone(),
-            ledger_key: LedgerKey { identity, ..self.place.clone() },
-            nothing: None,
-        })
+        let place = self.place.clone().with_identity(identity);
+        let bound = Bound::new(self.source.clone(), desired, Ownership::Marked, place);
+        Ok(bound.with_config(self.config.clone()))
     }
 
     /// A source that requires all links writes nothing while one is absent, and names the absent ones.
@@ -220,6 +209,5 @@ impl Network {
 }
 
 fn place(scope: &str) -> LedgerKey {
-    let (owner, source) = ("default".to_owned(), Rtnl::NAME.to_owned());
-    LedgerKey { owner, source, scope: scope.to_owned(), identity: String::new() }
+    LedgerKey::new("default", Rtnl::NAME, scope)
 }

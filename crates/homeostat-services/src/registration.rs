@@ -2,7 +2,6 @@
 
 use homeostat_core::{Ownership, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Diagnostics, Section as _};
-use homeostat_engine::LedgerKey;
 use homeostat_registry::{
     BindResult, Binding, CapabilitySet, MissingSections, OwnScopes, Reach, Registration, Start,
     machine_identity,
@@ -36,7 +35,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     }
     let is_stated = binding.states(ServiceSection::NAME);
     // Links to units are on the disk, and outlive every boot.
-    let ledger_key = LedgerKey { identity: machine_identity(), ..binding.ledger_key() };
+    let ledger_key = binding.ledger_key().with_identity(machine_identity());
     let is_ours = binding.pages.places(&binding.caller.owner)?.contains(&ledger_key);
     if !is_stated && !is_ours {
         return Ok(Vec::new());

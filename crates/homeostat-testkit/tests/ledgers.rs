@@ -13,8 +13,7 @@ const CHILD: &str = "HOMEOSTAT_TEST_CUT";
 const ABORTED: i32 = 6;
 
 fn place() -> LedgerKey {
-    let [owner, source, scope, identity] = ["o", "s", "here", "now"].map(str::to_owned);
-    LedgerKey { owner, source, scope, identity }
+    LedgerKey::new("o", "s", "here").with_identity("now")
 }
 
 fn edit(key: &str) -> [Edit; 1] {

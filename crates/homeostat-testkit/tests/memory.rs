@@ -19,8 +19,7 @@ struct Scene {
 
 impl Scene {
     fn open(source: Memory<Independent>, ownership: Ownership) -> Self {
-        let [owner, name, scope, identity] = ["me", "memory", "test", "now"].map(str::to_owned);
-        let place = LedgerKey { owner, source: name, scope, identity };
+        let place = LedgerKey::new("me", "memory", "test").with_identity("now");
         let observer = Observer::open(&source, "test").unwrap();
         let ledger_page = LedgerPage::open(Arc::new(MemoryLedger::default()), place).unwrap();
         Scene { source, observer, ledger_page, ownership, config: Config::default() }

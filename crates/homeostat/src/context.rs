@@ -4,9 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
-use homeostat_engine::{
-    GuardOptions, Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness, WaysOut,
-};
+use homeostat_engine::{Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness, WaysOut};
 use homeostat_netns::{Netns, Place, Sandbox};
 use homeostat_registry::{
     Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, record_mark, scope_name,
@@ -52,20 +50,24 @@ pub(crate) struct Context {
     pub(crate) gates: Gates,
 }
 
-/// How our users lift the guards.
-const GUARD_FLAGS: GuardOptions = GuardOptions {
-    mass_delete: "--allow-mass-delete",
-    cascades: "--allow-cascades",
-    losses: "--accept-loss",
-};
+/// The guards, with the flags by which our users lift them.
+fn guards() -> Guards {
+    let mut guards = Guards::default();
+    guards.options.mass_delete = "--allow-mass-delete";
+    guards.options.cascades = "--allow-cascades";
+    guards.options.losses = "--accept-loss";
+    guards
+}
 
 /// What our users can do about findings.
-pub(crate) const WAYS_OUT: WaysOut = WaysOut {
-    foreign: "`adopt = true` would take it",
-    lost_mark: "`adopt = true` takes it back",
-    doubt: "`homeostat journal` has the step; the wait ends when the target shows its result, or shows nothing for \
-            long enough. Nothing is sent until then: if it cannot wait, do it by hand",
-};
+pub(crate) fn ways_out() -> WaysOut {
+    let mut ways_out = WaysOut::default();
+    ways_out.foreign = "`adopt = true` would take it";
+    ways_out.lost_mark = "`adopt = true` takes it back";
+    ways_out.doubt = "`homeostat journal` has the step; the wait ends when the target shows its result, or shows \
+                      nothing for long enough. Nothing is sent until then: if it cannot wait, do it by hand";
+    ways_out
+}
 
 impl Context {
     /// Joins the options with the settings, and moves into the sandbox if that was asked for. Must
@@ -81,8 +83,8 @@ impl Context {
                 owner,
                 state_dir: global.state_dir.clone().unwrap_or_else(|| default_state.into()),
                 mark,
-                guards: global.leave().apply(Guards { options: GUARD_FLAGS, ..Guards::default() }),
-                ways_out: WAYS_OUT,
+                guards: global.leave().apply(guards()),
+                ways_out: ways_out(),
                 on_release: if global.revert_on_release {
                     OnRelease::Restore
                 } else {

@@ -39,7 +39,7 @@ impl Converging {
                 Arc::new(Entries::of_broken_pass(&error, &self.control.ledger_key().source))
             }
         };
-        self.passes.push(PassReport { covers: Covers::All, report });
+        self.passes.push(PassReport::new(Covers::All, report));
     }
 
     /// Runs a full pass. A loop that has ended meanwhile, as with its namespace, adds nothing.

@@ -157,12 +157,7 @@ impl<'a> Machine<'a> {
     /// Everything of a section waits `on` the scope of this name.
     fn wait(&mut self, scope: &str, section: &Section, on: &WaitsOn) {
         for source in SOURCES.iter().filter(|source| source.scopes.is_none()) {
-            let ledger_key = LedgerKey {
-                owner: self.context.caller.owner.clone(),
-                source: source.name().to_owned(),
-                scope: scope.to_owned(),
-                identity: String::new(),
-            };
+            let ledger_key = LedgerKey::new(&self.context.caller.owner, source.name(), scope);
             let keys = (source.waiting)(self.document, section);
             self.waiting.push(Waiting { ledger_key, keys, on: on.clone() });
         }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use homeostat_document::Document;
-use homeostat_kit::finished_files::{QUIET, Unfinished};
+use homeostat_kit::finished_files::Unfinished;
 use homeostat_registry::NamedFiles;
 
 use crate::registry;
@@ -67,7 +67,7 @@ impl ReferencedFiles {
         let is_changed = |path: &&PathBuf| self.looks.get(*path) != now.looks.get(*path);
         let changed = now.looks.keys().chain(self.looks.keys()).find(is_changed);
         let path = changed.map_or_else(PathBuf::new, Clone::clone);
-        Err(Unfinished { path, due_in: Some(QUIET) }.failure().into())
+        Err(Unfinished::changed(path).failure().into())
     }
 
     /// The directories that they are in; of links, those of what they lead to, too; and where one that is

@@ -233,12 +233,7 @@ mod tests {
     use super::*;
 
     fn host() -> LedgerKey {
-        LedgerKey {
-            owner: "default".to_owned(),
-            source: "rtnl".to_owned(),
-            scope: "host".to_owned(),
-            identity: "1".to_owned(),
-        }
+        LedgerKey::new("default", "rtnl", "host").with_identity("1")
     }
 
     #[test]

@@ -121,10 +121,14 @@ pub(crate) struct Leave {
 
 impl Leave {
     /// The same guards, but for what is let through.
-    pub(crate) fn apply(self, guards: Guards) -> Guards {
-        let mass_delete = if self.mass_delete { MassDelete::Allow } else { guards.mass_delete };
-        let cascades = if self.cascades { Cascades::Allow } else { guards.cascades };
-        Guards { mass_delete, cascades, ..guards }
+    pub(crate) fn apply(self, mut guards: Guards) -> Guards {
+        if self.mass_delete {
+            guards.mass_delete = MassDelete::Allow;
+        }
+        if self.cascades {
+            guards.cascades = Cascades::Allow;
+        }
+        guards
     }
 }
 

@@ -39,7 +39,7 @@ impl Pages for ShapeRefs {
         let refs = refs(self.client.blocking("GET", "/refs", &json!(null)));
         let records = refs.map_err(|why| Error::ReadLedger(why.into()))?.into_iter().collect();
         let desired = self.desired.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Ok(Page { records, desired, ..Page::default() })
+        Ok(Page::new(records, desired))
     }
 
     fn places(&self, _: &str) -> Result<Vec<LedgerKey>, Error> {

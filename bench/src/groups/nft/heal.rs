@@ -5,9 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, ensure};
-use homeostat_engine::{
-    Alone, Bound, Config, Handle, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
-};
+use homeostat_engine::{Alone, Bound, Handle, Loop, LoopDeps, MemoryLedger, Ownership, Pace};
 use homeostat_netlink::uapi::{NFNL_SUBSYS_NFTABLES, NFNLGRP_NFTABLES, NFT_MSG_NEWGEN};
 use homeostat_netlink::{Batch, Event, Family, Group as Multicast, Listener, Options};
 use homeostat_nft::{DesiredState, Nft};
@@ -93,16 +91,10 @@ struct RunningLoop {
 
 impl RunningLoop {
     fn start(desired: Arc<DesiredState>) -> Self {
-        let bound = Bound {
-            source: source(),
-            desired,
-            ownership: Ownership::Marked,
-            config: Config::default(),
-            ledger_key: place("nft"),
-            nothing: None,
-        };
+        let bound = Bound::new(source(), desired, Ownership::Marked, place("nft"));
         let deps = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()));
-        let pace = Pace { min_interval: Duration::from_millis(1), ..Pace::of::<Nft>(1) };
+        let mut pace = Pace::of::<Nft>(1);
+        pace.min_interval = Duration::from_millis(1);
         let (kept, handle) = Loop::new(bound, deps, pace);
         // A thread begins in the namespace of the one that starts it.
         let thread = thread::spawn(move || {

@@ -1,9 +1,10 @@
 //! From nothing to everything: the first message until all is verified.
 
 use std::fmt::Write as _;
+use std::iter::repeat_n;
 
 use anyhow::Result;
-use homeostat_engine::{Focus, Summary};
+use homeostat_engine::{Action, Focus};
 
 use super::super::bird::Bird;
 use super::super::library;
@@ -61,7 +62,7 @@ fn ours(run: &mut Run, load: Load) -> Result<()> {
     let ((ip, size), network) = (load.at(run), fresh()?);
     let mut fixture = Fixture::once(desired(ip, 0..size)?)?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
-    expect(&report, Summary { create: size, ..Summary::default() })?;
+    expect(&report, repeat_n(Action::Create, size))?;
     network.expect(ip, size)
 }
 

@@ -1,9 +1,10 @@
 //! From everything to nothing.
 
 use anyhow::Result;
-use homeostat_engine::{Focus, Summary};
+use homeostat_engine::{Action, Focus};
 use homeostat_netlink::Batch;
 use homeostat_rtnl::DesiredState;
+use std::iter::repeat_n;
 
 use super::super::network::TestNetwork;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, addresses, send_all};
@@ -42,7 +43,7 @@ fn ours(run: &mut Run) -> Result<()> {
     let (network, size) = filled(run)?;
     let mut fixture = Fixture::once(DesiredState::default())?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
-    expect(&report, Summary { delete: size, ..Summary::default() })?;
+    expect(&report, repeat_n(Action::Delete, size))?;
     network.expect(Ip::V4, 0)
 }
 
@@ -78,5 +79,5 @@ fn our_addresses(run: &mut Run) -> Result<()> {
     let (_network, size) = with_addresses(run)?;
     let mut fixture = Fixture::once(DesiredState::default())?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
-    expect(&report, Summary { delete: size, ..Summary::default() })
+    expect(&report, repeat_n(Action::Delete, size))
 }

@@ -49,6 +49,7 @@ pub enum Heal {
 /// A key that another program keeps undoing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub struct Contended<'a, K> {
     pub key: &'a K,
     /// The pause before the last heal or the next one.

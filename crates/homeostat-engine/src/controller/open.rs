@@ -209,7 +209,9 @@ mod tests {
         let foreign = Finding::Conflict { owner: Owner::foreign("bird"), reason: Reason::Foreign };
         let lost = Finding::Conflict { owner: Owner::foreign("bird"), reason: Reason::LostMark };
         let doubt = Finding::Pending { on: WaitsOn::Doubt };
-        let ways_out = WaysOut { foreign: "`take`", lost_mark: "`retake`", doubt: "`log`" };
+        let mut ways_out = WaysOut::default();
+        (ways_out.foreign, ways_out.lost_mark) = ("`take`", "`retake`");
+        ways_out.doubt = "`log`";
         let mut reasons = OpenReasons::new(ways_out);
         for (finding, help) in [(foreign, "`take`"), (lost, "`retake`"), (doubt, "`log`")] {
             let open = reasons.open(&finding, Time::EPOCH).unwrap();

@@ -22,6 +22,7 @@ pub enum Mode {
 
 /// How often a loop looks and writes. The resync can be made longer, never switched off.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Pace {
     /// How new desired states and lost hints are gathered into full passes.
     pub policy: Policy,
@@ -103,6 +104,13 @@ impl Pace {
     #[must_use]
     pub fn once(mut self) -> Self {
         (self.hints, self.deadline) = (Hints::Ignore, Self::LONGEST_PASS);
+        self
+    }
+
+    /// The same with so much time for a pass.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
         self
     }
 

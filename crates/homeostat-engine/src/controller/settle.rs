@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 /// How long to wait for what may still change by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Patience {
     /// For steps that failed and may work in a moment: an IPv6 address is probed for a second before a
     /// route may use it.
@@ -27,6 +28,12 @@ impl Patience {
     #[must_use]
     pub fn lasting(time: Duration) -> Self {
         Patience { retries: time, first_retries: time, tasks: time }
+    }
+
+    /// The same with so much time for work that the target does by itself.
+    #[must_use]
+    pub fn with_tasks(self, tasks: Duration) -> Self {
+        Patience { tasks, ..self }
     }
 }
 
@@ -168,8 +175,7 @@ mod tests {
         let mut settling = settling(true);
         for _ in 0..2 {
             assert_eq!(settling.need(moved, at(0)), Need::Pass);
-            settling
-                .record(&PassReport { covers: Covers::All, report: Arc::new(Entries::default()) });
+            settling.record(&PassReport::new(Covers::All, Arc::new(Entries::default())));
         }
         assert_eq!(settling.need(moved, at(0)), Need::Nothing);
     }

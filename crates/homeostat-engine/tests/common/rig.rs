@@ -25,13 +25,7 @@ pub(crate) struct Rig<M: Mode> {
 }
 
 pub(crate) fn place() -> LedgerKey {
-    let text = |text: &str| text.to_owned();
-    LedgerKey {
-        owner: text("me"),
-        source: text("toy"),
-        scope: text("here"),
-        identity: text("boot-1"),
-    }
+    LedgerKey::new("me", "toy", "here").with_identity("boot-1")
 }
 
 impl<M: Mode> Rig<M> {

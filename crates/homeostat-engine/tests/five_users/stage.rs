@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::{
-    Alone, Bound, Config, Error, Explain as _, Focus, Kind, LedgerKey, LedgerPage, MemoryLedger,
-    Observer, Ownership, PassInput, Plan, Report, Source, apply, pass, plan,
+    Alone, Bound, Error, Explain as _, Focus, Kind, LedgerKey, LedgerPage, MemoryLedger, Observer,
+    Ownership, PassInput, Plan, Report, Source, apply, pass, plan,
 };
 
 /// How many writes the targets were asked for.
@@ -29,10 +29,7 @@ impl Writes {
 }
 
 pub(crate) fn bind<S: Source>(source: S, desired: S::Desired, ownership: Ownership) -> Bound<S> {
-    let [owner, scope, identity] = ["five", "memory", ""].map(str::to_owned);
-    let ledger_key = LedgerKey { owner, source: S::NAME.to_owned(), scope, identity };
-    let (config, nothing) = (Config::default(), None);
-    Bound { source, desired: Arc::new(desired), ownership, config, ledger_key, nothing }
+    Bound::new(source, desired, ownership, LedgerKey::new("five", S::NAME, "memory"))
 }
 
 /// A source in action, with its types.

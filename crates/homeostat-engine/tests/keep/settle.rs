@@ -91,11 +91,13 @@ async fn a_loop_goes_on_healing_while_a_caller_waits() {
     stage.target.remove("a");
     stage.target.remove("b");
     later(10 * MS).await;
+    let mut patience = Patience::default();
+    patience.retries = MINUTE;
     let waiting = tokio::spawn({
         let handle = stage.handle.clone();
         async move {
             handle.pass().await.unwrap().unwrap();
-            handle.settle(Patience { retries: MINUTE, ..Patience::default() }).await.unwrap();
+            handle.settle(patience).await.unwrap();
         }
     });
     later(SECOND).await;

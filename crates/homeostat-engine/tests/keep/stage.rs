@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Event, EventKind, Events, Handle, LedgerKey, Loop,
-    LoopDeps, MemoryLedger, OnStop, Ownership, Pace, Status, Table,
+    Alone, Bound, Control as _, Event, EventKind, Events, Handle, LedgerKey, Loop, LoopDeps,
+    MemoryLedger, OnStop, Ownership, Pace, Status, Table,
 };
 use homeostat_testkit::memory::{Echoes, Faults, Independent, Memory, Target};
 use tokio::sync::broadcast;
@@ -33,29 +33,18 @@ pub(crate) fn desired(entries: DesiredState<'_>) -> Table<String, String> {
 }
 
 pub(crate) fn place() -> LedgerKey {
-    LedgerKey {
-        owner: "default".into(),
-        source: "memory-independent".into(),
-        scope: "test".into(),
-        identity: String::new(),
-    }
+    LedgerKey::new("default", "memory-independent", "test")
 }
 
 pub(crate) fn bound(target: &Target, entries: DesiredState<'_>) -> Bound<Source> {
-    Bound {
-        source: Memory::marked(target.clone()),
-        desired: Arc::new(desired(entries)),
-        ownership: Ownership::Marked,
-        config: Config::default(),
-        ledger_key: place(),
-        nothing: Some(Arc::new(desired(&[]))),
-    }
+    let source = Memory::marked(target.clone());
+    Bound::new(source, desired(entries), Ownership::Marked, place()).with_nothing(desired(&[]))
 }
 
 /// The same over values that always exist and belong to nobody.
 pub(crate) fn values_bound(target: &Target, entries: DesiredState<'_>) -> Bound<Source> {
     let source = Memory::values(target.clone());
-    Bound { source, ownership: Ownership::Checkpoint, ..bound(target, entries) }
+    Bound::new(source, desired(entries), Ownership::Checkpoint, place()).with_nothing(desired(&[]))
 }
 
 /// Lets virtual time pass.

@@ -59,19 +59,14 @@ impl Process {
         let source = Files { directory: directory.join("target"), fuse: Arc::clone(&fuse) };
         let ledger = SqliteLedger::open(&directory.join("state")).unwrap();
         let ledger = Arc::new(Fused { ledger, fuse: Arc::clone(&fuse) });
-        let text = |text: &str| text.to_owned();
-        let place = LedgerKey {
-            owner: text("me"),
-            source: text("files"),
-            scope: text("here"),
-            identity: text("boot"),
-        };
+        let place = LedgerKey::new("me", "files", "here").with_identity("boot");
         let observer = Observer::open(&source, "here").unwrap();
         Process { fuse, source, observer, ledger_page: LedgerPage::open(ledger, place).unwrap() }
     }
 
     fn pass(&mut self, desired: &str) -> Report<Files> {
-        let config = Config { on_release: OnRelease::Restore, ..Config::default() };
+        let mut config = Config::default();
+        config.on_release = OnRelease::Restore;
         let (source, ownership) = (&self.source, Ownership::Checkpoint);
         let desired = Arc::new(Table::new(rows(desired)).unwrap());
         let order = PassInput {

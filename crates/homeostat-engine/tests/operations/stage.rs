@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use homeostat_engine::journal::{JournalError, Millis, follow};
 use homeostat_engine::{
-    Alone, Bound, Config, DispatchGuard, Handle, Journal, Ledger, LedgerKey, Limits, Loop,
-    LoopDeps, MemoryLedger, Operations, Ownership, Pace,
+    Alone, Bound, DispatchGuard, Handle, Journal, Ledger, LedgerKey, Limits, Loop, LoopDeps,
+    MemoryLedger, Operations, Ownership, Pace,
 };
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -92,15 +92,9 @@ pub(crate) async fn operations(state: &Path, limits: Limits) -> Operations<Id> {
 }
 
 pub(crate) fn bound(server: &Server, guests: &[u32]) -> Bound<Guests> {
-    let [owner, source, scope, identity] = ["default", "guests", "pve", "pve"].map(str::to_owned);
-    Bound {
-        source: Guests(server.clone()),
-        desired: Arc::new(all_running(guests.iter().copied())),
-        ownership: Ownership::Marked,
-        config: Config::default(),
-        ledger_key: LedgerKey { owner, source, scope, identity },
-        nothing: None,
-    }
+    let desired = all_running(guests.iter().copied());
+    let place = LedgerKey::new("default", "guests", "pve").with_identity("pve");
+    Bound::new(Guests(server.clone()), desired, Ownership::Marked, place)
 }
 
 pub(crate) const WIDE: Limits = Limits { total: 100, per_node: 100 };

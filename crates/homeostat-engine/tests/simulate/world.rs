@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
-    Pages as _, Table,
+    Alone, Bound, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace, Pages as _,
+    Table,
 };
 use homeostat_testkit::memory::{Faults, Mark, Memory, Ordered, Target};
 use tokio::task::JoinHandle;
@@ -39,9 +39,7 @@ pub(crate) async fn later(time: Duration) {
 }
 
 fn place() -> LedgerKey {
-    let text = str::to_owned;
-    let (owner, source, scope) = (text("default"), text("memory-ordered"), text("test"));
-    LedgerKey { owner, source, scope, identity: String::new() }
+    LedgerKey::new("default", "memory-ordered", "test")
 }
 
 impl World {
@@ -72,18 +70,10 @@ impl World {
     fn bound(&self) -> Bound<Source> {
         let desired = self.desired.iter().map(|(key, value)| ((*key).to_owned(), value.clone()));
         let target = self.target.clone();
-        Bound {
-            source: if self.has_marks() {
-                Memory::marked(target)
-            } else {
-                Memory::unmarked(target)
-            },
-            desired: Arc::new(Table::new(desired).unwrap()),
-            ownership: self.ownership.clone(),
-            config: Config::default(),
-            ledger_key: place(),
-            nothing: Some(Arc::default()),
-        }
+        let source =
+            if self.has_marks() { Memory::marked(target) } else { Memory::unmarked(target) };
+        Bound::new(source, Table::new(desired).unwrap(), self.ownership.clone(), place())
+            .with_nothing(Table::default())
     }
 
     pub(crate) fn start(&mut self, seed: u64) {

@@ -200,9 +200,7 @@ pub(crate) fn desired(source: &Files, declare: &[Declared<'_>]) -> DesiredState 
 }
 
 pub(crate) fn filed() -> LedgerKey {
-    let text = str::to_owned;
-    let (owner, source, scope) = (text("test"), text("files"), text("files/web"));
-    LedgerKey { owner, source, scope, identity: text("1") }
+    LedgerKey::new("test", "files", "files/web").with_identity("1")
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -62,8 +62,8 @@ impl<'a> Life<'a> {
         let mut page = LedgerPage::open(ledger, filed()).unwrap();
         let writer = self.source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let mut observer = Observer::open(&self.source, "test").unwrap();
-        let on_release = if self.restores { OnRelease::Restore } else { OnRelease::Leave };
-        let config = Config { on_release, ..Config::default() };
+        let mut config = Config::default();
+        config.on_release = if self.restores { OnRelease::Restore } else { OnRelease::Leave };
         let desired = Arc::new(desired(&self.source, declared));
         let mut last = Vec::new();
         let is_converged = (0..3).any(|_| {

@@ -127,20 +127,14 @@ impl Ground {
         let limits = Limits { total: 16, per_node: 2 };
         let operations = Operations::new(Arc::new(journal), Guests::NAME, "host", limits);
         let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(self.state.path()).unwrap());
-        let place = LedgerKey {
-            owner,
-            source: Guests::NAME.to_owned(),
-            scope: "host".to_owned(),
-            identity: "cluster".to_owned(),
-        };
+        let place = LedgerKey::new(owner, Guests::NAME, "host").with_identity("cluster");
+        let mut config = Config::default();
+        config.dispatch = DispatchGuard::Operations(operations.clone());
         Process {
             observer,
             writer: source.writer(&Alone::i_am_the_only_writer()).unwrap(),
             page: LedgerPage::open(ledger, place).unwrap(),
-            config: Config {
-                dispatch: DispatchGuard::Operations(operations.clone()),
-                ..Config::default()
-            },
+            config,
             operations,
             source,
         }

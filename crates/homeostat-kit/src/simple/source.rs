@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use educe::Educe;
 use homeostat_engine::{
-    Action, Agreement, Bound, Change, ChangeList, Config, Coverage, Desired, Draft, DuplicateKey,
-    Fails, Failure, Finding, HeldBy, LedgerKey, Line, Reversibility, ScopeLock, Slot, Source, Step,
-    Table,
+    Action, Agreement, Bound, Change, ChangeList, Coverage, Desired, Draft, DuplicateKey, Fails,
+    Failure, Finding, HeldBy, LedgerKey, Line, Reversibility, ScopeLock, Slot, Source, Step, Table,
 };
 
 use super::Api;
@@ -128,14 +127,8 @@ impl<A: Api> Adapted<A> {
         if A::LISTING == Listing::KnownNames && !is_recorded {
             return Err(BindRefused::CannotList { name: A::NAME });
         }
-        Ok(Bound {
-            source: self.clone(),
-            desired: Arc::new(desired),
-            ownership: strategy.ownership(),
-            config: Config::default(),
-            ledger_key,
-            nothing: Some(Arc::new(DesiredObjects::default())),
-        })
+        let bound = Bound::new(self.clone(), desired, strategy.ownership(), ledger_key);
+        Ok(bound.with_nothing(DesiredObjects::default()))
     }
 }
 
@@ -252,8 +245,7 @@ pub enum BindRefused {
 /// One owner at one place of an API: `owner` in `scope`.
 #[must_use]
 pub fn place<A: Api>(owner: &str, scope: &str) -> LedgerKey {
-    let [owner, source, scope] = [owner, A::NAME, scope].map(str::to_owned);
-    LedgerKey { owner, source, scope, identity: String::new() }
+    LedgerKey::new(owner, A::NAME, scope)
 }
 
 /// What should exist in an API.

@@ -82,13 +82,7 @@ impl Bench {
 }
 
 fn filed() -> LedgerKey {
-    let text = str::to_owned;
-    LedgerKey {
-        owner: text("test"),
-        source: text("knobs"),
-        scope: text("test"),
-        identity: text("1"),
-    }
+    LedgerKey::new("test", "knobs", "test").with_identity("1")
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

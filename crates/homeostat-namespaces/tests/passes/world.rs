@@ -8,9 +8,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Cascades, Config, Entry, Explain, Finding, Focus, Guards, Kind, Ledger, LedgerKey,
-    LedgerPage, MassDelete, MemoryLedger, Observer, Ownership, PassInput, Report, Source as _,
-    pass,
+    Alone, Cascades, Config, Entry, Explain, Finding, Focus, Kind, Ledger, LedgerKey, LedgerPage,
+    MassDelete, MemoryLedger, Observer, Ownership, PassInput, Report, Source as _, pass,
 };
 use homeostat_namespaces::{DesiredState, Key, Mark, Namespaces, Protocol};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
@@ -69,8 +68,8 @@ impl World {
     /// One pass with the operator's word on what is inside.
     pub(crate) fn pass_for(&self, desired: DesiredState, cascades: Cascades) -> Report<Namespaces> {
         let source = source();
-        let guards = Guards { mass_delete: MassDelete::Allow, cascades, ..Guards::default() };
-        let config = Config { guards, ..Config::default() };
+        let mut config = Config::default();
+        (config.guards.mass_delete, config.guards.cascades) = (MassDelete::Allow, cascades);
         let order = PassInput {
             source: &source,
             desired: Arc::new(desired),
@@ -104,9 +103,7 @@ impl Drop for Guest {
 }
 
 pub(crate) fn place() -> LedgerKey {
-    let [owner, source, scope, identity] =
-        ["default", Namespaces::NAME, "host", "here"].map(str::to_owned);
-    LedgerKey { owner, source, scope, identity }
+    LedgerKey::new("default", Namespaces::NAME, "host").with_identity("here")
 }
 
 pub(crate) fn source() -> Namespaces {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Handle, Hints, LedgerKey, Loop, LoopDeps, MemoryLedger,
-    Ownership, Pace,
+    Alone, Bound, Control as _, Handle, Hints, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership,
+    Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 
@@ -62,10 +62,8 @@ fn handle_of(words: &str) -> String {
 }
 
 fn looped(source: Nft, desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
-    let text = || "test".to_owned();
-    let ledger_key = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
-    let (ownership, config, nothing) = (Ownership::Marked, Config::default(), None);
-    let bound = Bound { source, desired, ownership, config, ledger_key, nothing };
+    let ledger_key = LedgerKey::new("test", "nft", "test");
+    let bound = Bound::new(source, desired, Ownership::Marked, ledger_key);
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let deps = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
     let mut pace = Pace::of::<Nft>(1).with_resync(Duration::from_millis(100)).unwrap();

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership,
-    Pace,
+    Alone, Bound, Control as _, Handle, LedgerKey, Loop, LoopDeps, MemoryLedger, Ownership, Pace,
 };
 use homeostat_nft::{DesiredState, Mark, Nft};
 
@@ -57,11 +56,8 @@ const SABOTAGE: [&str; 18] = [
 const PATIENCE: Duration = Duration::from_hours(2);
 
 fn looped(desired: Arc<DesiredState>) -> (Handle<Nft>, Loop<Nft>) {
-    let text = || "test".to_owned();
-    let ledger_key = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
-    let (source, ownership, config) =
-        (Nft::here(Mark::new("test")), Ownership::Marked, Config::default());
-    let bound = Bound { source, desired, ownership, config, ledger_key, nothing: None };
+    let (source, place) = (Nft::here(Mark::new("test")), LedgerKey::new("test", "nft", "test"));
+    let bound = Bound::new(source, desired, Ownership::Marked, place);
     let lock = Arc::new(Alone::i_am_the_only_writer());
     let deps = LoopDeps::new(lock, Arc::new(MemoryLedger::default()));
     // Only a hint is in time.

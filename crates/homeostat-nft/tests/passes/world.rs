@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Config, Entry, Explain, Finding, Focus, Guards, Kind, LedgerKey, LedgerPage, MassDelete,
+    Alone, Config, Entry, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage, MassDelete,
     MemoryLedger, Observer, Ownership, PassInput, Plan, Report, Snapshot, Source as _, Writer as _,
     pass,
 };
@@ -40,8 +40,8 @@ impl World {
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let page = LedgerPage::open(Arc::new(MemoryLedger::default()), place()).unwrap();
-        let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
-        let config = Config { guards, ..Config::default() };
+        let mut config = Config::default();
+        config.guards.mass_delete = MassDelete::Allow;
         World { namespace, source, observer, writer, page, config }
     }
 
@@ -120,13 +120,7 @@ impl World {
 }
 
 fn place() -> LedgerKey {
-    let scope = "test".to_owned();
-    LedgerKey {
-        owner: "test".to_owned(),
-        source: "nft".to_owned(),
-        scope,
-        identity: "1".to_owned(),
-    }
+    LedgerKey::new("test", "nft", "test").with_identity("1")
 }
 
 /// Everything in a plan or report, a line each.

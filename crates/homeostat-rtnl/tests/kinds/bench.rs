@@ -50,8 +50,7 @@ impl Bench {
         let source = Rtnl::here();
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-        let text = || "test".to_owned();
-        let place = LedgerKey { owner: text(), source: text(), scope: text(), identity: text() };
+        let place = LedgerKey::new("test", "rtnl", "test");
         let book = LedgerPage::open(Arc::new(MemoryLedger::default()), place).unwrap();
         let bench = Bench { namespace, source, observer, writer, book };
         bench.ip("link add low0 type veth peer name low1").unwrap();

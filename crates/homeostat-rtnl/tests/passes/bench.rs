@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::{
-    Alone, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Guards, Hint, Kind,
-    Ledger as _, LedgerKey, LedgerPage, MassDelete, MemoryLedger, Observer, Original, Ownership,
-    PassInput, Plan, Record, Report, Slot, Source as _, Stage, pass,
+    Alone, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Hint, Kind, Ledger as _,
+    LedgerKey, LedgerPage, MassDelete, MemoryLedger, Observer, Original, Ownership, PassInput,
+    Plan, Record, Report, Slot, Source as _, Stage, pass,
 };
 use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Field, Hop, Key, Lifetime, Link,
@@ -240,8 +240,7 @@ pub(crate) fn addresses(namespace: &Namespace) -> Vec<String> {
 }
 
 fn place() -> LedgerKey {
-    let text = || "test".to_owned();
-    LedgerKey { owner: text(), source: text(), scope: text(), identity: text() }
+    LedgerKey::new("test", "rtnl", "test")
 }
 
 /// The source in the namespace that the thread is in, and everything that a pass needs.
@@ -268,9 +267,8 @@ impl Bench {
         let observer = Observer::open(&source, "test").unwrap();
         let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
         let book = LedgerPage::open(Arc::new(MemoryLedger::default()), place()).unwrap();
-        let mass_delete = MassDelete::Allow;
-        let guards = Guards { mass_delete, ..Guards::default() };
-        let config = Config { guards, ..Config::default() };
+        let mut config = Config::default();
+        config.guards.mass_delete = MassDelete::Allow;
         Bench { source, observer, writer, book, config, runtime: runtime() }
     }
 

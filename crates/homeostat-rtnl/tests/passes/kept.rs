@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Control as _, Event, EventKind, Events, Handle, LedgerKey, Loop,
-    LoopDeps, MemoryLedger, Ownership, Pace, Source, Status,
+    Alone, Bound, Control as _, Event, EventKind, Events, Handle, LedgerKey, Loop, LoopDeps,
+    MemoryLedger, Ownership, Pace, Source, Status,
 };
 use homeostat_rtnl::{DesiredState, Rtnl};
 use homeostat_testkit::namespace::Namespace;
@@ -34,14 +34,8 @@ pub(crate) fn by_hints() -> Pace {
     Pace::of::<Rtnl>(1).with_resync(NEVER).unwrap()
 }
 
-fn place() -> LedgerKey {
-    let text = || "test".to_owned();
-    LedgerKey { owner: text(), source: text(), scope: text(), identity: text() }
-}
-
 fn bound<S: Source<Desired = DesiredState>>(source: S, desired: DesiredState) -> Bound<S> {
-    let (desired, ownership, config) = (Arc::new(desired), Ownership::Marked, Config::default());
-    Bound { source, desired, ownership, config, ledger_key: place(), nothing: None }
+    Bound::new(source, desired, Ownership::Marked, LedgerKey::new("test", "rtnl", "test"))
 }
 
 impl<S: Source<Desired = DesiredState>> Kept<S> {

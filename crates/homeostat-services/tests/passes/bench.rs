@@ -103,13 +103,7 @@ impl Bench {
 }
 
 fn ledger_key() -> LedgerKey {
-    let text = str::to_owned;
-    LedgerKey {
-        owner: text("test"),
-        source: text("services"),
-        scope: text("test"),
-        identity: text("1"),
-    }
+    LedgerKey::new("test", "services", "test").with_identity("1")
 }
 
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use homeostat_engine::{
-    Alone, Config, Entry, Error, Explain, Focus, Guards, Hint, Kind, LedgerKey, LedgerPage,
-    MassDelete, MemoryLedger, Observer, Ownership, PassInput, Plan, Reader, Report, Seen, Slot,
-    Source, Strictness, View, pass, plan,
+    Alone, Config, Entry, Error, Explain, Focus, Hint, Kind, LedgerKey, LedgerPage, MassDelete,
+    MemoryLedger, Observer, Ownership, PassInput, Plan, Reader, Report, Seen, Slot, Source,
+    Strictness, View, pass, plan,
 };
 
 use super::harness::{Ability, AsyncHarness, DesiredState, Disturbance, Key};
@@ -68,7 +68,8 @@ impl<H: AsyncHarness> Suite<'_, H> {
         let broken = |error: &dyn Display| breach::<H>(law, error, FAILED);
         let lock = Alone::i_am_the_only_writer();
         // The guard against mass deletes would hold these small desired states.
-        let guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+        let mut config = Config::default();
+        config.guards.mass_delete = MassDelete::Allow;
         Ok(Fixture {
             writer: source.writer(&lock).map_err(|failure| broken(&failure))?,
             observer: Observer::open(&source, "law").map_err(|error| broken(&error))?,
@@ -77,7 +78,7 @@ impl<H: AsyncHarness> Suite<'_, H> {
             ledger_writes: ledger.count(),
             originals: harness.snapshot().await,
             ownership: harness.ownership(),
-            config: Config { guards, ..Config::default() },
+            config,
             ledger,
             source,
             harness,
@@ -238,8 +239,7 @@ pub(super) fn breach<H: AsyncHarness>(law: u8, how: &dyn Display, help: &'static
 }
 
 fn place<H: AsyncHarness>() -> LedgerKey {
-    let [owner, scope, identity] = ["laws", "law", "fresh"].map(str::to_owned);
-    LedgerKey { owner, source: H::Source::NAME.to_owned(), scope, identity }
+    LedgerKey::new("laws", H::Source::NAME, "law").with_identity("fresh")
 }
 
 /// All keys of a desired state.

@@ -233,7 +233,7 @@ impl Answers {
             all = ended(self.commands.send(DaemonCommand::Arrange, leave).await?, all).await;
         }
         // Tasks go on after the answer: the loops follow them.
-        let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
+        let patience = Patience::default().with_tasks(Duration::ZERO);
         converge(&mut all, patience, async |one| one.pass().await, |_| {}).await;
         let mut reports: Vec<SourceReport> =
             all.into_iter().filter_map(Converging::report).collect();

@@ -125,7 +125,7 @@ impl LoopsSnapshot {
     pub(super) async fn wait_until_settled(&self) {
         self.wait_until_passed().await;
         let here = self.loops.iter().filter(|one| !is_remote(&one.ledger_key().source));
-        let patience = Patience { tasks: Duration::ZERO, ..Patience::default() };
+        let patience = Patience::default().with_tasks(Duration::ZERO);
         join_all(here.map(|one| one.settle(patience))).await;
     }
 

@@ -6,8 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_engine::{
-    Alone, Bound, Config, Events, LedgerKey, LoopDeps, LoopTask, MemoryLedger, Ownership, Pace,
-    Table,
+    Alone, Bound, Events, LedgerKey, LoopDeps, LoopTask, MemoryLedger, Ownership, Pace, Table,
 };
 use homeostat_testkit::memory::{Independent, Memory, Target};
 use tokio::sync::watch;
@@ -20,23 +19,13 @@ use super::systemd::Systemd;
 
 /// A loop that does not run yet, by its handle.
 fn undriven() -> (LoopTask, watch::Sender<LoopsSnapshot>, Events) {
-    let text = |text: &str| text.to_owned();
     let events = Events::default();
     let deps = LoopDeps::new(Alone::i_am_the_only_writer(), Arc::new(MemoryLedger::default()))
         .with_events(events.clone());
-    let bound = Bound {
-        source: Memory::<Independent>::marked(Target::default()),
-        desired: Arc::new(Table::new([(text("a"), text("1"))]).unwrap()),
-        ownership: Ownership::Marked,
-        config: Config::default(),
-        ledger_key: LedgerKey {
-            owner: text("default"),
-            source: text("memory"),
-            scope: text("host"),
-            identity: text(""),
-        },
-        nothing: None,
-    };
+    let source = Memory::<Independent>::marked(Target::default());
+    let desired = Table::new([("a".to_owned(), "1".to_owned())]).unwrap();
+    let place = LedgerKey::new("default", "memory", "host");
+    let bound = Bound::new(source, desired, Ownership::Marked, place);
     let kept = bound.into_loop(deps, Pace::of::<Memory<Independent>>(1));
     let loops = vec![Arc::clone(&kept.control)];
     let snapshot = LoopsSnapshot { loops, is_arranged: true, ..LoopsSnapshot::default() };

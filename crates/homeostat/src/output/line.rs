@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style};
 use homeostat_engine::{Action, Entry, Failure, Finding, Line, PassTrouble, Reason};
 use serde_json::{Map, Value};
 
-use crate::context::WAYS_OUT;
+use crate::context::ways_out;
 
 pub(super) const DIM: Style = Style::new().dimmed();
 pub(crate) const BOLD: Style = Style::new().bold();
@@ -129,7 +129,8 @@ pub(super) fn finding(entry: &Entry) -> Row {
             Row::new(bang, key, failed(failure))
         }
         Finding::Conflict { owner, reason } => {
-            let help = finding.help(&WAYS_OUT).map(|help| format!("; {help}")).unwrap_or_default();
+            let help =
+                finding.help(&ways_out()).map(|help| format!("; {help}")).unwrap_or_default();
             Row::new(
                 bang,
                 key,
@@ -149,7 +150,7 @@ pub(super) fn finding(entry: &Entry) -> Row {
             Row::new(".", &format!("{} {key}", action.word()), String::new())
         }
         Finding::Pending { on } => {
-            let help = finding.help(&WAYS_OUT);
+            let help = finding.help(&ways_out());
             Row::new(".", key, helped(&format!("waits on {on}"), help.as_deref()))
         }
         Finding::Settled { wanted, held } => {
@@ -157,7 +158,7 @@ pub(super) fn finding(entry: &Entry) -> Row {
         }
         Finding::Matched { owner } => Row::new("=", key, format!("({owner})")),
         other => {
-            let help = other.help(&WAYS_OUT);
+            let help = other.help(&ways_out());
             Row::new(bang, key, helped(&other.reason(), help.as_deref()))
         }
     }

@@ -65,7 +65,7 @@ pub(crate) fn plan(
         page.findings(source, "refused")?;
     }
     if drawing.detail != Detail::Quiet {
-        let Summary { create, update, replace, delete } = summary(all);
+        let Summary { create, update, replace, delete, .. } = summary(all);
         let line = match closing {
             Closing::Plan if summary(all).total() == 0 && is_converged(all) => {
                 "No changes.".to_owned()
@@ -98,7 +98,7 @@ pub(crate) fn report(all: &[SourceReport], drawing: Drawing, to: &mut dyn Write)
     if drawing.detail == Detail::Quiet {
         return to.flush();
     }
-    let Summary { create, update, replace, delete } = summary(all);
+    let Summary { create, update, replace, delete, .. } = summary(all);
     let sum = format!("{create} created, {update} updated, {replace} replaced, {delete} deleted.");
     match (summary(all).total(), is_converged(all)) {
         (0, true) => writeln!(to, "No changes.")?,

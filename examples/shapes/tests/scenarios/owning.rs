@@ -1,6 +1,6 @@
 //! Whose is it? What is ours is never leaked, and what is not is never touched.
 
-use homeostat_engine::{Guards, MassDelete};
+use homeostat_engine::MassDelete;
 use homeostat_kit::simple::{BindRefused, place};
 use homeostat_kit::strategy::{Copies, Marker, Strategy};
 use homeostat_shapes::service::Stored;
@@ -58,7 +58,7 @@ async fn a_mass_delete_in_exclusive_mode_is_held_until_somebody_allows_it() {
     let report = life.pass(DOOR).await;
     assert_eq!(report.applied, ["+ my-door"], "creates go on");
     assert!(report.open["cloud-7"].starts_with("held: 20 of 20"), "{report:?}");
-    life.config.guards = Guards { mass_delete: MassDelete::Allow, ..Guards::default() };
+    life.config.guards.mass_delete = MassDelete::Allow;
     life.pass(DOOR).await;
     assert_eq!(stage.service.shown(), "green my-door");
 }

@@ -80,20 +80,13 @@ impl Stage {
     }
 
     fn bound(&self, operations: &Operations<Vmid>) -> Bound<Guests> {
-        let [owner, source, scope, identity] =
-            ["default", Guests::NAME, "host", "cluster"].map(str::to_owned);
-        Bound {
-            source: self.source(),
-            desired: Arc::clone(&self.desired),
-            ownership: Ownership::Checkpoint,
-            config: Config {
-                dispatch: DispatchGuard::Operations(operations.clone()),
-                lanes: 64,
-                ..Config::default()
-            },
-            ledger_key: LedgerKey { owner, source, scope, identity },
-            nothing: Some(Arc::new(DesiredState::default())),
-        }
+        let place = LedgerKey::new("default", Guests::NAME, "host").with_identity("cluster");
+        let mut config = Config::default();
+        (config.dispatch, config.lanes) = (DispatchGuard::Operations(operations.clone()), 64);
+        let desired = Arc::clone(&self.desired);
+        Bound::new(self.source(), desired, Ownership::Checkpoint, place)
+            .with_config(config)
+            .with_nothing(DesiredState::default())
     }
 }
 

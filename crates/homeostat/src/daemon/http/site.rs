@@ -148,12 +148,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_scope_that_is_missing_is_not_converged_over_http_either() {
-        let ledger_key = LedgerKey {
-            owner: "me".to_owned(),
-            source: "rtnl".to_owned(),
-            scope: "blue".to_owned(),
-            identity: String::new(),
-        };
+        let ledger_key = LedgerKey::new("me", "rtnl", "blue");
         let on = WaitsOn::Namespace("blue".to_owned());
         let keys = vec!["route 10.0.0.0/8".to_owned()];
         let waiting = vec![Waiting { ledger_key, keys, on }];
