@@ -126,6 +126,7 @@ fn the_report_names_key_pause_and_culprit() {
     let _ = keys.lost("once", Some("somebody".into()), at(5_000));
     let report: Vec<_> = keys.report().collect();
     assert_eq!(report.len(), 1, "{report:?}");
+    assert_eq!((keys.of(&"a"), keys.of(&"once"), keys.of(&"b")), (Some(report[0]), None, None));
     for contended in report {
         assert_eq!((*contended.key, contended.pause), ("a", ms(800)));
         assert_eq!(

@@ -287,11 +287,7 @@ impl<S: Source> Controller<S> {
     }
 
     fn wake(&mut self, wakeup: Wakeup<S::Key>) {
-        if self.publisher.has_listeners() {
-            let (reasons, keys) = (Reasons::from(wakeup.reason()), wakeup.keys());
-            let keys = keys.iter().map(ToString::to_string).collect();
-            self.publisher.emit(EventKind::Woken { reasons, keys, by: None });
-        }
+        self.publisher.woken(wakeup.reason(), wakeup.keys(), None);
         self.scheduler.wake(wakeup, self.now());
     }
 
@@ -328,12 +324,12 @@ impl<S: Source> Controller<S> {
     fn on_hinted_keys(&mut self, keys: HintedKeys<S::Key>) {
         self.scheduler.wake(Wakeup::Hint(keys.keys().cloned().collect()), self.now());
         if self.publisher.has_listeners() {
-            let mut by_name = BTreeMap::<_, Vec<String>>::new();
+            let mut by_name = BTreeMap::<_, Vec<&S::Key>>::new();
             for (key, by) in keys.iter() {
-                by_name.entry(by.clone()).or_default().push(key.to_string());
+                by_name.entry(by.as_ref()).or_default().push(key);
             }
             for (by, keys) in by_name {
-                self.publisher.emit(EventKind::Woken { reasons: Reason::Hint.into(), keys, by });
+                self.publisher.woken(Reason::Hint, keys, by.cloned());
             }
         }
         for (key, by) in keys {
@@ -513,13 +509,12 @@ impl<S: Source> Controller<S> {
         }
         let now = self.now();
         for (key, who) in drift.undone {
-            let text = key.to_string();
-            let Heal::At(until) = self.scheduler.contention.lost(key, who, now) else { continue };
-            let contended =
-                self.scheduler.contention.report().find(|one| one.key.to_string() == text);
+            let contention = &mut self.scheduler.contention;
+            let Heal::At(until) = contention.lost(key.clone(), who, now) else { continue };
+            let contended = contention.of(&key);
             let culprit = contended.and_then(|one| one.culprit).unwrap_or(UNNAMED).to_owned();
-            let pause = until.since(now);
-            self.publisher.emit(EventKind::Contention { key: text, culprit, pause });
+            let (key, pause) = (key.to_string(), until.since(now));
+            self.publisher.emit(EventKind::Contention { key, culprit, pause });
         }
     }
 
@@ -555,7 +550,7 @@ impl<S: Source> Controller<S> {
         };
         let (retry, failure) = (error.retry(), error.failure());
         let feedback = PassFeedback { broken: Some(retry), ..PassFeedback::default() };
-        self.scheduler.record(request, feedback, now);
+        self.scheduler.record(request, &feedback, now);
         (self.session, self.has_lost_reader) = (None, true);
         self.hinted.clear();
         self.publisher.emit(EventKind::Failed { failure: failure.clone() });
@@ -581,7 +576,7 @@ impl<S: Source> Controller<S> {
         let is_recorded = unrecorded.is_none();
         let now = self.now();
         let known: BTreeSet<S::Key> = self.scheduler.convergence.report().cloned().collect();
-        self.scheduler.record(request, feedback.clone(), now);
+        self.scheduler.record(request, &feedback, now);
         let moved = feedback.failed.values().any(|retry| *retry == Retry::Now);
         self.last_pass = LastPass { is_good: is_recorded, has_moved: applied > 0 || moved };
         for (key, open) in open.iter_mut().filter(|(_, open)| open.kind == Kind::Failed) {
@@ -617,7 +612,9 @@ impl<S: Source> Controller<S> {
         }
         let (summary, converged) = (report.summary(), report.is_converged());
         self.publisher.emit(EventKind::Completed { summary, converged, took });
-        self.record_for_callers(&covers(&request.focus, &feedback.deferred), &report);
+        if self.has_callers() {
+            self.record_for_callers(&covers(&request.focus, &feedback.deferred), &report);
+        }
         self.show_tasks(&report);
         report
     }
@@ -1080,6 +1077,11 @@ impl<S: Source> Controller<S> {
         let (outlook, now) = (self.outlook(), self.now());
         let needs = self.settling.iter().map(|caller| caller.need(outlook, now));
         needs.filter_map(|need| if let Need::Wait(until) = need { Some(until) } else { None }).min()
+    }
+
+    /// Whether somebody records reports, or waits: what a report covers takes long to say of many keys.
+    fn has_callers(&self) -> bool {
+        !self.recorders.is_empty() || !self.settling.is_empty()
     }
 
     /// Gives a report to the callers that record or wait.

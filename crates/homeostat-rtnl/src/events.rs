@@ -80,6 +80,12 @@ impl DirtyKeys {
                 self.links_are_current = false;
                 Ok(false)
             }
+            // Only a look at everything can help, which reads all routes: a hundred thousand events may be queued.
+            Event::Message(Message { kind: RTM_NEWROUTE | RTM_DELROUTE, .. })
+                if self.is_lost && self.shadow.is_none() =>
+            {
+                return;
+            }
             Event::Message(message) => self.message(&message),
         };
         self.is_lost |=
@@ -430,6 +436,25 @@ mod tests {
         assert!(dirty.shadow.is_none());
         assert_eq!(dirty.hint(), Some(Hint::Lost));
         assert_eq!(dirty.hint(), None, "said once");
+    }
+
+    #[test]
+    fn events_of_routes_that_were_queued_before_a_loss_are_not_kept() {
+        let mut dirty = DirtyKeys::new(&Rtnl::here());
+        let port = homeostat_netlink::Port::KERNEL;
+        let route = [2, 24, 0, 0, 254, 76, 0, 1, 0, 0, 0, 0, 8, 0, 1, 0, 10, 1, 2, 0];
+        let take = |dirty: &mut DirtyKeys| {
+            let message = Message { kind: RTM_DELROUTE, flags: 0, seq: 0, port, payload: &route };
+            dirty.take(Event::Message(message));
+            dirty.keys.len()
+        };
+        assert_eq!(take(&mut dirty), 1, "without a loss it is named");
+        dirty.take(Event::Lost);
+        assert_eq!(dirty.hint(), Some(Hint::Lost));
+        dirty.take(Event::Lost);
+        assert_eq!(take(&mut dirty), 0);
+        assert_eq!(dirty.hint(), Some(Hint::Lost));
+        assert_eq!(take(&mut dirty), 1, "one that came after the loss was handed out");
     }
 
     #[test]

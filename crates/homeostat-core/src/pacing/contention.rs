@@ -131,12 +131,19 @@ impl<K: Ord + Clone> Contention<K> {
 
     /// The contended keys, in their order.
     pub fn report(&self) -> impl Iterator<Item = Contended<'_, K>> {
-        let contended = self.lost.iter().filter(|(_, lost)| lost.nth > 0);
-        contended.map(|(key, lost)| Contended {
-            key,
-            pause: self.pauses.nth(lost.nth),
-            culprit: lost.culprit.as_deref(),
-        })
+        self.lost.iter().filter_map(|(key, lost)| self.contended(key, lost))
+    }
+
+    /// What the report says of one key, if it is contended.
+    #[must_use]
+    pub fn of(&self, key: &K) -> Option<Contended<'_, K>> {
+        let (key, lost) = self.lost.get_key_value(key)?;
+        self.contended(key, lost)
+    }
+
+    fn contended<'a>(&self, key: &'a K, lost: &'a Lost) -> Option<Contended<'a, K>> {
+        let (pause, culprit) = (self.pauses.nth(lost.nth), lost.culprit.as_deref());
+        (lost.nth > 0).then_some(Contended { key, pause, culprit })
     }
 
     /// How many keys have state here: those that were lost lately, or are contended.

@@ -48,8 +48,10 @@ pub enum EventKind {
     Woken {
         #[serde(serialize_with = "display")]
         reasons: Reasons,
-        /// The keys that were named; empty for everything.
+        /// The keys that were named, the first hundred of them; empty for everything.
         keys: Vec<String>,
+        /// How many more were named.
+        more: usize,
         /// Who gave cause for it, where the target says so.
         #[serde(serialize_with = "shared_text")]
         by: Option<Arc<str>>,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use homeostat_core::pacing::{Reason, Time};
 use homeostat_core::{
-    Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind, Phase, Summary,
+    Cause, Entry, Explain, Finding, Fingerprint, Focus, Key, Kind, Phase, Sampler, Summary,
 };
 use tokio::sync::watch;
 
@@ -19,6 +19,9 @@ const MOST_STEPS: usize = 1000;
 
 /// How many failures, conflicts and waits of one pass become events of their own.
 const MOST_FAILURES: usize = 100;
+
+/// How many keys of one wakeup are named: a million may be lost at once.
+const MOST_WOKEN: usize = 100;
 
 /// A failure, a conflict or a wait that lasts becomes an event again after this time.
 const REPEAT_AFTER: Duration = Duration::from_hours(1);
@@ -55,6 +58,21 @@ impl Publisher {
         self.queue(kind);
         for event in self.queued.drain(..) {
             self.events.publish(event);
+        }
+    }
+
+    /// Something asked for a pass over some keys, or over everything.
+    pub(super) fn woken<K: ToString>(
+        &mut self,
+        reason: Reason,
+        keys: impl IntoIterator<Item = K, IntoIter: ExactSizeIterator>,
+        by: Option<Arc<str>>,
+    ) {
+        if self.has_listeners() {
+            let mut keys = keys.into_iter();
+            let named = keys.by_ref().take(MOST_WOKEN).map(|key| key.to_string()).collect();
+            let (reasons, more) = (reason.into(), keys.len());
+            self.emit(EventKind::Woken { reasons, keys: named, more, by });
         }
     }
 
@@ -110,24 +128,14 @@ impl Publisher {
             let expires = Some(now.after(REPEAT_AFTER));
             self.reported = ReportedFailures { last: HashMap::new(), expires };
         }
-        let (mut steps, mut failures, mut left_out) = (0, 0, 0);
-        for kind in [Kind::Applied, Kind::Failed, Kind::Conflict, Kind::Pending] {
-            report.explain(kind, &mut |entry| {
-                let event = event_of(entry).filter(|event| self.reported.is_new(event));
-                let Some(mut event) = event else { return };
-                steps += 1;
-                failures += usize::from(!matches!(event, EventKind::StepApplied { .. }));
-                if steps <= MOST_STEPS && failures <= MOST_FAILURES {
-                    if let EventKind::StepApplied { key, cause: Cause::Drift, by, .. } = &mut event
-                    {
-                        *by = key.parse().ok().and_then(|key| culprit(&key));
-                    }
-                    self.emit(event);
-                } else {
-                    left_out += 1;
-                }
-            });
+        let culprit = |key: &str| key.parse().ok().and_then(|key| culprit(&key));
+        let mut events =
+            StepEvents { publisher: self, culprit, steps: 0, failures: 0, left_out: 0 };
+        report.sample(Kind::Applied, &mut events);
+        for kind in [Kind::Failed, Kind::Conflict, Kind::Pending] {
+            report.explain(kind, &mut |entry| events.take(entry));
         }
+        let left_out = events.left_out;
         if left_out > 0 {
             self.emit(EventKind::More { steps: left_out });
         }
@@ -148,6 +156,39 @@ impl Publisher {
                 }
             }
         }
+    }
+}
+
+/// The steps of one pass on their way to be events.
+struct StepEvents<'a, C> {
+    publisher: &'a mut Publisher,
+    /// Says who changed a key.
+    culprit: C,
+    steps: usize,
+    failures: usize,
+    left_out: usize,
+}
+
+impl<C: Fn(&str) -> Option<Arc<str>>> Sampler for StepEvents<'_, C> {
+    fn wants(&mut self, _: Cause) -> bool {
+        let has_room = self.steps < MOST_STEPS;
+        self.left_out += usize::from(!has_room);
+        has_room
+    }
+
+    fn take(&mut self, entry: Entry) {
+        let event = event_of(entry).filter(|event| self.publisher.reported.is_new(event));
+        let Some(mut event) = event else { return };
+        self.steps += 1;
+        self.failures += usize::from(!matches!(event, EventKind::StepApplied { .. }));
+        if self.steps > MOST_STEPS || self.failures > MOST_FAILURES {
+            self.left_out += 1;
+            return;
+        }
+        if let EventKind::StepApplied { key, cause: Cause::Drift, by, .. } = &mut event {
+            *by = (self.culprit)(key);
+        }
+        self.publisher.emit(event);
     }
 }
 
@@ -203,7 +244,7 @@ impl ReportedFailures {
 
 #[cfg(test)]
 mod tests {
-    use homeostat_core::{Summary, WaitsOn};
+    use homeostat_core::{Action, Line, WaitsOn};
 
     use super::*;
 
@@ -258,5 +299,70 @@ mod tests {
         assert_eq!(publish(&mut publisher, &eth1, 3600), (100, 50), "an hour has passed");
         publisher.forget_cured(&Focus::<u32>::All, &BTreeMap::from([(7, "open")]));
         assert_eq!(publish(&mut publisher, &eth1, 3601), (100, 49), "all but one began again");
+    }
+
+    /// A publisher, and what it publishes.
+    fn publisher() -> (Publisher, tokio::sync::broadcast::Receiver<Event>) {
+        let (events, status) = (Events::default(), watch::channel(Status::default()).0);
+        let received = events.subscribe();
+        (Publisher::new("memory", "test".into(), events, status), received)
+    }
+
+    #[test]
+    fn of_a_wakeup_for_very_many_keys_a_hundred_are_named() {
+        for (count, named) in [(0, 0), (100, 100), (50_000, 100)] {
+            let (mut publisher, mut received) = publisher();
+            publisher.woken(Reason::Hint, 0..count, Some("bird".into()));
+            let keys = (0..named).map(|key| key.to_string()).collect();
+            let (reasons, by, more) = (Reason::Hint.into(), Some("bird".into()), count - named);
+            let expected = EventKind::Woken { reasons, keys, more, by };
+            assert_eq!(received.try_recv().unwrap().kind, expected);
+        }
+    }
+
+    /// Steps that were applied. Those that nobody asked for are never put into words.
+    struct Healed(usize);
+
+    impl Explain for Healed {
+        fn explain(&self, kind: Kind, _: &mut dyn FnMut(Entry)) {
+            assert_ne!(kind, Kind::Applied);
+        }
+
+        fn sample(&self, kind: Kind, sampler: &mut dyn Sampler) {
+            assert_eq!(kind, Kind::Applied);
+            for key in 0..self.0 {
+                if sampler.wants(Cause::Drift) {
+                    let line = Line::new(Action::Create, key.to_string());
+                    sampler.take(Entry::Applied(line, Cause::Drift));
+                }
+            }
+        }
+
+        fn summary(&self) -> Summary {
+            Summary::default()
+        }
+
+        fn is_converged(&self) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn of_very_many_applied_steps_a_thousand_are_put_into_words_with_who_gave_cause() {
+        let (mut publisher, mut received) = publisher();
+        let culprit = |key: &u32| (*key == 7).then(|| "bird".into());
+        publisher.emit_steps(&Healed(10_000), Time::EPOCH, culprit);
+        let (mut applied, mut named, mut more) = (0, Vec::new(), 0);
+        while let Ok(event) = received.try_recv() {
+            match event.kind {
+                EventKind::StepApplied { key, by, .. } => {
+                    applied += 1;
+                    named.extend(by.map(|_| key));
+                }
+                EventKind::More { steps } => more += steps,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert_eq!((applied, named, more), (1000, vec!["7".to_owned()], 9000));
     }
 }

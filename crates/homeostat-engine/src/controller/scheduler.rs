@@ -280,8 +280,7 @@ impl<K: Key> Scheduler<K> {
     /// Why a pass with these reasons must leave a key alone; nothing if it may write it.
     pub(super) fn defers(&self, key: &K, reasons: Reasons, now: Time) -> Option<String> {
         if self.contention.holds(key, now) {
-            let who = self.contention.report().find(|one| one.key == key);
-            let who = who.and_then(|one| one.culprit).unwrap_or(UNNAMED);
+            let who = self.contention.of(key).and_then(|one| one.culprit).unwrap_or(UNNAMED);
             return Some(format!("{who} keeps undoing it; it is healed after a pause"));
         }
         if !self.convergence.may_try(key, reasons, now) {
@@ -299,7 +298,7 @@ impl<K: Key> Scheduler<K> {
     pub(super) fn record(
         &mut self,
         request: &PassRequest<K>,
-        feedback: PassFeedback<K>,
+        feedback: &PassFeedback<K>,
         now: Time,
     ) {
         if request.focus == Focus::All {
@@ -310,7 +309,7 @@ impl<K: Key> Scheduler<K> {
             self.needs_full = true;
             // A source that cannot be looked at is looked at again, whatever it says: only a new desired state could
             // change a step that is malformed, but a look has no desired state.
-            let retry = if retry == Retry::Now { Retry::Now } else { Retry::Soon };
+            let retry = if *retry == Retry::Now { Retry::Now } else { Retry::Soon };
             self.source.failed((), retry, now);
             return;
         }
@@ -334,11 +333,11 @@ impl<K: Key> Scheduler<K> {
             }
         }
         for (key, retry) in failed {
-            self.backoff.failed(key, retry, now);
+            self.backoff.failed(key.clone(), *retry, now);
         }
         self.failed_tasks.retain(|key| self.backoff.streak(key) > 0);
         for (key, print) in missed {
-            self.convergence.missed(key, print, now);
+            self.convergence.missed(key.clone(), *print, now);
         }
     }
 
@@ -415,7 +414,7 @@ mod tests {
         scheduler.wake(Wakeup::Command(Reason::Start), at(0));
         let request = scheduler.next(at(0), 1).unwrap();
         let failed = [("a".to_owned(), retry)].into();
-        scheduler.record(&request, PassFeedback { failed, ..PassFeedback::default() }, at(0));
+        scheduler.record(&request, &PassFeedback { failed, ..PassFeedback::default() }, at(0));
         scheduler
     }
 

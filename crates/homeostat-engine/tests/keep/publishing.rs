@@ -28,7 +28,8 @@ async fn a_pass_is_published_from_its_wakeup_to_its_end() {
     stage.target.remove("a");
     later(SECOND).await;
     let events = stage.event_kinds();
-    let woken = EventKind::Woken { reasons: Reason::Hint.into(), keys: vec!["a".into()], by: None };
+    let (reasons, keys) = (Reason::Hint.into(), vec!["a".into()]);
+    let woken = EventKind::Woken { reasons, keys, more: 0, by: None };
     assert_eq!(events.first(), Some(&woken));
 }
 

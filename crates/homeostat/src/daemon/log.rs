@@ -88,8 +88,8 @@ pub(super) fn log_event(event: &Event) -> Option<Level> {
         EventKind::Paused { .. } => log!(INFO, "paused"),
         EventKind::Resumed => log!(INFO, "resumed"),
         EventKind::Stopped => log!(INFO, "stopped"),
-        EventKind::Woken { keys, by: Some(by), .. } => {
-            log!(DEBUG, keys = keys.join(", "), by = &**by, "woken")
+        EventKind::Woken { keys, more, by: Some(by), .. } => {
+            log!(DEBUG, keys = keys.join(", "), more, by = &**by, "woken")
         }
         EventKind::Completed { summary, converged, took } if summary.total() > 0 || !converged => {
             log!(DEBUG, steps = summary.total(), converged, ?took, "pass completed")
