@@ -1,12 +1,16 @@
 //! Durations such as `"30s"`, and shares such as `"50%"`.
 
+use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
 
 use crate::shape::{Text, ValueError};
 
 /// A span of time, at most a year.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Period(Duration);
 
 /// A share from 0 to 100 percent.
@@ -52,6 +56,32 @@ impl FromStr for Period {
     }
 }
 
+impl TryFrom<String> for Period {
+    type Error = ValueError;
+
+    fn try_from(text: String) -> Result<Self, ValueError> {
+        text.parse()
+    }
+}
+
+impl From<Period> for String {
+    fn from(period: Period) -> Self {
+        period.to_string()
+    }
+}
+
+/// In the largest unit that needs no fraction.
+impl fmt::Display for Period {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let millis = u64::try_from(self.0.as_millis()).unwrap_or(LONGEST);
+        let mut fitting = UNITS.iter().rev().filter(|(_, scale)| millis.is_multiple_of(*scale));
+        match fitting.next() {
+            Some((name, scale)) if millis > 0 => write!(f, "{}{name}", millis / scale),
+            _ => f.write_str("0s"),
+        }
+    }
+}
+
 impl Text for Period {
     const WHAT: &'static str = "a duration such as \"30s\"";
     const ZERO: Option<&'static str> = Some("0s");
@@ -86,6 +116,15 @@ mod tests {
         for text in ["", "5", "s", "-5s", "5 s", "1.5s", "5sec", "99999999999999999999s", "400d"] {
             assert!(text.parse::<Period>().is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_duration_is_written_as_a_person_would() {
+        for text in ["100ms", "1500ms", "30s", "90s", "5m", "1h", "2d", "0s"] {
+            let period: Period = text.parse().unwrap();
+            assert_eq!(period.to_string(), text);
+        }
+        assert_eq!("60s".parse::<Period>().unwrap().to_string(), "1m");
     }
 
     #[test]

@@ -1,0 +1,155 @@
+//! The keys of a fleet in its store. No other module builds one.
+//!
+//! | key, below `/homeostat/v1/FLEET/` | written by | has |
+//! |---|---|---|
+//! | `fleet` | operator | hints for all nodes: spread of reconnects, time of leases |
+//! | `inventory/NODE` | operator | labels, groups, ring |
+//! | `blob/GROUP/SHA256` | operator | one deflated chunk; it never changes |
+//! | `doc/GROUP/SHA256` | operator | the manifest of a document |
+//! | `rollout/ID/statement` | operator | the signed bytes and their signatures |
+//! | `rollout/ID/leaves/PART` | operator | which node gets which document, in the order of the waves |
+//! | `rollout/ID/request` | operator | run, pause or abort |
+//! | `rollout/ID/state` | coordinator | phase, wave, why |
+//! | `node/NODE/want` | coordinator | what the node shall have, with its proof |
+//! | `status/NODE` | node | what the node has; without a lease |
+//! | `alive/NODE` | node | machine and boot, with a lease |
+//! | `plan/NODE` | node | the answer to a request for a plan, with a lease |
+//! | `lead/coordinator`, `lead/SOURCE` | candidates | the election; its create revision is the term |
+//! | `once/SOURCE/journal/STEP` | holder of the source | operations on what is shared |
+
+use crate::{Digest, Name};
+
+/// Builds keys of one fleet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Keys {
+    prefix: String,
+}
+
+impl Keys {
+    #[must_use]
+    pub fn new(fleet: &Name) -> Self {
+        Keys { prefix: format!("/homeostat/v1/{fleet}/") }
+    }
+
+    /// What all keys of the fleet begin with.
+    #[must_use]
+    pub fn prefix(&self) -> &str {
+        &self.prefix
+    }
+
+    #[must_use]
+    pub fn fleet(&self) -> String {
+        self.below("fleet")
+    }
+
+    #[must_use]
+    pub fn inventory(&self, node: &Name) -> String {
+        self.below(&format!("inventory/{node}"))
+    }
+
+    #[must_use]
+    pub fn blob(&self, group: &Name, digest: &Digest) -> String {
+        self.below(&format!("blob/{group}/{}", digest.hex()))
+    }
+
+    #[must_use]
+    pub fn document(&self, group: &Name, digest: &Digest) -> String {
+        self.below(&format!("doc/{group}/{}", digest.hex()))
+    }
+
+    #[must_use]
+    pub fn statement(&self, rollout: &Name) -> String {
+        self.below(&format!("rollout/{rollout}/statement"))
+    }
+
+    /// Parts count from 0, with digits that sort.
+    #[must_use]
+    pub fn leaves(&self, rollout: &Name, part: usize) -> String {
+        self.below(&format!("rollout/{rollout}/leaves/{part:04}"))
+    }
+
+    #[must_use]
+    pub fn request(&self, rollout: &Name) -> String {
+        self.below(&format!("rollout/{rollout}/request"))
+    }
+
+    #[must_use]
+    pub fn state(&self, rollout: &Name) -> String {
+        self.below(&format!("rollout/{rollout}/state"))
+    }
+
+    #[must_use]
+    pub fn want(&self, node: &Name) -> String {
+        self.below(&format!("node/{node}/want"))
+    }
+
+    #[must_use]
+    pub fn status(&self, node: &Name) -> String {
+        self.below(&format!("status/{node}"))
+    }
+
+    #[must_use]
+    pub fn alive(&self, node: &Name) -> String {
+        self.below(&format!("alive/{node}"))
+    }
+
+    #[must_use]
+    pub fn plan(&self, node: &Name) -> String {
+        self.below(&format!("plan/{node}"))
+    }
+
+    /// Of the coordinators.
+    #[must_use]
+    pub fn leader(&self) -> String {
+        self.below("lead/coordinator")
+    }
+
+    /// Of the machines that may act for a source that exists once in a cluster.
+    #[must_use]
+    pub fn holder(&self, source: &Name) -> String {
+        self.below(&format!("lead/{source}"))
+    }
+
+    #[must_use]
+    pub fn journal(&self, source: &Name, step: &str) -> String {
+        self.below(&format!("once/{source}/journal/{step}"))
+    }
+
+    /// The node whose status, alive key, inventory, plan or want has this key.
+    #[must_use]
+    pub fn node_of(&self, key: &str) -> Option<Name> {
+        let rest = key.strip_prefix(&self.prefix)?;
+        let name = match rest.split_once('/')? {
+            ("status" | "alive" | "inventory" | "plan", name) => name,
+            ("node", rest) => rest.strip_suffix("/want")?,
+            _ => return None,
+        };
+        name.parse().ok()
+    }
+
+    fn below(&self, rest: &str) -> String {
+        format!("{}{rest}", self.prefix)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_below_their_fleet_and_lead_back_to_their_node() {
+        let name = |text: &str| text.parse::<Name>().unwrap();
+        let keys = Keys::new(&name("edge"));
+        assert_eq!(keys.want(&name("r1")), "/homeostat/v1/edge/node/r1/want");
+        assert_eq!(keys.leaves(&name("5"), 7), "/homeostat/v1/edge/rollout/5/leaves/0007");
+        let blob = format!("/homeostat/v1/edge/blob/all/{}", Digest::of(b"").hex());
+        assert_eq!(keys.blob(&name("all"), &Digest::of(b"")), blob);
+        let node = name("r1");
+        for key in [keys.want(&node), keys.status(&node), keys.alive(&node), keys.plan(&node)] {
+            assert_eq!(keys.node_of(&key), Some(node.clone()), "{key}");
+        }
+        for key in [keys.leader(), blob, keys.fleet(), "/homeostat/v1/other/status/r1".to_owned()] {
+            assert_eq!(keys.node_of(&key), None, "{key}");
+        }
+    }
+}
