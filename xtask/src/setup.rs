@@ -32,6 +32,11 @@ const NEEDS: &[Need] = &[
         "postgresql",
         "an example keeps roles and databases of a real server",
     ),
+    Need::new(
+        "ssh-keygen",
+        "openssh-client",
+        "tests verify its signatures, and it verifies theirs",
+    ),
     Need::new("unbound", "unbound", "tests reload it with files that it refuses"),
     Need::new("haproxy", "haproxy", "tests let it judge files before they are there"),
     Need::new("bird", "bird2", "tests reload it, and benchmarks compare with it"),

@@ -133,11 +133,14 @@ impl Signer {
             field = fields.next().ok_or("there is no key")?;
         }
         if ![PLAIN, TOKEN].contains(&field.as_str()) {
-            return Err(format!("keys of type `{field}` cannot be used here: use {PLAIN} or {TOKEN}"));
+            return Err(format!(
+                "keys of type `{field}` cannot be used here: use {PLAIN} or {TOKEN}"
+            ));
         }
         let text = fields.next().ok_or("the key is cut off")?;
         let bytes = base64::decode(text.as_bytes()).ok_or("the key is not in base64")?;
-        signer.key = PublicKey::read(&bytes).map_err(|error| format!("the key is damaged: {error}"))?;
+        signer.key =
+            PublicKey::read(&bytes).map_err(|error| format!("the key is damaged: {error}"))?;
         if signer.key.kind() != field {
             return Err(format!("the key is of type {}, not {field}", signer.key.kind()));
         }
@@ -162,7 +165,9 @@ impl Signer {
                     return Err(format!("`{name}` is there twice"));
                 }
                 "cert-authority" => {
-                    return Err("certificates cannot be used here: list the keys themselves".to_owned());
+                    return Err(
+                        "certificates cannot be used here: list the keys themselves".to_owned()
+                    );
                 }
                 _ => return Err(format!("`{name}` is no option of allowed signers")),
             }
@@ -224,9 +229,8 @@ fn unquote(text: &str) -> Result<String, String> {
 
 /// `YYYYMMDDZ`, `YYYYMMDDHHMMZ` or `YYYYMMDDHHMMSSZ`. Without the `Z`, OpenSSH takes the zone of the machine that looks.
 fn utc(text: &str) -> Result<Time, String> {
-    let refuse = || {
-        format!("`{text}` is no time in UTC: write 20270131Z, 202701311200Z or 20270131120000Z")
-    };
+    let refuse =
+        || format!("`{text}` is no time in UTC: write 20270131Z, 202701311200Z or 20270131120000Z");
     let digits = text.strip_suffix('Z').ok_or_else(refuse)?;
     if ![8, 12, 14].contains(&digits.len()) || !digits.bytes().all(|it| it.is_ascii_digit()) {
         return Err(refuse());
@@ -318,7 +322,10 @@ mod tests {
         );
         let cert = format!("*@a cert-authority {KEY}");
         check(&cert, "certificates cannot be used here: list the keys themselves");
-        check(&format!("ann principals=\"x\" {KEY}"), "`principals` is no option of allowed signers");
+        check(
+            &format!("ann principals=\"x\" {KEY}"),
+            "`principals` is no option of allowed signers",
+        );
         check(&format!("ann namespaces=\"x {KEY}"), "a quote is not closed");
         check(&format!("ann namespaces=x,namespaces=y {KEY}"), "`namespaces` is there twice");
         check(
@@ -326,7 +333,10 @@ mod tests {
             "`20270101` is no time in UTC: write 20270131Z, 202701311200Z or 20270131120000Z",
         );
         let token = KEY.replace("ssh-ed25519", TOKEN);
-        check(&format!("ann {token}"), "the key is of type ssh-ed25519, not sk-ssh-ed25519@openssh.com");
+        check(
+            &format!("ann {token}"),
+            "the key is of type ssh-ed25519, not sk-ssh-ed25519@openssh.com",
+        );
     }
 
     #[test]

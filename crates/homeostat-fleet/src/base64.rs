@@ -43,7 +43,9 @@ mod tests {
             assert_eq!(decode(text.as_bytes()).unwrap(), expected.as_bytes(), "{text}");
             assert_eq!(encode_unpadded(expected.as_bytes()), text.trim_end_matches('='));
         }
-        for text in ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zm 9v", "Zg==Zg==", "====", "=", "Z===", "Zm9v\n"] {
+        for text in
+            ["Z", "Zg", "Zg=", "Zh==", "Zm9=", "Zm 9v", "Zg==Zg==", "====", "=", "Z===", "Zm9v\n"]
+        {
             assert_eq!(decode(text.as_bytes()), None, "{text}");
         }
     }

@@ -215,7 +215,10 @@ impl File {
 fn digests(path: &str, bytes: &[u8]) -> Result<Vec<Digest>, Error> {
     let (list, rest) = bytes.as_chunks::<{ Digest::LENGTH }>();
     if !rest.is_empty() {
-        return Err(Error::Content { path: path.to_owned(), why: "a list of its chunks is damaged" });
+        return Err(Error::Content {
+            path: path.to_owned(),
+            why: "a list of its chunks is damaged",
+        });
     }
     Ok(list.iter().copied().map(Digest::from_bytes).collect())
 }
@@ -250,7 +253,7 @@ fn is_border(line: &[u8], length: usize) -> bool {
     let one_in = if length < USUAL { BEFORE_USUAL } else { BEHIND_USUAL };
     let [a, b, c, d, ..] = *Digest::of(line).as_bytes();
     // A line of n bytes is a border with a probability of n in `one_in`.
-    u64::from(u32::from_be_bytes([a, b, c, d])) * one_in >> 32 < line.len() as u64
+    (u64::from(u32::from_be_bytes([a, b, c, d])) * one_in) >> 32 < line.len() as u64
 }
 
 /// The same for lists of digests.
@@ -258,9 +261,9 @@ fn cut_list(list: &[Digest]) -> impl Iterator<Item = &[Digest]> {
     let mut rest = list;
     std::iter::from_fn(move || {
         let is_border = |(index, digest): (usize, &Digest)| {
-            let [.., last] = *digest.as_bytes();
+            let [.., lowest] = *digest.as_bytes();
             let count = index + 1;
-            let ends = count >= SMALLEST_PART && last % USUAL_PART == 0;
+            let ends = count >= SMALLEST_PART && lowest % USUAL_PART == 0;
             (ends || count == LARGEST_PART).then_some(count)
         };
         let end = rest.iter().enumerate().find_map(is_border).unwrap_or(rest.len());

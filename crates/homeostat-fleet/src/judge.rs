@@ -33,11 +33,19 @@ pub struct Judgement {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Record `accepted` durably, then apply the document in a trial.
-    Accept { accepted: Accepted, class: Class, statement: Box<Statement> },
+    Accept {
+        accepted: Accepted,
+        class: Class,
+        statement: Box<Statement>,
+    },
     /// This was accepted before. It is not tried again.
     Current,
     /// The statement asks for a plan of this document only.
-    Plan { document: Digest, class: Class, statement: Box<Statement> },
+    Plan {
+        document: Digest,
+        class: Class,
+        statement: Box<Statement>,
+    },
     Refused(Refusal),
 }
 

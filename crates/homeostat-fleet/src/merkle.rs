@@ -47,8 +47,10 @@ impl Leaf {
         let node = self.node.as_str().as_bytes();
         let fields: [&[u8]; 4] = [node, self.document.as_bytes(), self.fallback.as_bytes(), &class];
         // Names have at most 63 bytes.
-        let lengths = fields.map(|field| u32::try_from(field.len()).unwrap_or(u32::MAX).to_be_bytes());
-        let pairs = lengths.iter().zip(fields).flat_map(|(length, field)| [length.as_slice(), field]);
+        let lengths =
+            fields.map(|field| u32::try_from(field.len()).unwrap_or(u32::MAX).to_be_bytes());
+        let pairs =
+            lengths.iter().zip(fields).flat_map(|(length, field)| [length.as_slice(), field]);
         Digest::of_parts(std::iter::once(LEAF).chain(pairs))
     }
 }
@@ -85,7 +87,11 @@ impl Tree {
     /// Of a tree without leaves, the digest of nothing.
     #[must_use]
     pub fn root(&self) -> Digest {
-        self.levels.last().and_then(|level| level.first()).copied().unwrap_or_else(|| Digest::of(b""))
+        self.levels
+            .last()
+            .and_then(|level| level.first())
+            .copied()
+            .unwrap_or_else(|| Digest::of(b""))
     }
 
     /// The partners on the way from a leaf to the root; nothing if there is no such leaf.

@@ -172,13 +172,27 @@ pub enum Why {
     /// An operator asked for it.
     Asked,
     /// A node has accepted a newer generation than this one: the store was set back.
-    StoreBehind { node: Name, accepted: u64 },
-    Expired { since: Time },
+    StoreBehind {
+        node: Name,
+        accepted: u64,
+    },
+    Expired {
+        since: Time,
+    },
     /// Most of a wave is absent: this is the store or the network, not the document.
-    MostAbsent { absent: u64, wave: u64 },
+    MostAbsent {
+        absent: u64,
+        wave: u64,
+    },
     /// These nodes failed; at most ten are named.
-    Failed { count: u64, nodes: Vec<Name> },
-    Newer { node: Name, generation: u64 },
+    Failed {
+        count: u64,
+        nodes: Vec<Name>,
+    },
+    Newer {
+        node: Name,
+        generation: u64,
+    },
 }
 
 /// At the last act.
@@ -398,6 +412,7 @@ impl Phase {
 mod tests {
     use proptest::prelude::*;
 
+    use super::Wave::{Nodes, Percent};
     use super::*;
 
     const STATEMENT: &str = r#"{"format":1,"fleet":"edge","id":"2026-11-16.1","generation":42,
@@ -439,7 +454,6 @@ mod tests {
             let statement = Statement { nodes, waves: waves.to_vec(), ..statement };
             assert_eq!(statement.wave_ends(), expected);
         };
-        use Wave::{Nodes, Percent};
         check(3, &[Nodes(1), Percent(1), Percent(10), Percent(100)], &[1, 3]);
         check(10, &[Percent(0), Nodes(50)], &[10]);
         check(u64::MAX, &[Percent(50), Percent(100)], &[u64::MAX / 2 + 1, u64::MAX]);
@@ -454,7 +468,11 @@ mod tests {
             let error = Statement::parse(&text).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         };
-        check("\"format\":1", "\"format\":2", "the statement has format 2; this version reads format 1");
+        check(
+            "\"format\":1",
+            "\"format\":2",
+            "the statement has format 2; this version reads format 1",
+        );
         check("\"format\":1,", "", "missing field `format`");
         check("\"format\":1", "\"format\":\"1\"", "invalid type");
         check("\"generation\":42", "\"generation\":0", "generations count from 1");
@@ -493,9 +511,8 @@ mod tests {
 
     #[test]
     fn the_fallback_of_a_generation_is_later_than_its_document() {
-        let rank = |generation, take| {
-            Accepted { generation, take, document: Digest::of(b"") }.rank()
-        };
+        let rank =
+            |generation, take| Accepted { generation, take, document: Digest::of(b"") }.rank();
         let ranks = [
             rank(41, Take::Document),
             rank(41, Take::Fallback),

@@ -25,9 +25,14 @@ pub struct Signature {
 /// A public key that may sign.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum PublicKey {
-    Ed25519 { key: Vec<u8> },
+    Ed25519 {
+        key: Vec<u8>,
+    },
     /// On a hardware token, for an application such as `ssh:`.
-    Token { key: Vec<u8>, application: Vec<u8> },
+    Token {
+        key: Vec<u8>,
+        application: Vec<u8>,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +158,11 @@ impl PublicKey {
         }
         let application = if is_token { fields.string()?.to_vec() } else { Vec::new() };
         fields.end()?;
-        Ok(if is_token { PublicKey::Token { key, application } } else { PublicKey::Ed25519 { key } })
+        Ok(if is_token {
+            PublicKey::Token { key, application }
+        } else {
+            PublicKey::Ed25519 { key }
+        })
     }
 
     /// The name of its type, as OpenSSH writes it.

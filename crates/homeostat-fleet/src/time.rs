@@ -9,7 +9,9 @@ use serde::{Deserialize, Serialize};
 use crate::Error;
 
 /// Milliseconds since 1970; as text, `2026-03-01T12:00:00.250Z`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
 #[serde(try_from = "String", into = "String")]
 pub struct Time(u64);
 

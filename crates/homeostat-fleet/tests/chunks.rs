@@ -43,7 +43,8 @@ impl Store {
 
 fn assemble(packed: &Packed, have: &BTreeMap<Digest, Vec<u8>>) -> BTreeMap<String, Vec<u8>> {
     let manifest = Manifest::of_document(&packed.document, &packed.manifest).unwrap();
-    let file = |file: &File| (file.path.clone(), file.assemble(|it| have.get(it).cloned()).unwrap());
+    let file =
+        |file: &File| (file.path.clone(), file.assemble(|it| have.get(it).cloned()).unwrap());
     manifest.files.iter().map(file).collect()
 }
 
@@ -86,7 +87,8 @@ fn long_lines_and_files_without_line_ends_are_bounded() {
         let chunks: Vec<&[u8]> = cut(content).collect();
         assert_eq!(chunks.concat(), content);
         assert!(count.contains(&chunks.len()), "{}", chunks.len());
-        let (_, whole) = chunks.split_last().map_or((None, [].as_slice()), |(it, all)| (Some(it), all));
+        let (_, whole) =
+            chunks.split_last().map_or((None, [].as_slice()), |(it, all)| (Some(it), all));
         for chunk in whole {
             assert!((SMALLEST..=LARGEST).contains(&chunk.len()), "{}", chunk.len());
         }

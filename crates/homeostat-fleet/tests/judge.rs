@@ -1,9 +1,9 @@
 //! What a node accepts: the signed original, and nothing else.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use homeostat_fleet::judge::{Judgement, NAMESPACE, Node, Refusal, Verdict, Warning, judge};
 use homeostat_fleet::merkle::{Class, Leaf, Tree};
-use homeostat_fleet::records::{Accepted, Record, SignedStatement, Statement, Take, Wave, Want};
+use homeostat_fleet::records::{Accepted, Record, SignedStatement, Statement, Take, Want, Wave};
 use homeostat_fleet::{AllowedSigners, Digest, Error, Name, Time};
 use proptest::prelude::*;
 
@@ -277,7 +277,9 @@ fn a_request_for_a_plan_applies_nothing() {
     let statement = Statement { plan: true, ..world.statement() };
     let world = world.with_statement(&statement);
     let expected = Digest::of(b"new 4");
-    assert!(matches!(world.judge().verdict, Verdict::Plan { document, .. } if document == expected));
+    assert!(
+        matches!(world.judge().verdict, Verdict::Plan { document, .. } if document == expected)
+    );
 }
 
 fn cases() -> u32 {

@@ -1,5 +1,5 @@
 //! Signatures of the real `ssh-keygen`, signatures that it verifies, and everything that is no signature.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::path::PathBuf;
@@ -33,11 +33,15 @@ impl Keys {
         self.0.path().join(name)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the one place where these tests start a program")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the one place where these tests start a program"
+    )]
     fn try_run(&self, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new("ssh-keygen");
         command.args(arguments).current_dir(self.0.path());
-        let input = fs::File::open(self.path("message")).map_or_else(|_| Stdio::null(), Stdio::from);
+        let input =
+            fs::File::open(self.path("message")).map_or_else(|_| Stdio::null(), Stdio::from);
         let output = command.stdin(input).output();
         let output = output.expect("ssh-keygen is missing: `cargo xtask setup` installs it");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -70,7 +74,8 @@ impl Keys {
         fs::write(self.path("message"), MESSAGE).unwrap();
         fs::write(self.path("signature"), signature).unwrap();
         fs::write(self.path("allowed"), format!("ann {public}\n")).unwrap();
-        let who = ["-Y", "verify", "-f", "allowed", "-I", "ann", "-n", NAMESPACE, "-s", "signature"];
+        let who =
+            ["-Y", "verify", "-f", "allowed", "-I", "ann", "-n", NAMESPACE, "-s", "signature"];
         self.try_run(&who)
     }
 }
@@ -117,9 +122,15 @@ fn k_of_n_counts_distinct_keys() {
     let allowed = keys.allowed(&["ann", "bob"]);
     let [ann, bob, eve] = ["ann", "bob", "eve"].map(|name| keys.sign(name, NAMESPACE, MESSAGE));
     assert_eq!(verify(&allowed, &[ann.clone(), bob.clone()], 2), Ok(2));
-    assert_eq!(verify(&allowed, &[eve.clone(), bob.clone(), "noise".to_owned(), ann.clone()], 2), Ok(2));
+    assert_eq!(
+        verify(&allowed, &[eve.clone(), bob.clone(), "noise".to_owned(), ann.clone()], 2),
+        Ok(2)
+    );
     for few in [vec![ann.clone(), ann.clone()], vec![ann.clone(), eve.clone()], vec![bob], vec![]] {
-        assert!(matches!(verify(&allowed, &few, 2), Err(Error::TooFewSignatures { needed: 2, .. })));
+        assert!(matches!(
+            verify(&allowed, &few, 2),
+            Err(Error::TooFewSignatures { needed: 2, .. })
+        ));
     }
     // A threshold of nothing would accept anything.
     assert!(verify(&allowed, &[], 0).is_err());
@@ -135,14 +146,15 @@ fn options_of_a_line_hold_and_lines_of_one_key_are_alternatives() {
     let signature = [keys.sign("ann", NAMESPACE, MESSAGE)];
     let public = keys.public("ann");
     let check = |lines: &[&str], now: Option<&str>, expected: Result<bool, &str>| {
-        let text: String = lines.iter().map(|options| format!("ann {options} {public}")).collect();
+        let lines = lines.iter().map(|options| format!("ann {options} {public}"));
+        let text = lines.collect::<Vec<_>>().concat();
         let allowed = AllowedSigners::parse(&text).unwrap();
         let now = now.map(|now| now.parse::<Time>().unwrap());
         let found = allowed.verify(MESSAGE, NAMESPACE, &signature, 1, now);
         match (found, expected) {
             (Ok(approval), Ok(without_time)) => assert_eq!(approval.without_time, without_time),
             (Err(error), Err(why)) => assert!(error.to_string().contains(why), "{error}"),
-            (found, expected) => panic!("{lines:?}: {found:?}, expected {expected:?}"),
+            (found, expected) => panic!("{text}: {found:?}, expected {expected:?}"),
         }
     };
     let (spring, autumn) = ("2026-03-01T00:00:00Z", "2026-10-01T00:00:00Z");
@@ -207,7 +219,8 @@ fn broken_signatures_are_refused_with_their_reason() {
     check(&reordered, SignatureError::Truncated);
     let head = [&blob[..10], &key, &string(NAMESPACE.as_bytes()), &string(b"")].concat();
     check(&[&head, &*string(b"md5"), &*string(b"x")].concat(), SignatureError::Hash);
-    let value = |kind: &str, value: &[u8]| string(&[string(kind.as_bytes()), string(value)].concat());
+    let value =
+        |kind: &str, value: &[u8]| string(&[string(kind.as_bytes()), string(value)].concat());
     let with = |value: Vec<u8>| [head.clone(), string(b"sha256"), value].concat();
     check(&with(value("ssh-rsa", &[0; 64])), SignatureError::Mismatch);
     check(&with(value(TOKEN, &[0; 64])), SignatureError::Mismatch);

@@ -13,6 +13,8 @@ enum Layer {
     Document,
     /// Files from templates, for sources and other programs.
     Render,
+    /// Many machines: pure, and for the binary alone.
+    Fleet,
     /// How sources describe themselves to the binary, with their sections.
     Registry,
     /// May use everything.
@@ -21,7 +23,7 @@ enum Layer {
     Foreign,
 }
 
-/// What core may not depend on: anything with I/O, waiting or logging.
+/// What core and the decisions of a fleet may not depend on: anything with I/O, waiting or logging.
 const NOT_IN_CORE: &[&str] =
     &["async-std", "libc", "log", "mio", "nix", "rusqlite", "rustix", "smol", "tokio", "tracing"];
 
@@ -30,6 +32,7 @@ fn layer(name: &str) -> Layer {
         "homeostat-core" => Layer::Core,
         "homeostat-document" => Layer::Document,
         "homeostat-render" => Layer::Render,
+        "homeostat-fleet" => Layer::Fleet,
         "homeostat-registry" => Layer::Registry,
         "homeostat-engine"
         | "homeostat-kit"
@@ -72,16 +75,23 @@ fn takes_lints(manifest: &str) -> bool {
 
 fn is_refused(member: &str, dependency: &str) -> bool {
     match (layer(member), layer(dependency)) {
-        (Layer::Core, Layer::Foreign) => NOT_IN_CORE.contains(&dependency),
+        (Layer::Core | Layer::Fleet, Layer::Foreign) => NOT_IN_CORE.contains(&dependency),
         // A source depends on document and registry for its section, behind a feature.
         (Layer::Source, Layer::Document | Layer::Registry | Layer::Render)
-        | (Layer::Registry | Layer::Render, Layer::Document)
+        | (Layer::Registry | Layer::Render | Layer::Fleet, Layer::Document)
         | (Layer::Binary, _)
         | (_, Layer::Foreign) => false,
         (Layer::Core, _)
-        | (_, Layer::Source | Layer::Document | Layer::Registry | Layer::Render | Layer::Binary) => {
-            true
-        }
+        | (Layer::Fleet, Layer::Base)
+        | (
+            _,
+            Layer::Source
+            | Layer::Document
+            | Layer::Registry
+            | Layer::Render
+            | Layer::Fleet
+            | Layer::Binary,
+        ) => true,
         (_, Layer::Core | Layer::Base) => false,
     }
 }
@@ -89,6 +99,7 @@ fn is_refused(member: &str, dependency: &str) -> bool {
 fn rule(member: &str) -> &'static str {
     match layer(member) {
         Layer::Core => "core has no I/O, clock, async runtime or logging, and stands alone",
+        Layer::Fleet => "what a fleet decides is pure: no I/O, clock, async runtime or logging",
         Layer::Source => "a source knows no other source and no binary",
         _ => {
             "only the binary knows the sources, and only what reads or renders for it knows the document"
@@ -121,6 +132,8 @@ mod tests {
         check_member("homeostat-document", &["homeostat-core", "toml"], &[]);
         check_member("homeostat-render", &["homeostat-document", "homeostat-kit"], &[]);
         check_member("homeostat-knobs", &["homeostat-render"], &[]);
+        check_member("homeostat-fleet", &["homeostat-core", "homeostat-document", "ring"], &[]);
+        check_member("homeostat", &["homeostat-fleet"], &[]);
         check_member("homeostat", &["homeostat-document", "homeostat-knobs", "tokio"], &[]);
         check_member("homeostat-bench", &["homeostat-core", "homeostat-knobs"], &[]);
     }
@@ -133,6 +146,17 @@ mod tests {
                 "crates/homeostat-core/Cargo.toml: `homeostat-core` may not depend on `{dependency}`: {rule}"
             );
             check_member("homeostat-core", &[dependency], &[&expected]);
+        }
+    }
+
+    #[test]
+    fn what_a_fleet_decides_is_pure() {
+        let rule = "what a fleet decides is pure: no I/O, clock, async runtime or logging";
+        for dependency in ["tokio", "homeostat-kit", "homeostat-knobs", "homeostat-registry"] {
+            let expected = format!(
+                "crates/homeostat-fleet/Cargo.toml: `homeostat-fleet` may not depend on `{dependency}`: {rule}"
+            );
+            check_member("homeostat-fleet", &[dependency], &[&expected]);
         }
     }
 

@@ -55,7 +55,8 @@ impl Signer {
             [string(self.kind.as_bytes()), string(self.pair.sign(&signed).as_ref())].concat()
         };
         let head = [b"SSHSIG".as_slice(), &1_u32.to_be_bytes()].concat();
-        let rest = [string(&self.public_blob()), string(namespace.as_bytes()), string(b"")].concat();
+        let rest =
+            [string(&self.public_blob()), string(namespace.as_bytes()), string(b"")].concat();
         [head, rest, string(hash.as_bytes()), string(&signature)].concat()
     }
 }
@@ -76,9 +77,8 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
     for three in bytes.chunks(3) {
-        let bits = (0..3).fold(0_usize, |bits, at| {
-            bits << 8 | usize::from(three.get(at).copied().unwrap_or(0))
-        });
+        let bits = (0..3)
+            .fold(0_usize, |bits, at| bits << 8 | usize::from(three.get(at).copied().unwrap_or(0)));
         for (at, shift) in [18, 12, 6, 0].into_iter().enumerate() {
             let letter = char::from(ALPHABET[bits >> shift & 63]);
             text.push(if at <= three.len() { letter } else { '=' });

@@ -1,0 +1,577 @@
+//! What the coordinator does next in a rollout. Pure: all state is in the store, `now` is an argument.
+//!
+//! [`decide`] looks at everything that is known and returns one [`Act`]. An act that writes is one transaction: it holds
+//! only if the coordinator still leads and if nothing that it writes has changed since it was read. Every act writes the
+//! state of the rollout, so of two acts that were decided on the same state only one can be carried out, and an act that
+//! is sent again does nothing. So a view may be old: it can delay a rollout, but not break it.
+//!
+//! The questions are asked in this order, each time anew: Is it over? Does somebody belong to a newer rollout? Was an abort
+//! or a pause asked for? Is the store behind a node? Have too many nodes reported a failure? Is most of the wave absent? Are
+//! too many nodes lost? What can be assigned? Is the wave complete, and has it soaked?
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use crate::keys::Keys;
+use crate::merkle::{Leaf, Tree};
+use crate::records::{
+    Counts, NodePhase, Phase, Record, Request, State, Statement, Status, Take, Verb, Want, Why,
+};
+use crate::{Error, Name, Time};
+
+/// A transaction has two operations for each want, and etcd takes 128.
+pub const MOST_WANTS: usize = 60;
+
+/// A node that is alive may take this long for everything but its trial: fetching, a pass, the answer.
+const ANSWER: Duration = Duration::from_mins(2);
+
+/// Fewer absent nodes than this are never a fault of the store or the network.
+const FEWEST_ABSENT: usize = 3;
+
+/// How many nodes a reason names.
+const NAMED: usize = 10;
+
+/// A statement with the leaves of its tree, in order.
+#[derive(Clone, Debug)]
+pub struct Rollout {
+    statement: Statement,
+    leaves: Vec<Leaf>,
+    tree: Tree,
+    /// Where each wave ends among the leaves.
+    ends: Vec<usize>,
+    keys: Keys,
+}
+
+impl Rollout {
+    /// Refuses leaves that are not those of the signed root.
+    pub fn new(statement: Statement, leaves: Vec<Leaf>) -> Result<Self, Error> {
+        let tree = Tree::new(leaves.iter().map(Leaf::hash));
+        if leaves.len() as u64 != statement.nodes || tree.root() != statement.root {
+            let why = "its leaves are not those of the signed root".to_owned();
+            return Err(Error::Invalid { record: "rollout", why });
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twin) = leaves.iter().find(|leaf| !names.insert(&leaf.node)) {
+            return Err(Error::TwinNode { node: twin.node.clone() });
+        }
+        // No end is behind the number of leaves.
+        let ends = statement.wave_ends().into_iter();
+        let ends = ends.map(|end| usize::try_from(end).unwrap_or(leaves.len())).collect();
+        let keys = Keys::new(&statement.fleet);
+        Ok(Rollout { statement, leaves, tree, ends, keys })
+    }
+
+    #[must_use]
+    pub fn statement(&self) -> &Statement {
+        &self.statement
+    }
+
+    #[must_use]
+    pub fn leaves(&self) -> &[Leaf] {
+        &self.leaves
+    }
+
+    /// The nodes of one wave, without those of earlier ones.
+    #[must_use]
+    pub fn wave(&self, wave: usize) -> &[Leaf] {
+        let end = self.ends.get(wave).copied().unwrap_or(self.leaves.len());
+        self.leaves.get(self.start(wave)..end).unwrap_or_default()
+    }
+
+    /// The index of the first node of a wave.
+    fn start(&self, wave: usize) -> usize {
+        let former = wave.checked_sub(1);
+        former.map_or(0, |wave| self.ends.get(wave).copied().unwrap_or(self.leaves.len()))
+    }
+
+    fn want(&self, index: usize, leaf: &Leaf, take: Take, now: Time) -> Want {
+        Want {
+            rollout: self.statement.id.clone(),
+            generation: self.statement.generation,
+            take,
+            document: leaf.document,
+            fallback: leaf.fallback,
+            class: leaf.class,
+            index: index as u64,
+            proof: self.tree.proof(index).unwrap_or_default(),
+            at: now,
+        }
+    }
+}
+
+/// What a coordinator knows. Parts of it may be older than others.
+#[derive(Clone, Debug, Default)]
+pub struct View {
+    /// The create revision of the leader's key, while it is this coordinator's.
+    pub term: i64,
+    pub state: Option<Stored<State>>,
+    pub request: Option<Request>,
+    pub wants: BTreeMap<Name, Stored<Want>>,
+    pub statuses: BTreeMap<Name, Status>,
+    /// Who is not named here is absent, and has been so all the time.
+    pub presence: BTreeMap<Name, Presence>,
+    /// Of the key by which a node says that it is alive.
+    pub ttl: Duration,
+}
+
+/// A record and the revision of its last change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored<R> {
+    pub record: R,
+    pub revision: i64,
+}
+
+/// Whether a node's key of life is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Presence {
+    Alive,
+    /// Not since then, as far as this coordinator knows: its own start, if it never saw the node.
+    Absent {
+        since: Time,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    Write(Transaction),
+    /// Nothing to do until something changes, or until then.
+    Wait {
+        until: Option<Time>,
+    },
+    /// The rollout is over.
+    Finished,
+}
+
+/// Carried out as a whole, if all guards hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transaction {
+    pub step: Step,
+    pub guards: Vec<Guard>,
+    pub puts: Vec<Put>,
+}
+
+/// What an act does, for logs and tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    Start,
+    Assign,
+    CompleteWave,
+    NextWave,
+    Finish,
+    Pause,
+    Resume,
+    /// Nodes that the operator does not want to wait for.
+    SetAside,
+    Stop,
+    FallBack,
+    FinishStop,
+    Supersede,
+}
+
+/// What must hold of a key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    pub key: String,
+    pub expected: Expected,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Expected {
+    Absent,
+    /// Not changed since this revision.
+    Unchanged {
+        revision: i64,
+    },
+    /// Created at this revision: the term of a leader.
+    Created {
+        revision: i64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Put {
+    pub key: String,
+    pub value: Vec<u8>,
+}
+
+/// The next act of a rollout.
+#[must_use]
+pub fn decide(rollout: &Rollout, view: &View, now: Time) -> Act {
+    let newer = view.newer(rollout);
+    let Some(stored) = &view.state else {
+        // Nothing of this rollout exists yet, so there is nothing to say about it.
+        return if newer.is_some() { Act::Wait { until: None } } else { start(rollout, view) };
+    };
+    let decision = Decision { rollout, view, now, stored };
+    let state = &stored.record;
+    let verb = view.request.as_ref().map_or(Verb::Run, |request| request.verb);
+    match state.phase {
+        Phase::Stopped | Phase::Superseded => return Act::Finished,
+        // Nodes that belong to a newer rollout are left to it.
+        Phase::Stopping => return decision.fall_back(),
+        _ if newer.is_some() => return decision.enter(Step::Supersede, Phase::Superseded, newer),
+        Phase::Running | Phase::Paused | Phase::Done if verb == Verb::Abort => {
+            return decision.enter(Step::Stop, Phase::Stopping, Some(Why::Asked));
+        }
+        Phase::Done => return Act::Finished,
+        Phase::Running | Phase::Paused => {}
+    }
+    if let Some(why) = decision.reason_to_pause(verb) {
+        return decision.pause(why);
+    }
+    let reported = decision.failed(Lost::Ignored);
+    if let Some(why) = decision.too_many(&reported) {
+        return decision.enter(Step::Stop, Phase::Stopping, Some(why));
+    }
+    if let Some(absent) = decision.most_absent() {
+        return decision.pause_for_absent(absent);
+    }
+    let failed = decision.failed(Lost::Counted);
+    if let Some(why) = decision.too_many(&failed) {
+        return decision.enter(Step::Stop, Phase::Stopping, Some(why));
+    }
+    if state.phase == Phase::Paused {
+        return decision.enter(Step::Resume, Phase::Running, None);
+    }
+    decision.advance()
+}
+
+fn start(rollout: &Rollout, view: &View) -> Act {
+    let Statement { id, generation, nodes, .. } = &rollout.statement;
+    let state = State {
+        rollout: id.clone(),
+        generation: *generation,
+        phase: Phase::Running,
+        wave: 0,
+        complete: None,
+        why: None,
+        set_aside: BTreeSet::new(),
+        request: view.request.as_ref().map_or(0, |request| request.serial),
+        acts: 1,
+        counts: Counts { nodes: *nodes, ..Counts::default() },
+    };
+    let guard = Guard { key: rollout.keys.state(id), expected: Expected::Absent };
+    let put = Put { key: rollout.keys.state(id), value: state.write() };
+    let guards = vec![view.leads(rollout), guard];
+    Act::Write(Transaction { step: Step::Start, guards, puts: vec![put] })
+}
+
+impl View {
+    fn leads(&self, rollout: &Rollout) -> Guard {
+        Guard { key: rollout.keys.leader(), expected: Expected::Created { revision: self.term } }
+    }
+
+    /// A node of this rollout that belongs to a newer one.
+    fn newer(&self, rollout: &Rollout) -> Option<Why> {
+        rollout.leaves.iter().find_map(|leaf| {
+            let generation = self.wants.get(&leaf.node)?.record.generation;
+            let is_newer = generation > rollout.statement.generation;
+            is_newer.then(|| Why::Newer { node: leaf.node.clone(), generation })
+        })
+    }
+
+    fn is_alive(&self, node: &Name) -> bool {
+        self.presence.get(node) == Some(&Presence::Alive)
+    }
+}
+
+/// Where a node is with what its want says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Progress {
+    /// It has no want of this rollout.
+    Untouched,
+    Pending,
+    /// A person or a window at the node holds it.
+    Held,
+    Good {
+        converged: bool,
+    },
+    /// It reported a failure.
+    Failed,
+}
+
+/// Whether nodes that say nothing count as failed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lost {
+    Counted,
+    Ignored,
+}
+
+struct Decision<'a> {
+    rollout: &'a Rollout,
+    view: &'a View,
+    now: Time,
+    stored: &'a Stored<State>,
+}
+
+impl Decision<'_> {
+    fn state(&self) -> &State {
+        &self.stored.record
+    }
+
+    fn take(&self, node: &Name) -> Option<Take> {
+        let want = &self.view.wants.get(node)?.record;
+        (want.generation == self.rollout.statement.generation).then_some(want.take)
+    }
+
+    fn progress(&self, leaf: &Leaf) -> Progress {
+        let Some(take) = self.take(&leaf.node) else { return Progress::Untouched };
+        let document = match take {
+            Take::Document => leaf.document,
+            Take::Fallback => leaf.fallback,
+        };
+        let generation = self.rollout.statement.generation;
+        // A status about anything else says nothing about this want.
+        let about = |status: &&Status| {
+            (status.generation, status.take, status.document) == (generation, take, document)
+        };
+        match self.view.statuses.get(&leaf.node).filter(about) {
+            None => Progress::Pending,
+            Some(status) => match status.phase {
+                NodePhase::Trial | NodePhase::Stale => Progress::Pending,
+                NodePhase::Held => Progress::Held,
+                NodePhase::Good => Progress::Good { converged: status.converged },
+                NodePhase::RolledBack | NodePhase::Refused => Progress::Failed,
+            },
+        }
+    }
+
+    fn is_set_aside(&self, node: &Name) -> bool {
+        self.state().set_aside.contains(node)
+    }
+
+    /// Touched, neither done nor failed, and not given up.
+    fn is_in_flight(&self, leaf: &Leaf) -> bool {
+        let is_away = self.is_set_aside(&leaf.node) && !self.view.is_alive(&leaf.node);
+        self.progress(leaf) == Progress::Pending && !is_away && !self.is_given_up(&leaf.node)
+    }
+
+    /// Lost, or alive without an answer for too long.
+    fn is_given_up(&self, node: &Name) -> bool {
+        self.is_lost(node) || self.deadline(node).is_some_and(|deadline| self.now > deadline)
+    }
+
+    fn reason_to_pause(&self, verb: Verb) -> Option<Why> {
+        if verb == Verb::Pause {
+            return Some(Why::Asked);
+        }
+        let Statement { generation, not_after, .. } = &self.rollout.statement;
+        let behind = self.rollout.leaves.iter().find_map(|leaf| {
+            let accepted = self.view.statuses.get(&leaf.node)?.accepted;
+            let node = leaf.node.clone();
+            (accepted > *generation).then_some(Why::StoreBehind { node, accepted })
+        });
+        let expired = Why::Expired { since: *not_after };
+        let has_more = || self.rollout.leaves.iter().any(|leaf| self.take(&leaf.node).is_none());
+        behind.or_else(|| (self.now > *not_after && has_more()).then_some(expired))
+    }
+
+    /// Nodes that were touched and have failed. Absent nodes fail after two times of their lease, and only in the current
+    /// wave: machines die for other reasons, too.
+    fn failed(&self, lost: Lost) -> Vec<&Leaf> {
+        let start = self.rollout.start(self.state().wave);
+        let is_failed = |(index, leaf): &(usize, &Leaf)| match self.progress(leaf) {
+            Progress::Failed => true,
+            Progress::Untouched | Progress::Held => false,
+            _ if lost == Lost::Ignored || self.is_set_aside(&leaf.node) => false,
+            Progress::Pending => self.is_given_up(&leaf.node),
+            Progress::Good { .. } => *index >= start && self.is_lost(&leaf.node),
+        };
+        let failed = self.rollout.leaves.iter().enumerate().filter(is_failed);
+        failed.map(|(_, leaf)| leaf).collect()
+    }
+
+    fn is_lost(&self, node: &Name) -> bool {
+        match self.view.presence.get(node) {
+            Some(Presence::Alive) => false,
+            Some(Presence::Absent { since }) => self.now.since(*since) > 2 * self.view.ttl,
+            None => true,
+        }
+    }
+
+    /// When a node should have answered.
+    fn deadline(&self, node: &Name) -> Option<Time> {
+        let Statement { settle, confirm_within, .. } = &self.rollout.statement;
+        let want = &self.view.wants.get(node)?.record;
+        Some(want.at.after(settle.get() + confirm_within.get() + ANSWER))
+    }
+
+    fn too_many(&self, failed: &[&Leaf]) -> Option<Why> {
+        let count = failed.len() as u64;
+        let nodes = failed.iter().take(NAMED).map(|leaf| leaf.node.clone()).collect();
+        (count > self.rollout.statement.max_failed).then_some(Why::Failed { count, nodes })
+    }
+
+    /// The absent nodes of the wave that nobody has set aside, if they are most of it.
+    fn most_absent(&self) -> Option<Vec<&Leaf>> {
+        let wave = self.rollout.wave(self.state().wave);
+        let counted: Vec<&Leaf> =
+            wave.iter().filter(|leaf| !self.is_set_aside(&leaf.node)).collect();
+        let all = counted.len();
+        let absent: Vec<&Leaf> =
+            counted.into_iter().filter(|leaf| !self.view.is_alive(&leaf.node)).collect();
+        (absent.len() >= FEWEST_ABSENT && absent.len() * 2 > all).then_some(absent)
+    }
+
+    fn pause_for_absent(&self, absent: Vec<&Leaf>) -> Act {
+        let state = self.state();
+        // A request to run that came after the pause says: go on without them.
+        let request = self.view.request.as_ref().map_or(0, |request| request.serial);
+        let is_paused = matches!(state.why, Some(Why::MostAbsent { .. }));
+        if is_paused && request > state.request {
+            let mut state = State { request, ..state.clone() };
+            state.set_aside.extend(absent.into_iter().map(|leaf| leaf.node.clone()));
+            return self.write(Step::SetAside, state, Vec::new());
+        }
+        let wave = self.rollout.wave(state.wave).len() as u64;
+        let why = Why::MostAbsent { absent: absent.len() as u64, wave };
+        if is_paused { Act::Wait { until: None } } else { self.pause(why) }
+    }
+
+    fn pause(&self, why: Why) -> Act {
+        let State { phase, why: known, .. } = self.state();
+        if *phase == Phase::Paused && known.as_ref() == Some(&why) {
+            return Act::Wait { until: None };
+        }
+        self.enter(Step::Pause, Phase::Paused, Some(why))
+    }
+
+    /// Assigns what may be assigned; else completes the wave, lets it soak, and opens the next one.
+    fn advance(&self) -> Act {
+        let state = self.state();
+        if let Some(act) = self.assign() {
+            return act;
+        }
+        let wave = self.rollout.wave(state.wave);
+        let is_done = |leaf: &Leaf| match self.progress(leaf) {
+            Progress::Good { .. } | Progress::Failed | Progress::Held => true,
+            Progress::Untouched => false,
+            // Who was given up is within the number that may fail, or it would have stopped the rollout.
+            Progress::Pending => !self.is_in_flight(leaf),
+        };
+        if !wave.iter().all(is_done) {
+            return Act::Wait { until: self.next_deadline() };
+        }
+        let complete = match state.complete {
+            // A clock that was set back must not hold the rollout for years.
+            Some(complete) if complete <= self.now => complete,
+            _ => {
+                let state = State { complete: Some(self.now), ..state.clone() };
+                return self.write(Step::CompleteWave, state, Vec::new());
+            }
+        };
+        let soaked = complete.after(self.rollout.statement.soak.get());
+        if self.now < soaked {
+            return Act::Wait { until: Some(soaked) };
+        }
+        let is_open = |leaf: &Leaf| self.progress(leaf) == Progress::Good { converged: false };
+        if wave.iter().any(|leaf| is_open(leaf) && !self.is_set_aside(&leaf.node)) {
+            return Act::Wait { until: None };
+        }
+        if state.wave + 1 == self.rollout.ends.len() {
+            return self.enter(Step::Finish, Phase::Done, None);
+        }
+        let state = State { wave: state.wave + 1, complete: None, ..state.clone() };
+        self.write(Step::NextWave, state, Vec::new())
+    }
+
+    fn assign(&self) -> Option<Act> {
+        let Statement { max_in_flight, .. } = self.rollout.statement;
+        let in_flight = self.rollout.leaves.iter().filter(|leaf| self.is_in_flight(leaf)).count();
+        let mut room = max_in_flight.saturating_sub(in_flight as u64);
+        let mut state = State { complete: None, ..self.state().clone() };
+        let start = self.rollout.start(state.wave);
+        let mut wants = Vec::new();
+        for (offset, leaf) in self.rollout.wave(state.wave).iter().enumerate() {
+            if wants.len() == MOST_WANTS {
+                break;
+            }
+            if self.take(&leaf.node).is_some() {
+                continue;
+            }
+            let is_absent = !self.view.is_alive(&leaf.node);
+            if is_absent {
+                state.set_aside.insert(leaf.node.clone());
+            } else if room == 0 {
+                continue;
+            } else {
+                state.set_aside.remove(&leaf.node);
+                room -= 1;
+            }
+            let want = self.rollout.want(start + offset, leaf, Take::Document, self.now);
+            wants.push((leaf.node.clone(), want));
+        }
+        (!wants.is_empty()).then(|| self.write(Step::Assign, state, wants))
+    }
+
+    fn next_deadline(&self) -> Option<Time> {
+        let wave = self.rollout.wave(self.state().wave).iter();
+        let pending = wave.filter(|leaf| self.is_in_flight(leaf));
+        let times = pending.flat_map(|leaf| {
+            let lost = match self.view.presence.get(&leaf.node) {
+                Some(Presence::Absent { since }) => Some(since.after(2 * self.view.ttl)),
+                _ => None,
+            };
+            [self.deadline(&leaf.node), lost]
+        });
+        // Both limits are exceeded a moment later.
+        times.flatten().min().map(|time| time.after(Duration::from_millis(1)))
+    }
+
+    /// Sends every touched node to its fallback, without a limit; each node still tries it and may roll back.
+    fn fall_back(&self) -> Act {
+        let touched = self.rollout.leaves.iter().enumerate();
+        let touched = touched.filter(|(_, leaf)| self.take(&leaf.node) == Some(Take::Document));
+        let wants = touched.take(MOST_WANTS).map(|(index, leaf)| {
+            (leaf.node.clone(), self.rollout.want(index, leaf, Take::Fallback, self.now))
+        });
+        let wants: Vec<_> = wants.collect();
+        if !wants.is_empty() {
+            return self.write(Step::FallBack, self.state().clone(), wants);
+        }
+        let awaited = self.rollout.leaves.iter().filter(|leaf| {
+            self.progress(leaf) == Progress::Pending && !self.is_given_up(&leaf.node)
+        });
+        let deadlines: Vec<Option<Time>> = awaited.map(|leaf| self.deadline(&leaf.node)).collect();
+        if deadlines.is_empty() {
+            return self.enter(Step::FinishStop, Phase::Stopped, self.state().why.clone());
+        }
+        let until = deadlines.into_iter().flatten().min();
+        Act::Wait { until: until.map(|time| time.after(Duration::from_millis(1))) }
+    }
+
+    fn enter(&self, step: Step, phase: Phase, why: Option<Why>) -> Act {
+        let state = State { phase, why, ..self.state().clone() };
+        self.write(step, state, Vec::new())
+    }
+
+    fn write(&self, step: Step, state: State, wants: Vec<(Name, Want)>) -> Act {
+        let Rollout { statement, keys, .. } = self.rollout;
+        let state = State { acts: state.acts + 1, counts: self.counts(), ..state };
+        let key = keys.state(&statement.id);
+        let unchanged = Expected::Unchanged { revision: self.stored.revision };
+        let mut guards =
+            vec![self.view.leads(self.rollout), Guard { key: key.clone(), expected: unchanged }];
+        let mut puts = vec![Put { key, value: state.write() }];
+        for (node, want) in wants {
+            let known = self.view.wants.get(&node).map(|want| want.revision);
+            let expected =
+                known.map_or(Expected::Absent, |revision| Expected::Unchanged { revision });
+            guards.push(Guard { key: keys.want(&node), expected });
+            puts.push(Put { key: keys.want(&node), value: want.write() });
+        }
+        Act::Write(Transaction { step, guards, puts })
+    }
+
+    fn counts(&self) -> Counts {
+        let mut counts = Counts { nodes: self.rollout.statement.nodes, ..Counts::default() };
+        for leaf in &self.rollout.leaves {
+            let progress = self.progress(leaf);
+            counts.touched += u64::from(progress != Progress::Untouched);
+            counts.good += u64::from(matches!(progress, Progress::Good { .. }));
+            counts.failed += u64::from(progress == Progress::Failed);
+            counts.in_flight += u64::from(self.is_in_flight(leaf));
+        }
+        counts
+    }
+}
