@@ -283,28 +283,8 @@ pub enum Impossible {
         "the alias has more than 200 bytes, a control character or our mark `homeostat:` in it"
     )]
     Alias,
-    #[error("a VXLAN network id is a number below 16777216")]
-    Vni,
-    #[error("a VLAN id is a number from 1 to 4094")]
-    VlanId,
-    #[error("a VRF needs a routing table")]
-    VrfWithoutTable,
-    #[error("it has either a remote end or a multicast group")]
-    RemoteAndGroup,
-    #[error("its group is no multicast address, or its remote end is one")]
-    MulticastGroup,
-    #[error("the ends of a tunnel are of one family")]
-    EndFamilies,
-    #[error("a tunnel with a TTL of its own always finds out the path's MTU")]
-    TtlWithoutPmtudisc,
-    #[error("a tunnel over IPv6 has no type of service and always finds out the path's MTU")]
-    TunnelOverIpv6,
-    #[error("delays of a bond are multiples of `miimon`, which is not set")]
-    DelayWithoutMiimon,
-    #[error("an LACP rate is for bonds of mode 802.3ad")]
-    RateWithoutLacp,
-    #[error("only bonds of mode active-backup, balance-tlb and balance-alb have a primary link")]
-    NoPrimary,
+    #[error("{0}")]
+    Options(&'static str),
     #[error("another entry creates it: declare its fields there")]
     MadeElsewhere,
 }

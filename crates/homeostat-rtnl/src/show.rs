@@ -10,7 +10,8 @@ use serde_json::{Map, Value, json};
 use crate::address::{Address, AddressKey};
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::kinds::{LinkKind, NEEDS_PARENT};
+use crate::link::kinds::LinkKind;
+use crate::link::kinds::behaviour::Parent;
 use crate::link::model::{Link, LinkRef};
 use crate::object::Object;
 use crate::observe::ListedObject;
@@ -132,12 +133,13 @@ pub(crate) fn fields(object: &impl Serialize) -> Map<String, Value> {
 fn is_whole(name: LinkName, link: &Link, names: &BTreeSet<LinkName>) -> bool {
     let is_here = |other: &LinkRef| other.namespace.is_none() && names.contains(&other.name);
     let stands = link.parent.as_ref().is_none_or(is_here);
-    match &link.kind {
-        LinkKind::Other { .. } => false,
-        LinkKind::Veth(veth) => is_here(&veth.peer) && name < veth.peer.name,
-        kind if NEEDS_PARENT.contains(&kind.name()) => stands && link.parent.is_some(),
-        _ => stands,
+    if matches!(link.kind, LinkKind::Other { .. }) {
+        return false;
     }
+    if let Some(peer) = link.kind.peer() {
+        return is_here(peer) && name < peer.name;
+    }
+    stands && (link.parent.is_some() || link.kind.behaviour().parent != Parent::Required)
 }
 
 /// The kind of a link with its options.

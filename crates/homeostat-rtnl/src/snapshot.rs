@@ -27,7 +27,6 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::key::Key;
-use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, LinkRef};
 use crate::link::observe::SeenLink;
 use crate::link::{self, IfIndex, LinkName, Links};
@@ -285,9 +284,9 @@ impl FormerLink {
     fn of(seen: &SeenLink, links: &Links) -> Self {
         let master = seen.master.map(|master| links.name(master));
         let mut link = Link { master, ..seen.link.clone() };
-        if let LinkKind::Veth(veth) = &mut link.kind {
+        if let Some(peer) = link.kind.peer_mut() {
             // Which end it is cannot be changed, and one that is elsewhere has no name here.
-            veth.peer = LinkRef::here(seen.name);
+            *peer = LinkRef::here(seen.name);
         }
         let mark = FormerMark { alias: seen.alias.clone().unwrap_or_default(), group: seen.group };
         FormerLink { index: seen.index.0, mark, link }

@@ -8,6 +8,7 @@ use crate::address;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::going_with;
+use crate::link::kinds::behaviour::OwnMac;
 use crate::link::kinds::bond::Bond;
 use crate::link::kinds::{LinkKind, Refs, tap};
 use crate::link::message::{self, Parts};
@@ -223,9 +224,9 @@ impl<'a> LinkWriter<'a> {
         }
         // What it was seen to refer to may have another name by now.
         let mut seen = seen.clone();
-        match (&mut seen.link.kind, seen.lower.filter(|lower| lower.nsid.is_none())) {
-            (LinkKind::Veth(veth), Some(end)) => veth.peer.name = self.links.name(end.index),
-            (_, Some(below)) => {
+        match (seen.link.kind.peer_mut(), seen.lower.filter(|lower| lower.nsid.is_none())) {
+            (Some(peer), Some(end)) => peer.name = self.links.name(end.index),
+            (None, Some(below)) => {
                 let name = self.links.name(below.index);
                 seen.link.parent.iter_mut().for_each(|parent| parent.name = name);
             }
@@ -286,16 +287,16 @@ impl<'a> LinkWriter<'a> {
 
     /// A link that is made again has the hardware address that it had, but for those that take it from their ports.
     fn as_it_was(&self, name: LinkName, link: &Link) -> Link {
-        let follows_ports = matches!(link.kind, LinkKind::Bridge(_) | LinkKind::Bond(_));
-        let former = self.source.former_links.get(&name);
-        let mac =
-            former.filter(|_| link.kind.has_mac() && !follows_ports).and_then(|it| it.link.mac);
+        let behaviour = link.kind.behaviour();
+        let has_own = behaviour.mac != OwnMac::None && !behaviour.ports.give_carrier();
+        let former = self.source.former_links.get(&name).filter(|_| has_own);
+        let mac = former.and_then(|former| former.link.mac);
         Link { mac: link.mac.or(mac), ..link.clone() }
     }
 
     /// Sends the creating message; it carries the group that marks what is ours.
     fn make(&mut self, name: LinkName, link: &Link) -> Written {
-        if link.kind.is_tun() {
+        if link.kind.behaviour().is_tun {
             if let Some(taken) = self.taken(name) {
                 return Err(taken);
             }
@@ -372,7 +373,7 @@ impl<'a> LinkWriter<'a> {
         let parts = Parts {
             // The creating message has set the others; tun and tap links have none.
             mtu: link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
-            mac: link.mac.filter(|_| link.kind.is_tun()),
+            mac: link.mac.filter(|_| link.kind.behaviour().is_tun),
             alias: Some(alias::join(words, self.source.owner())),
             group: Some(self.source.group()).filter(|group| *group != seen.group),
             ..Parts::default()

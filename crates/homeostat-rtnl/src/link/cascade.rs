@@ -28,8 +28,8 @@ use crate::address::is_link_local;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::kinds::LinkKind;
-use crate::link::model::{Field, Link};
+use crate::link::kinds::behaviour::{MtuOnParent, Ports};
+use crate::link::model::{Field, Link, LinkRef};
 use crate::link::observe::{LinkTable, SeenLink};
 use crate::link::sysctls::SysctlSet;
 use crate::moment::{Beyond, Moment, OnLink};
@@ -174,7 +174,8 @@ impl Cascades<'_> {
         let mut forgets = losses.iter().flat_map(|(link, loss)| self.forgotten(*link, *loss));
         let lowered =
             losses.iter().filter(|(link, loss)| matches!(loss, Loss::Mtu(_)) && *link != name);
-        let lowered = lowered.map(|(link, _)| *link).filter(|link| !self.is_bridge(*link));
+        let is_bridge = |link: &LinkName| self.moment.table.get(*link).is_some_and(is_bridge);
+        let lowered = lowered.map(|(link, _)| *link).filter(|link| !is_bridge(link));
         let lowered = lowered.map(|link| Key::LinkField(link, Field::Mtu));
         let mut forgets: BTreeSet<Key> = forgets.by_ref().chain(lowered).collect();
         let table = &self.moment.table;
@@ -184,12 +185,6 @@ impl Cascades<'_> {
         }
         let forgets = forgets.into_iter().collect();
         Consequences { takes, touches, alters, forgets }
-    }
-
-    /// Whether a link is a bridge. The MTU of one follows its ports in both directions, unless it was ever set.
-    fn is_bridge(&self, link: LinkName) -> bool {
-        let seen = self.moment.table.get(link);
-        seen.is_some_and(|seen| matches!(seen.link.kind, LinkKind::Bridge(_)))
     }
 
     /// What the kernel forgets of a link that stays: the order of addresses that go and return, and with IPv6 its sysctls
@@ -220,8 +215,8 @@ impl Cascades<'_> {
         let is_new = |mtu: &u32| seen.is_none_or(|seen| seen.link.mtu != Some(*mtu));
         next.extend(mtu.filter(is_new).map(|mtu| (name, Loss::Mtu(mtu))));
         let above = seen.filter(|_| rises).into_iter().flat_map(|seen| table.above(seen));
-        let vlans = above.filter(|other| matches!(other.link.kind, LinkKind::Vlan(_)));
-        next.extend(vlans.map(|vlan| (vlan.name, Loss::Values)));
+        let rising = above.filter(|other| other.link.kind.behaviour().follows_state);
+        next.extend(rising.map(|other| (other.name, Loss::Values)));
         if let Some(bridge) = joins.and_then(|joins| table.get(joins)) {
             next.extend([(name, Loss::Values), (bridge.name, Loss::Values)]);
             let port = match mac {
@@ -271,9 +266,9 @@ impl Cascades<'_> {
                 next.extend(self.master_without(seen));
             }
             Loss::Down | Loss::Carrier => {
-                next.extend(above.map(|other| match &other.link.kind {
-                    LinkKind::Vlan(_) if loss == Loss::Down => (other.name, Loss::Down),
-                    _ => (other.name, Loss::Carrier),
+                next.extend(above.map(|other| {
+                    let follows = other.link.kind.behaviour().follows_state;
+                    (other.name, if follows { loss } else { Loss::Carrier })
                 }));
                 let peer = peer.filter(|_| loss == Loss::Down);
                 next.extend(peer.map(|peer| (peer.name, Loss::Carrier)));
@@ -296,9 +291,12 @@ impl Cascades<'_> {
                 next.extend((mtu < IPV6_MIN_MTU).then_some((seen.name, Loss::Ipv6)));
                 next.extend(bonded(table, seen));
                 next.extend(master.map(|master| (master.name, Loss::Values)));
-                let ipvlans = table.above(seen).filter(|other| is_ipvlan(&other.link.kind));
-                next.extend(ipvlans.map(|other| (other.name, Loss::Values)));
-                let above = above.filter(|other| follows_parent(other, mtu));
+                let same = |other: &&SeenLink| mtu_on_parent(other) == MtuOnParent::Same;
+                next.extend(table.above(seen).filter(same).map(|other| (other.name, Loss::Values)));
+                let is_lowered = |other: &&SeenLink| {
+                    mtu_on_parent(other) != MtuOnParent::Own && other.link.mtu > Some(mtu)
+                };
+                let above = above.filter(is_lowered);
                 let master = master.filter(|bridge| follows_ports(table, bridge, mtu));
                 next.extend(above.chain(master).map(|other| (other.name, loss)));
             }
@@ -321,7 +319,7 @@ impl Cascades<'_> {
         let carries = |other: &SeenLink| {
             other.has_carrier && other.name != port.name && !self.leaving.contains(&other.name)
         };
-        matches!(master.link.kind, LinkKind::Bridge(_) | LinkKind::Bond(_))
+        master.link.kind.behaviour().ports.give_carrier()
             && !self.moment.table.ports(master).any(carries)
     }
 
@@ -421,52 +419,41 @@ pub(crate) fn going_with(table: &LinkTable, name: LinkName) -> BTreeSet<LinkName
 
 /// The MTU that a link is made with.
 pub(crate) fn first_mtu(declared: &Link, table: &LinkTable) -> u32 {
-    /// Of the outer headers with IPv4.
-    const VXLAN: u32 = 50;
     let parent = declared.parent.as_ref().filter(|parent| parent.namespace.is_none());
-    let below = parent.and_then(|parent| table.get(parent.name)?.link.mtu).unwrap_or(USUAL_MTU);
-    let usual = match declared.kind {
-        LinkKind::Vxlan(_) if parent.is_some() => below.saturating_sub(VXLAN),
-        _ => below,
-    };
-    declared.mtu.unwrap_or(usual)
+    let below = |parent: &LinkRef| table.get(parent.name)?.link.mtu;
+    let on_parent = parent.map(|parent| {
+        let overhead = declared.kind.behaviour().overhead;
+        below(parent).unwrap_or(USUAL_MTU).saturating_sub(overhead)
+    });
+    declared.mtu.or(on_parent).unwrap_or(USUAL_MTU)
 }
 
-fn follows_parent(seen: &SeenLink, mtu: u32) -> bool {
-    let follows = match &seen.link.kind {
-        LinkKind::Macvlan(_) | LinkKind::Vlan(_) => true,
-        LinkKind::Other { name } if name == "macvtap" => true,
-        kind => is_ipvlan(kind),
-    };
-    follows && seen.link.mtu > Some(mtu)
+fn mtu_on_parent(seen: &SeenLink) -> MtuOnParent {
+    seen.link.kind.behaviour().mtu
 }
 
-fn is_ipvlan(kind: &LinkKind) -> bool {
-    match kind {
-        LinkKind::Ipvlan(_) => true,
-        LinkKind::Other { name } => name == "ipvtap",
-        _ => false,
-    }
-}
-
-/// The links of a bond, which follow it.
+/// The ports that get the values of their master: those of a bond.
 fn bonded(table: &LinkTable, seen: &SeenLink) -> Vec<(LinkName, Loss)> {
-    let ports = table.ports(seen).filter(|_| matches!(seen.link.kind, LinkKind::Bond(_)));
+    let ports =
+        table.ports(seen).filter(|_| seen.link.kind.behaviour().ports == Ports::GetItsValues);
     ports.map(|port| (port.name, Loss::Values)).collect()
+}
+
+/// Whether a link is a bridge. The MTU of one follows its ports in both directions, unless it was ever set.
+fn is_bridge(seen: &SeenLink) -> bool {
+    seen.link.kind.behaviour().ports == Ports::SetItsValues
 }
 
 /// A bridge that is not as large as its smallest port has an MTU that was set.
 fn follows_ports(table: &LinkTable, seen: &SeenLink, mtu: u32) -> bool {
     let smallest = table.ports(seen).filter_map(|port| port.link.mtu).min().unwrap_or(USUAL_MTU);
-    let is_bridge = matches!(seen.link.kind, LinkKind::Bridge(_));
-    is_bridge && seen.link.mtu == Some(smallest) && smallest > mtu
+    is_bridge(seen) && seen.link.mtu == Some(smallest) && smallest > mtu
 }
 
 /// A bridge that has not the lowest hardware address of its ports has one that was set.
 fn has_mac_of_port(table: &LinkTable, seen: &SeenLink) -> bool {
     let lowest = table.ports(seen).filter_map(|port| port.link.mac).min();
-    matches!(seen.link.kind, LinkKind::Bridge(_))
-        && lowest.is_none_or(|lowest| seen.link.mac == Some(lowest))
+    is_bridge(seen) && lowest.is_none_or(|lowest| seen.link.mac == Some(lowest))
 }
 
 /// Whether anything of it is foreign, so that a guard holds the step.

@@ -1,9 +1,11 @@
-//! The kinds of links that can be created. This file has the list of them; each kind's options, constraints and
-//! netlink attributes are in the file of its name, built with `options`.
+//! The kinds of links that can be created. This file has the list of them; each kind's options, constraints, netlink
+//! attributes and behaviour are in the file of its name, built with `options` and `behaviour`.
 
+pub(crate) mod behaviour;
 pub(crate) mod bond;
 pub(crate) mod bridge;
 pub(crate) mod gre;
+pub(crate) mod ifb;
 pub(crate) mod macvlan;
 pub(crate) mod options;
 pub(crate) mod tap;
@@ -12,28 +14,34 @@ pub(crate) mod vlan;
 pub(crate) mod vxlan;
 
 #[cfg(feature = "document")]
+use std::sync::LazyLock;
+
+#[cfg(feature = "document")]
 use homeostat_document::{Diagnostic, Fields, Spanned, Text, ValueError, refuse};
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use serde::{Deserialize, Serialize};
 
 use crate::builder::Impossible;
+use crate::link::kinds::behaviour::{Behaviour, MtuOnParent, Occupies};
+#[cfg(feature = "document")]
+use crate::link::kinds::behaviour::{Parent, Ports};
 use crate::link::kinds::options::{OptionTable as _, Options as _};
 use crate::link::model::LinkRef;
 use crate::link::{IfIndex, LinkName};
 use crate::neighbour::Mac;
 
-pub use bond::Bond;
-pub use bridge::Bridge;
+pub use bond::{Bond, BondMode, HashPolicy, LacpRate};
+pub use bridge::{Bridge, Centis};
 pub use gre::Gre;
-pub use macvlan::{Ipvlan, Macvlan};
+pub use macvlan::{Ipvlan, IpvlanMode, Macvlan, MacvlanMode};
 pub use tap::Tap;
 pub use veth::Veth;
-pub use vlan::{Vlan, Vrf};
+pub use vlan::{Vlan, VlanProtocol, Vrf};
 pub use vxlan::Vxlan;
 
 /// Defines the enum of all kinds, and hands each question on to the options of the kind.
 macro_rules! kinds {
-    ($($(#[$doc:meta])* $kind:ident $(($options:ty))? = $name:literal;)+) => {
+    ($($(#[$doc:meta])* $kind:ident $(($options:ty))? = $name:literal, $behaviour:expr;)+) => {
         /// A kind of link with its options. What is left out is the kernel's choice.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -47,9 +55,9 @@ macro_rules! kinds {
             },
         }
 
-        /// The kinds that can be created.
+        /// The kinds that can be created, by their words in documents.
         #[cfg(feature = "document")]
-        const KINDS: &[&str] = &[$($name),+];
+        const KINDS: &[KindName] = &[$(KindName { name: $name, behaviour: $behaviour }),+];
 
         impl LinkKind {
             /// The word in documents.
@@ -61,10 +69,28 @@ macro_rules! kinds {
                 }
             }
 
+            /// How links of this kind depend on others.
+            pub(crate) fn behaviour(&self) -> Behaviour {
+                match self {
+                    $(LinkKind::$kind { .. } => $behaviour,)+
+                    // The character devices of macvlans and ipvlans are not declared, but stand on links that are.
+                    LinkKind::Other { name } => Behaviour {
+                        mtu: match name.as_str() {
+                            "macvtap" => MtuOnParent::Lowered,
+                            "ipvtap" => MtuOnParent::Same,
+                            _ => MtuOnParent::Own,
+                        },
+                        ..Behaviour::PLAIN
+                    },
+                }
+            }
+
             /// Refuses options that are never valid, and brings the others to the form in which they are compared.
             pub(crate) fn check(&mut self) -> Result<(), Impossible> {
                 match self {
-                    $($(LinkKind::$kind(options) => <$options>::check(options),)?)+
+                    $($(LinkKind::$kind(options) => {
+                        <$options>::check(options).map_err(Impossible::Options)
+                    })?)+
                     LinkKind::Other { name } => Err(Impossible::Unmakable(name.clone())),
                     _ => Ok(()),
                 }
@@ -124,12 +150,66 @@ macro_rules! kinds {
                 }
             }
 
+            /// Whether there cannot be a link of each at once, where they are in the same place (see [`Occupies`]).
+            pub(crate) fn excludes(&self, other: &Self) -> bool {
+                match (self, other) {
+                    $($((LinkKind::$kind(one), LinkKind::$kind(other)) => {
+                        <$options>::excludes(one, other)
+                    })?)+
+                    (one, other) => {
+                        let takes = |kind: &Self| kind.behaviour().occupies == Occupies::ParentPackets;
+                        takes(one) && takes(other)
+                    }
+                }
+            }
+
+            /// The kernel's word for it.
+            pub(crate) fn kernel_name(&self) -> &str {
+                let own = match self {
+                    $($(LinkKind::$kind(options) => <$options>::kernel_name(options),)?)+
+                    _ => None,
+                };
+                own.unwrap_or(self.name())
+            }
+
+            /// The kernel module that brings it.
+            pub(crate) fn module(&self) -> &str {
+                let own = match self {
+                    $($(LinkKind::$kind(options) => <$options>::module(options),)?)+
+                    _ => None,
+                };
+                own.unwrap_or(self.kernel_name())
+            }
+
+            /// Whether something is declared that the kernel takes only while the link is down.
+            pub(crate) fn needs_down(&self) -> bool {
+                match self {
+                    $($(LinkKind::$kind(options) => <$options>::needs_down(options),)?)+
+                    _ => false,
+                }
+            }
+
+            /// The other end of a pair.
+            pub(crate) fn peer(&self) -> Option<&LinkRef> {
+                match self {
+                    $($(LinkKind::$kind(options) => <$options>::peer(options),)?)+
+                    _ => None,
+                }
+            }
+
+            pub(crate) fn peer_mut(&mut self) -> Option<&mut LinkRef> {
+                match self {
+                    $($(LinkKind::$kind(options) => <$options>::peer_mut(options),)?)+
+                    _ => None,
+                }
+            }
+
             /// Reads `kind` and the options of every kind: those of other kinds are refused by name.
             #[cfg(feature = "document")]
             pub(crate) fn read(fields: &mut Fields<'_>) -> Option<Spanned<LinkKind>> {
                 let name: Option<Spanned<KindName>> =
                     fields.optional("kind", "What the link is; it is made and owned");
-                let word = name.map(|name| name.value.0);
+                let word = name.map(|name| name.value.name);
                 fields.set_kind(word);
                 let mut kind = None;
                 $(
@@ -145,8 +225,9 @@ macro_rules! kinds {
                 )+
                 fields.exclusive("remote", "group");
                 let name = name?;
-                if NEEDS_PARENT.contains(&name.value.0) && !fields.has("parent") {
-                    let message = format!("a link of kind `{}` needs a parent", name.value.0);
+                let needs_parent = name.value.behaviour.parent == Parent::Required;
+                if needs_parent && !fields.has("parent") {
+                    let message = format!("a link of kind `{}` needs a parent", name.value.name);
                     let help = "add `parent = \"eth0\"`";
                     fields.report(Diagnostic::new(name.span, message).help(help));
                 }
@@ -158,38 +239,47 @@ macro_rules! kinds {
 
 kinds! {
     /// Two ends of one wire.
-    Veth(Veth) = "veth";
+    Veth(Veth) = "veth", Behaviour::PLAIN;
     /// A switch.
-    Bridge(Bridge) = "bridge";
+    Bridge(Bridge) = "bridge", bridge::BEHAVIOUR;
     /// Ethernet over UDP.
-    Vxlan(Vxlan) = "vxlan";
+    Vxlan(Vxlan) = "vxlan", vxlan::BEHAVIOUR;
     /// Another hardware address on a link.
-    Macvlan(Macvlan) = "macvlan";
+    Macvlan(Macvlan) = "macvlan", macvlan::MACVLAN;
     /// Another IP address on a link, with the same hardware address.
-    Ipvlan(Ipvlan) = "ipvlan";
+    Ipvlan(Ipvlan) = "ipvlan", macvlan::IPVLAN;
     /// A tagged part of a link.
-    Vlan(Vlan) = "vlan";
+    Vlan(Vlan) = "vlan", vlan::VLAN;
     /// A link that drops what is sent through it.
-    Dummy = "dummy";
+    Dummy = "dummy", Behaviour::PLAIN;
     /// Several links as one.
-    Bond(Bond) = "bond";
+    Bond(Bond) = "bond", bond::BEHAVIOUR;
     /// A routing table of its own for some links.
-    Vrf(Vrf) = "vrf";
+    Vrf(Vrf) = "vrf", vlan::VRF;
     /// IP over IP.
-    Gre(Gre) = "gre";
+    Gre(Gre) = "gre", gre::BEHAVIOUR;
     /// A link for shaping what comes in.
-    Ifb = "ifb";
+    Ifb = "ifb", ifb::BEHAVIOUR;
     /// IP packets to a program.
-    Tun(Tap) = "tun";
+    Tun(Tap) = "tun", tap::TUN;
     /// Ethernet frames to a program.
-    Tap(Tap) = "tap";
+    Tap(Tap) = "tap", tap::TAP;
 }
 
-/// Kinds that may stand on another link.
-pub(crate) const WITH_PARENT: &[&str] = &["macvlan", "ipvlan", "vlan", "vxlan", "gre"];
+/// The kinds that may have a parent.
+#[cfg(feature = "document")]
+pub(crate) static WITH_PARENT: LazyLock<Vec<&str>> =
+    LazyLock::new(|| names(|behaviour| behaviour.parent != Parent::None));
 
-/// Kinds that cannot exist without it.
-pub(crate) const NEEDS_PARENT: &[&str] = &["macvlan", "ipvlan", "vlan"];
+/// The kinds to which other links can belong.
+#[cfg(feature = "document")]
+pub(crate) static MASTERS: LazyLock<Vec<&str>> =
+    LazyLock::new(|| names(|behaviour| behaviour.ports != Ports::None));
+
+#[cfg(feature = "document")]
+fn names(is_wanted: impl Fn(&Behaviour) -> bool) -> Vec<&'static str> {
+    KINDS.iter().filter(|kind| is_wanted(&kind.behaviour)).map(|kind| kind.name).collect()
+}
 
 /// What options refer to, by the kernel's numbers.
 #[derive(Clone, Copy, Debug, Default)]
@@ -211,50 +301,6 @@ pub(crate) struct Refs {
 }
 
 impl LinkKind {
-    /// Whether other links can belong to it.
-    #[cfg(feature = "document")]
-    pub(crate) fn can_lead(&self) -> bool {
-        matches!(self, LinkKind::Bridge(_) | LinkKind::Bond(_) | LinkKind::Vrf(_))
-    }
-
-    /// An ipvlan has its parent's hardware address, and what carries bare IP packets has none.
-    pub(crate) fn has_mac(&self) -> bool {
-        !matches!(self, LinkKind::Ipvlan(_) | LinkKind::Gre(_) | LinkKind::Tun(_))
-    }
-
-    /// Whether its other end is a program, so that only `/dev/net/tun` creates it.
-    pub(crate) fn is_tun(&self) -> bool {
-        matches!(self, LinkKind::Tun(_) | LinkKind::Tap(_))
-    }
-
-    /// The kernel's word for it.
-    pub(crate) fn kernel_name(&self) -> &str {
-        match self {
-            LinkKind::Gre(gre) if gre.is_ipv6() => "ip6gre",
-            kind if kind.is_tun() => "tun",
-            other => other.name(),
-        }
-    }
-
-    /// The kernel module that brings it.
-    pub(crate) fn module(&self) -> &str {
-        match self {
-            LinkKind::Vlan(_) => "8021q",
-            LinkKind::Bond(_) => "bonding",
-            LinkKind::Gre(gre) if gre.is_ipv6() => "ip6_gre",
-            LinkKind::Gre(_) => "ip_gre",
-            other => other.kernel_name(),
-        }
-    }
-
-    /// The other end of a pair.
-    pub(crate) fn peer(&self) -> Option<&LinkRef> {
-        match self {
-            LinkKind::Veth(veth) => Some(&veth.peer),
-            _ => None,
-        }
-    }
-
     /// The link that a bond prefers.
     pub(crate) fn primary(&self) -> Option<LinkName> {
         match self {
@@ -272,18 +318,21 @@ impl LinkKind {
 /// One of the kinds that can be created.
 #[cfg(feature = "document")]
 #[derive(Clone, Copy)]
-struct KindName(&'static str);
+struct KindName {
+    name: &'static str,
+    behaviour: Behaviour,
+}
 
 #[cfg(feature = "document")]
 impl Text for KindName {
     const WHAT: &'static str = "a kind of link";
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
-        let known = KINDS.iter().find(|kind| **kind == text);
-        known.map(|kind| Self(kind)).ok_or_else(|| refuse(text, Self::WHAT, KINDS))
+        let known = KINDS.iter().find(|kind| kind.name == text);
+        known.copied().ok_or_else(|| refuse(text, Self::WHAT, &Self::words()))
     }
 
     fn words() -> Vec<&'static str> {
-        KINDS.to_vec()
+        names(|_| true)
     }
 }

@@ -12,6 +12,7 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Attrs, Batch, Malformed, Message, MessageWriter, Result};
 
+use crate::link::kinds::behaviour::Ports;
 use crate::link::kinds::{LinkKind, Refs};
 use crate::link::model::{Incarnation, Link};
 use crate::link::observe::{Lower, SeenLink};
@@ -48,9 +49,9 @@ pub(crate) fn create(
 /// another than it has is set: neither the creating message nor the same MTU once more counts. So it
 /// begins with another, and gets the right one with its mark.
 fn first_mtu(link: &Link) -> Option<u32> {
-    match (link.mtu, &link.kind) {
-        (Some(LEAST_MTU), LinkKind::Bridge(_)) => Some(LEAST_MTU + 1),
-        (Some(mtu), LinkKind::Bridge(_)) => Some(mtu - 1),
+    match (link.mtu, link.kind.behaviour().ports) {
+        (Some(LEAST_MTU), Ports::SetItsValues) => Some(LEAST_MTU + 1),
+        (Some(mtu), Ports::SetItsValues) => Some(mtu - 1),
         (mtu, _) => mtu,
     }
 }

@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::builder::Impossible;
-use crate::link::kinds::{LinkKind, NEEDS_PARENT, WITH_PARENT};
+use crate::link::kinds::LinkKind;
+use crate::link::kinds::behaviour::{OwnMac, Parent};
 use crate::link::{IfIndex, LinkName, alias};
 use crate::neighbour::Mac;
 use crate::number::ParseError;
@@ -243,15 +244,14 @@ pub(crate) fn normalize(name: LinkName, desired: &mut Link) -> Result<(), Imposs
     if desired.master == Some(name) || desired.references().any(is_itself) {
         return Err(Impossible::Itself);
     }
-    match (&desired.kind, &desired.parent) {
-        (kind, None) if NEEDS_PARENT.contains(&kind.name()) => return Err(Impossible::NoParent),
-        (kind, Some(_)) if !WITH_PARENT.contains(&kind.name()) => {
-            return Err(Impossible::NeedlessParent);
-        }
+    let behaviour = desired.kind.behaviour();
+    match (behaviour.parent, &desired.parent) {
+        (Parent::Required, None) => return Err(Impossible::NoParent),
+        (Parent::None, Some(_)) => return Err(Impossible::NeedlessParent),
         _ => {}
     }
     check_parts(desired.mtu, desired.mac, desired.alias.as_deref())?;
-    if desired.mac.is_some() && !desired.kind.has_mac() {
+    if desired.mac.is_some() && behaviour.mac == OwnMac::None {
         return Err(Impossible::NoMac);
     }
     desired.kind.check()
@@ -302,17 +302,17 @@ pub(crate) fn link_agrees(desired: &Link, seen: &Link) -> bool {
 
 /// Whether what differs can be changed while the link is there.
 pub(crate) fn changes_in_place(desired: &Link, seen: &Link) -> bool {
-    // Quirk `ifb-mac-fixed` (Linux 6.18): an ifb gets its hardware address when it is made.
-    let keeps_mac =
-        agrees(desired.mac.as_ref(), seen.mac.as_ref()) || desired.kind != LinkKind::Ifb;
-    desired.kind.changes_in_place(&seen.kind) && parent_changes_in_place(desired, seen) && keeps_mac
+    let has_fixed_mac = desired.kind.behaviour().mac == OwnMac::Fixed;
+    desired.kind.changes_in_place(&seen.kind)
+        && parent_changes_in_place(desired, seen)
+        && (!has_fixed_mac || agrees(desired.mac.as_ref(), seen.mac.as_ref()))
 }
 
 /// Only tunnels can be put on another link, and only on one in their own namespace.
 fn parent_changes_in_place(desired: &Link, seen: &Link) -> bool {
     let is_here =
         |link: &Link| link.parent.as_ref().is_none_or(|parent| parent.namespace.is_none());
-    let is_tunnel = matches!(desired.kind, LinkKind::Vxlan(_) | LinkKind::Gre(_));
+    let is_tunnel = desired.kind.behaviour().parent == Parent::Optional;
     agrees(desired.parent.as_ref(), seen.parent.as_ref())
         || is_tunnel && is_here(desired) && is_here(seen)
 }

@@ -47,11 +47,13 @@ fn name_others(
     let named = |declared: Option<&LinkRef>| {
         seen.lower.map(|lower| namespaces.name(lower, links, declared))
     };
-    match &mut seen.link.kind {
-        LinkKind::Veth(veth) => {
-            veth.peer = named(peer).unwrap_or_else(|| veth.peer.clone());
+    match seen.link.kind.peer_mut() {
+        Some(end) => {
+            if let Some(name) = named(peer) {
+                *end = name;
+            }
         }
-        _ => seen.link.parent = named(parent),
+        None => seen.link.parent = named(parent),
     }
     if let LinkKind::Bond(bond) = &mut seen.link.kind {
         bond.primary = seen.primary.map(|index| links.name(index));
@@ -340,20 +342,23 @@ impl SeenLink {
 
     /// The other end of a pair, if it is in this namespace.
     pub(crate) fn peer(&self) -> Option<IfIndex> {
-        let is_veth = matches!(self.link.kind, LinkKind::Veth(_));
-        self.lower.filter(|lower| is_veth && lower.nsid.is_none()).map(|lower| lower.index)
+        self.lower.filter(|lower| self.is_end() && lower.nsid.is_none()).map(|lower| lower.index)
     }
 
     /// The other end of a pair, if it is in another namespace: what ours calls that, and the number of the link.
     pub(crate) fn end_elsewhere(&self) -> Option<(i32, IfIndex)> {
-        let lower = self.lower.filter(|_| matches!(self.link.kind, LinkKind::Veth(_)))?;
+        let lower = self.lower.filter(|_| self.is_end())?;
         Some((lower.nsid?, lower.index))
     }
 
     /// The link below in this namespace, without which it cannot be.
     pub(crate) fn parent(&self) -> Option<IfIndex> {
-        let is_veth = matches!(self.link.kind, LinkKind::Veth(_));
-        self.lower.filter(|lower| !is_veth && lower.nsid.is_none()).map(|lower| lower.index)
+        self.lower.filter(|lower| !self.is_end() && lower.nsid.is_none()).map(|lower| lower.index)
+    }
+
+    /// Whether it is one end of a pair.
+    fn is_end(&self) -> bool {
+        self.link.kind.peer().is_some()
     }
 }
 

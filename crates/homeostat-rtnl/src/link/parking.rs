@@ -6,8 +6,7 @@ use homeostat_core::Owner;
 
 use crate::address::AddressKey;
 use crate::key::Key;
-use crate::link::kinds::LinkKind;
-use crate::link::kinds::macvlan::MacvlanMode;
+use crate::link::kinds::behaviour::Occupies;
 use crate::link::model::{Field, Link};
 use crate::link::observe::SeenLink;
 use crate::link::{IfIndex, LinkName, alias};
@@ -140,44 +139,22 @@ pub(crate) fn is_parkable(seen: &SeenLink) -> bool {
     seen.owner == Owner::Ours && seen.mark().is_some()
 }
 
-/// Whether at most one link of a kind can have certain options.
-pub(crate) fn is_unique(kind: &LinkKind) -> bool {
-    matches!(
-        kind,
-        LinkKind::Vlan(_)
-            | LinkKind::Vxlan(_)
-            | LinkKind::Gre(_)
-            | LinkKind::Macvlan(_)
-            | LinkKind::Ipvlan(_)
-    )
-}
-
 /// Whether a link keeps another one from being made, whatever their names are.
 pub(crate) fn occupies(old: &Link, new: &Link) -> bool {
     let shares_parent = old.parent.is_some() && old.parent == new.parent;
-    let passes = |kind: &LinkKind| matches!(kind, LinkKind::Macvlan(it) if it.mode == Some(MacvlanMode::Passthru));
-    match (&old.kind, &new.kind) {
-        (LinkKind::Vlan(old), LinkKind::Vlan(new)) => shares_parent && old.id == new.id,
-        (LinkKind::Vxlan(old), LinkKind::Vxlan(new)) => old.id == new.id,
-        (LinkKind::Gre(old), LinkKind::Gre(new)) => {
-            (old.local, old.remote) == (new.local, new.remote)
-        }
-        (LinkKind::Macvlan(_), LinkKind::Macvlan(_)) => {
-            shares_parent && (passes(&old.kind) || passes(&new.kind))
-        }
-        // Only one of the two can have the packets of the parent, and all ipvlans of one share their mode.
-        (
-            LinkKind::Macvlan(_) | LinkKind::Ipvlan(_),
-            LinkKind::Macvlan(_) | LinkKind::Ipvlan(_),
-        ) => shares_parent,
-        _ => false,
-    }
+    let is_same_place = match old.kind.behaviour().occupies {
+        Occupies::Nothing => false,
+        Occupies::Namespace => true,
+        Occupies::Parent | Occupies::ParentPackets => shares_parent,
+    };
+    is_same_place && old.kind.excludes(&new.kind)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::kinds::macvlan::Macvlan;
+    use crate::link::kinds::LinkKind;
+    use crate::link::kinds::macvlan::{Macvlan, MacvlanMode};
     use crate::link::kinds::vlan::Vlan;
     use crate::link::kinds::vxlan::Vxlan;
     use crate::link::model::LinkRef;

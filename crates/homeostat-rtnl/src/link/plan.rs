@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::link::cascade::{
     Cascades, Consequences, Effects, NewMac, first_mtu, going_with, takes_foreign,
 };
-use crate::link::kinds::LinkKind;
+use crate::link::kinds::behaviour::Occupies;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
 use crate::link::parking::{self, Aside, Parked, Parking, ToPark, is_parkable, occupies};
@@ -175,10 +175,10 @@ impl Returns {
         for (name, declared, seen) in declared {
             let mut former = seen.link.clone();
             let end = seen.peer().and_then(|end| ends.iter().find(|(seen, _)| seen.index == end));
-            match (&mut former.kind, end) {
-                (LinkKind::Veth(veth), Some((_, parked))) => veth.peer.name = parked.name,
-                (LinkKind::Veth(_), None) => {}
-                _ => {
+            match (former.kind.peer_mut(), end) {
+                (Some(peer), Some((_, parked))) => peer.name = parked.name,
+                (Some(_), None) => {}
+                (None, _) => {
                     let below = seen.parent().and_then(|parent| returns.names.get(&parent));
                     if let (Some(name), Some(parent)) = (below, &mut former.parent) {
                         parent.name = *name;
@@ -332,8 +332,8 @@ impl LinkPlanner<'_> {
 
     /// Whether a declared link cannot be made while this one is there.
     fn is_in_the_way(&self, old: &SeenLink) -> bool {
-        let takes_packets = matches!(old.link.kind, LinkKind::Macvlan(_) | LinkKind::Ipvlan(_));
-        if !parking::is_unique(&old.link.kind) && old.end_elsewhere().is_none() {
+        let occupied = old.link.kind.behaviour().occupies;
+        if occupied == Occupies::Nothing && old.end_elsewhere().is_none() {
             return false;
         }
         let is_there = |name: LinkName, declared: &Link| {
@@ -353,7 +353,8 @@ impl LinkPlanner<'_> {
             self.desired.link(parent).and_then(|link| link.master).or(field).is_some()
         };
         missing.any(|(_, declared)| occupies(&old.link, declared) || has_end(declared))
-            || takes_packets && parent.is_some_and(|parent| is_port(parent.name))
+            || occupied == Occupies::ParentPackets
+                && parent.is_some_and(|parent| is_port(parent.name))
     }
 
     /// A link that another owner made is never deleted. If it is not what we wrote any more, only our mark goes.
@@ -521,7 +522,7 @@ impl LinkPlanner<'_> {
     /// that is up keeps its LACP rate. A VRF sets links down and up by itself.
     fn cycle(&self, declared: &Link, before: &Link) -> Cycle {
         let left = declared.kind.left_of(&before.kind);
-        let options = matches!(left, Some(LinkKind::Bond(bond)) if bond.needs_down());
+        let options = left.is_some_and(|left| left.needs_down());
         let joins = declared
             .master
             .filter(|master| before.master != Some(*master) || self.plan.renewed.contains(master));
@@ -535,7 +536,7 @@ impl LinkPlanner<'_> {
         let declared = self.desired.link(master).map(|link| &link.kind);
         let seen = self.moment.table.get(master).map(|seen| &seen.link.kind);
         let mut kinds = declared.into_iter().chain(seen);
-        kinds.any(|kind| matches!(kind, LinkKind::Bond(_) | LinkKind::Vrf(_)))
+        kinds.any(|kind| kind.behaviour().ports.go_down_first())
     }
 
     fn release(&mut self, key: &Key, before: &Object, restore: Option<&Object>) {

@@ -13,7 +13,8 @@ use crate::address::section::DeclaredAddress;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
-use crate::link::kinds::{LinkKind, WITH_PARENT};
+use crate::link::kinds::behaviour::Ports;
+use crate::link::kinds::{LinkKind, MASTERS, WITH_PARENT};
 use crate::link::model::{Link, LinkRef, Settings};
 use crate::net::Family;
 use crate::object::Object;
@@ -131,7 +132,7 @@ impl Record for DeclaredLink {
         let mac = fields.optional("mac", "Hardware address");
         let master = fields.optional("master", "The bridge, bond or VRF that it belongs to");
         let parent =
-            fields.of_kinds(WITH_PARENT, |fields| fields.optional("parent", "The link below it"));
+            fields.of_kinds(&WITH_PARENT, |fields| fields.optional("parent", "The link below it"));
         let alias: Option<Alias> = fields.optional("alias", "A description for people");
         let mut addresses: Option<Vec<DeclaredAddress>> =
             fields.optional("addresses", "Its addresses");
@@ -292,10 +293,10 @@ fn check_references(document: &Document, checker: &mut Checker) {
 fn check_master(scope: &str, link: &DeclaredLink, links: &ByName<'_>, checker: &mut Checker) {
     let Some(master) = link.settings.master else { return };
     let kind = links.get(&(scope, master)).and_then(|master| master.kind.as_ref());
-    let Some(kind) = kind.filter(|kind| !kind.can_lead()) else { return };
+    let Some(kind) = kind.filter(|kind| kind.behaviour().ports == Ports::None) else { return };
     let message = format!("a link of kind `{}` cannot be a master", kind.name());
     let wrong = Diagnostic::new(link.master.span, message).also(kind.span, "its kind is here");
-    checker.report(wrong.help("a master is a bridge, a bond or a vrf"));
+    checker.report(wrong.help(format!("a master is of kind {}", MASTERS.join(", "))));
 }
 
 /// Scopes read one way: a link of a namespace may be on one of the host, but none on one of another namespace.

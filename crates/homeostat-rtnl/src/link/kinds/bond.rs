@@ -10,8 +10,8 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
-use crate::builder::Impossible;
 use crate::link::kinds::Refs;
+use crate::link::kinds::behaviour::{Behaviour, Ports};
 use crate::link::kinds::options::{OptionTable as _, Options, is_alike, named_values, options};
 use crate::link::{IfIndex, LinkName};
 
@@ -29,24 +29,39 @@ options! {
     }
 }
 
+pub(crate) const BEHAVIOUR: Behaviour =
+    Behaviour { ports: Ports::GetItsValues, ..Behaviour::PLAIN };
+
 impl Options for Bond {
     /// Quirk `bond-delays-in-miimons` (Linux 6.1): delays are kept in multiples of `miimon`, rounded down.
-    fn check(&mut self) -> Result<(), Impossible> {
+    fn check(&mut self) -> Result<(), &'static str> {
+        const DELAY_WITHOUT_MIIMON: &str =
+            "delays of a bond are multiples of `miimon`, which is not set";
         let miimon = self.miimon.filter(|millis| *millis != 0);
         for delay in [&mut self.updelay, &mut self.downdelay].into_iter().flatten() {
-            *delay -= *delay % miimon.ok_or(Impossible::DelayWithoutMiimon)?;
+            *delay -= *delay % miimon.ok_or(DELAY_WITHOUT_MIIMON)?;
         }
         if self.lacp_rate.is_some() && self.mode != Some(BondMode::Lacp) {
-            return Err(Impossible::RateWithoutLacp);
+            return Err("an LACP rate is for bonds of mode 802.3ad");
         }
         if self.primary.is_some() && !self.mode.is_some_and(BondMode::has_primary) {
-            return Err(Impossible::NoPrimary);
+            return Err(
+                "only bonds of mode active-backup, balance-tlb and balance-alb have a primary link",
+            );
         }
         Ok(())
     }
 
     fn changes_in_place(&self, seen: &Self) -> bool {
         is_alike(self.mode.as_ref(), seen.mode.as_ref())
+    }
+
+    fn module(&self) -> Option<&'static str> {
+        Some("bonding")
+    }
+
+    fn needs_down(&self) -> bool {
+        self.lacp_rate.is_some()
     }
 
     fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
@@ -60,13 +75,6 @@ impl Options for Bond {
             refs.primary = Some(IfIndex(attr.u32()?));
         }
         self.read_attr(attr)
-    }
-}
-
-impl Bond {
-    /// Whether something is left that the kernel takes only while the bond is down.
-    pub(crate) fn needs_down(&self) -> bool {
-        self.lacp_rate.is_some()
     }
 }
 

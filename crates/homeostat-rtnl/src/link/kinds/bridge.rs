@@ -12,6 +12,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
 use crate::link::kinds::Refs;
+use crate::link::kinds::behaviour::{Behaviour, Ports};
 use crate::link::kinds::options::{AttrValue, OptionTable as _, Options, options};
 use crate::link::kinds::vlan::VlanProtocol;
 use crate::number::{ParseError, serde_as_text};
@@ -31,6 +32,9 @@ options! {
         ageing_time: Centis = "ageing-time", "Time after which a learned address is forgotten" => IFLA_BR_AGEING_TIME;
     }
 }
+
+pub(crate) const BEHAVIOUR: Behaviour =
+    Behaviour { ports: Ports::SetItsValues, ..Behaviour::PLAIN };
 
 impl Options for Bridge {
     fn changes_in_place(&self, _seen: &Self) -> bool {

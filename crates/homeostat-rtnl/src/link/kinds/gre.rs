@@ -8,9 +8,9 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 
-use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
+use crate::link::kinds::behaviour::{Behaviour, Occupies, OwnMac, Parent};
 use crate::link::kinds::options::{OptionTable as _, Options, options};
 
 options! {
@@ -25,27 +25,36 @@ options! {
     }
 }
 
+pub(crate) const BEHAVIOUR: Behaviour = Behaviour {
+    parent: Parent::Optional,
+    mac: OwnMac::None,
+    occupies: Occupies::Namespace,
+    ..Behaviour::PLAIN
+};
+
 impl Gre {
     /// Whether the tunnel goes over IPv6, which is another kind to the kernel.
-    pub(crate) fn is_ipv6(&self) -> bool {
+    fn is_ipv6(&self) -> bool {
         self.local.or(self.remote).is_some_and(|end| end.is_ipv6())
     }
 }
 
 impl Options for Gre {
-    fn check(&mut self) -> Result<(), Impossible> {
+    fn check(&mut self) -> Result<(), &'static str> {
         let families = [self.local, self.remote].map(|end| end.map(|end| end.is_ipv6()));
         if let [Some(local), Some(remote)] = families
             && local != remote
         {
-            return Err(Impossible::EndFamilies);
+            return Err("the ends of a tunnel are of one family");
         }
         if self.is_ipv6() && (self.tos.is_some() || self.pmtudisc.is_some()) {
-            return Err(Impossible::TunnelOverIpv6);
+            return Err(
+                "a tunnel over IPv6 has no type of service and always finds out the path's MTU",
+            );
         }
         let has_ttl = self.ttl.is_some_and(|ttl| ttl != 0);
         if has_ttl && self.pmtudisc == Some(false) {
-            Err(Impossible::TtlWithoutPmtudisc)
+            Err("a tunnel with a TTL of its own always finds out the path's MTU")
         } else {
             Ok(())
         }
@@ -66,6 +75,18 @@ impl Options for Gre {
             tos: self.tos.or(seen.tos),
             pmtudisc: self.pmtudisc.or(seen.pmtudisc),
         }
+    }
+
+    fn excludes(&self, other: &Self) -> bool {
+        (self.local, self.remote) == (other.local, other.remote)
+    }
+
+    fn kernel_name(&self) -> Option<&'static str> {
+        self.is_ipv6().then_some("ip6gre")
+    }
+
+    fn module(&self) -> Option<&'static str> {
+        Some(if self.is_ipv6() { "ip6_gre" } else { "ip_gre" })
     }
 
     fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {

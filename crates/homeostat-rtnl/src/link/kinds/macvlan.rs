@@ -6,6 +6,7 @@ use homeostat_netlink::uapi::{
     MACVLAN_MODE_VEPA,
 };
 
+use crate::link::kinds::behaviour::{Behaviour, MtuOnParent, Occupies, OwnMac, Parent};
 use crate::link::kinds::options::{Options, named_values, options};
 
 options! {
@@ -22,16 +23,40 @@ options! {
     }
 }
 
+pub(crate) const MACVLAN: Behaviour = Behaviour {
+    parent: Parent::Required,
+    mtu: MtuOnParent::Lowered,
+    occupies: Occupies::ParentPackets,
+    ..Behaviour::PLAIN
+};
+
+pub(crate) const IPVLAN: Behaviour =
+    Behaviour { mtu: MtuOnParent::Same, mac: OwnMac::None, ..MACVLAN };
+
+impl Macvlan {
+    fn is_passthru(&self) -> bool {
+        self.mode == Some(MacvlanMode::Passthru)
+    }
+}
+
 impl Options for Macvlan {
     /// Quirk `macvlan-passthru-fixed` (Linux 6.18): EINVAL, to it and from it.
     fn changes_in_place(&self, seen: &Self) -> bool {
-        let passes = |macvlan: &Macvlan| macvlan.mode == Some(MacvlanMode::Passthru);
-        self.mode.is_none() || passes(self) == passes(seen)
+        self.mode.is_none() || self.is_passthru() == seen.is_passthru()
+    }
+
+    fn excludes(&self, other: &Self) -> bool {
+        self.is_passthru() || other.is_passthru()
     }
 }
 
 impl Options for Ipvlan {
     fn changes_in_place(&self, _seen: &Self) -> bool {
+        true
+    }
+
+    /// All ipvlans of one parent share their mode.
+    fn excludes(&self, _other: &Self) -> bool {
         true
     }
 }

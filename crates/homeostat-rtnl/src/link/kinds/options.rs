@@ -7,15 +7,15 @@ use std::net::IpAddr;
 use homeostat_document::Fields;
 use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
 
-use crate::builder::Impossible;
 use crate::link::LinkName;
 use crate::link::kinds::Refs;
+use crate::link::model::LinkRef;
 use crate::message::{put_ip, read_ip};
 
 /// The options of one kind of link. What a kind leaves out follows from its table of options.
 pub(crate) trait Options: OptionTable {
-    /// Refuses options that are never valid, and brings the others to the form in which they are compared.
-    fn check(&mut self) -> Result<(), Impossible> {
+    /// Refuses options that are never valid and says why; brings the others to the form in which they are compared.
+    fn check(&mut self) -> Result<(), &'static str> {
         Ok(())
     }
 
@@ -27,6 +27,35 @@ pub(crate) trait Options: OptionTable {
     /// The declared options that are written to change a link.
     fn without(&self, seen: &Self) -> Self {
         self.differing_from(seen)
+    }
+
+    /// Whether there cannot be a link of each at once, where the kind says that one can be in the way of another.
+    fn excludes(&self, _other: &Self) -> bool {
+        false
+    }
+
+    /// The kernel's word for the kind, if it is another than that in documents.
+    fn kernel_name(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The kernel module that brings the kind, if it has another name.
+    fn module(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Whether something is declared that the kernel takes only while the link is down.
+    fn needs_down(&self) -> bool {
+        false
+    }
+
+    /// The other end of a pair.
+    fn peer(&self) -> Option<&LinkRef> {
+        None
+    }
+
+    fn peer_mut(&mut self) -> Option<&mut LinkRef> {
+        None
     }
 
     fn encode(&self, data: &mut MessageWriter<'_>, _refs: &Refs) {

@@ -10,6 +10,7 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attrs, Malformed, MessageWriter};
 use homeostat_netns::Netns;
 
+use crate::link::kinds::behaviour::{Behaviour, OwnMac};
 use crate::link::kinds::options::{Options, options};
 use crate::link::kinds::{LinkKind, Refs};
 use crate::link::{LinkName, tun_sys};
@@ -24,12 +25,21 @@ options! {
     }
 }
 
+pub(crate) const TUN: Behaviour = Behaviour { mac: OwnMac::None, ..TAP };
+
+pub(crate) const TAP: Behaviour = Behaviour { is_tun: true, ..Behaviour::PLAIN };
+
 impl Options for Tap {
+    /// Both kinds have one name in the kernel.
+    fn kernel_name(&self) -> Option<&'static str> {
+        Some("tun")
+    }
+
     /// Netlink takes none of them.
     fn encode(&self, _data: &mut MessageWriter<'_>, _refs: &Refs) {}
 }
 
-/// Both kinds have one name in the kernel.
+/// Reads which of the two kinds it is.
 pub(crate) fn decode_kind(data: Attrs<'_>) -> Result<LinkKind, Malformed> {
     let kind = data.clone().first(IFLA_TUN_TYPE)?.map(|attr| attr.u8()).transpose()?;
     let tap = Tap::decode(data, &mut Refs::default())?;

@@ -19,6 +19,14 @@ options! {
 }
 
 impl Options for Veth {
+    fn peer(&self) -> Option<&LinkRef> {
+        Some(&self.peer)
+    }
+
+    fn peer_mut(&mut self) -> Option<&mut LinkRef> {
+        Some(&mut self.peer)
+    }
+
     /// The other end carries the group of ours too, so that it is not taken for a foreign link; the
     /// alias, by which a link is deleted, is on our end alone.
     fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {

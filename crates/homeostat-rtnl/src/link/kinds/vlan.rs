@@ -4,7 +4,7 @@ use homeostat_netlink::uapi::{
     ETH_P_8021AD, ETH_P_8021Q, IFLA_VLAN_ID, IFLA_VLAN_PROTOCOL, IFLA_VRF_TABLE,
 };
 
-use crate::builder::Impossible;
+use crate::link::kinds::behaviour::{Behaviour, MtuOnParent, Occupies, Parent, Ports};
 use crate::link::kinds::options::{Be16, Options, named_values, options};
 
 options! {
@@ -23,15 +23,37 @@ options! {
     ] {}
 }
 
+pub(crate) const VLAN: Behaviour = Behaviour {
+    parent: Parent::Required,
+    mtu: MtuOnParent::Lowered,
+    follows_state: true,
+    occupies: Occupies::Parent,
+    ..Behaviour::PLAIN
+};
+
 impl Options for Vlan {
-    fn check(&mut self) -> Result<(), Impossible> {
-        if (1..=4094).contains(&self.id) { Ok(()) } else { Err(Impossible::VlanId) }
+    fn excludes(&self, other: &Self) -> bool {
+        self.id == other.id
+    }
+
+    fn module(&self) -> Option<&'static str> {
+        Some("8021q")
+    }
+
+    fn check(&mut self) -> Result<(), &'static str> {
+        if (1..=4094).contains(&self.id) {
+            Ok(())
+        } else {
+            Err("a VLAN id is a number from 1 to 4094")
+        }
     }
 }
 
+pub(crate) const VRF: Behaviour = Behaviour { ports: Ports::KeepTheirValues, ..Behaviour::PLAIN };
+
 impl Options for Vrf {
-    fn check(&mut self) -> Result<(), Impossible> {
-        if self.table == 0 { Err(Impossible::VrfWithoutTable) } else { Ok(()) }
+    fn check(&mut self) -> Result<(), &'static str> {
+        if self.table == 0 { Err("a VRF needs a routing table") } else { Ok(()) }
     }
 }
 

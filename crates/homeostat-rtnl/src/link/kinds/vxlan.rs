@@ -9,9 +9,9 @@ use homeostat_netlink::uapi::{
 };
 use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
-use crate::builder::Impossible;
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
+use crate::link::kinds::behaviour::{Behaviour, Occupies, Parent};
 use crate::link::kinds::options::{OptionTable as _, Options, is_alike, options};
 use crate::message::{put_ip, read_ip};
 
@@ -32,23 +32,31 @@ options! {
     }
 }
 
+pub(crate) const BEHAVIOUR: Behaviour = Behaviour {
+    parent: Parent::Optional,
+    // The outer headers with IPv4.
+    overhead: 50,
+    occupies: Occupies::Namespace,
+    ..Behaviour::PLAIN
+};
+
 impl Options for Vxlan {
-    fn check(&mut self) -> Result<(), Impossible> {
+    fn check(&mut self) -> Result<(), &'static str> {
         let ends = [self.local, self.remote, self.group];
         let mut families = ends.iter().flatten().map(IpAddr::is_ipv6);
         let first = families.next();
         if self.id > 0x00ff_ffff {
-            return Err(Impossible::Vni);
+            return Err("a VXLAN network id is a number below 16777216");
         }
         if self.remote.is_some() && self.group.is_some() {
-            return Err(Impossible::RemoteAndGroup);
+            return Err("it has either a remote end or a multicast group");
         }
         let is_group = |end: IpAddr| end.is_multicast();
         if self.remote.is_some_and(is_group) || self.group.is_some_and(|group| !is_group(group)) {
-            return Err(Impossible::MulticastGroup);
+            return Err("its group is no multicast address, or its remote end is one");
         }
         let is_one_family = families.all(|is_v6| Some(is_v6) == first);
-        if is_one_family { Ok(()) } else { Err(Impossible::EndFamilies) }
+        if is_one_family { Ok(()) } else { Err("the ends of a tunnel are of one family") }
     }
 
     /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port and proxy are refused in words ("Cannot
@@ -65,6 +73,10 @@ impl Options for Vxlan {
             && is_alike(self.proxy.as_ref(), seen.proxy.as_ref())
             && (self.ttl.is_none() || inherits(self.ttl) == inherits(seen.ttl))
             && is_ends_alike
+    }
+
+    fn excludes(&self, other: &Self) -> bool {
+        self.id == other.id
     }
 
     fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
