@@ -10,7 +10,7 @@ use homeostat_core::{Desired as _, Explain, Focus, Ownership, Source};
 
 use crate::config::{Config, PassInput};
 use crate::controller::handle::LoopTask;
-use crate::controller::{LoopDeps, Pace};
+use crate::controller::{Loop, LoopDeps, Pace};
 use crate::error::Error;
 use crate::ledger::{LedgerKey, Pages};
 use crate::ledger_page::holdings;
@@ -80,6 +80,13 @@ impl<S: Source> Bound<S> {
     ) -> PassInput<'a, S> {
         let Bound { source, ownership, .. } = self;
         PassInput { source, desired, ownership, focus, config }
+    }
+
+    /// Becomes a loop.
+    #[must_use]
+    pub fn into_loop(self, deps: LoopDeps, pace: Pace) -> LoopTask {
+        let (looped, handle) = Loop::new(self, deps, pace);
+        LoopTask { control: Arc::new(handle), run: Box::pin(looped.run()) }
     }
 }
 

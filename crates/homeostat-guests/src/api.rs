@@ -1,6 +1,7 @@
 //! The requests of the API that we use, typed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use homeostat_core::text::{bounded, quoted};
 use hyper::Method;
@@ -92,7 +93,18 @@ const LONGEST_NAME: usize = 255;
 /// More than any option needs. A longer value is not cut, since it may be written back.
 const LONGEST_VALUE: usize = 64 << 10;
 
-impl Client {
+/// The API of a cluster, by a client of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Api {
+    pub(crate) client: Client,
+}
+
+impl Api {
+    /// The same API with another timeout.
+    pub(crate) fn within(&self, timeout: Duration) -> Self {
+        Api { client: self.client.within(timeout) }
+    }
+
     /// Whether each node is online.
     pub(crate) async fn nodes(&self) -> Result<BTreeMap<String, bool>, Error> {
         let read = |Rows(rows): Rows<NodeRow>| {
@@ -244,7 +256,7 @@ impl Client {
     ) -> Result<T, Error> {
         let request = call.name();
         let why = |why: String| Error::UnexpectedAnswer { request, why: bounded(why) };
-        read(self.send(call).await?).map_err(why)
+        read(self.client.send(call).await?).map_err(why)
     }
 }
 

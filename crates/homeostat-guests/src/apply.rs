@@ -11,6 +11,7 @@ use homeostat_core::{
 
 use crate::api::Listed;
 use crate::classify::Class;
+use crate::command::{Located, Sent, Verb};
 use crate::error::Error;
 use crate::follow;
 use crate::mark::{self, Marked};
@@ -32,7 +33,7 @@ impl Writer {
     /// With the digest as a precondition it is safe to send twice.
     async fn set(&self, at: usize, set: &Set, out: Out<'_>) -> Outcome<Guest> {
         out.note(at).await;
-        match self.source.client.set(&set.write).await {
+        match self.source.api.set(&set.write).await {
             Ok(task) => self.written(task).await,
             Err(error) => refused(&error),
         }
@@ -55,8 +56,8 @@ impl Writer {
         if let Err(failure) = out.intent(at).await {
             return Outcome::Failed(failure);
         }
-        let client = &self.source.client;
-        match client.power(&power.place, power.verb(), power.parameters()).await {
+        let api = &self.source.api;
+        match api.power(&power.place, power.verb(), power.parameters()).await {
             Ok(Upid { task, .. }) => match out.dispatched(at, &task).await {
                 Ok(()) => Outcome::Waiting { task },
                 // The intent is open: the next pass finds the task by it.
@@ -74,27 +75,27 @@ impl Writer {
 
     /// Whether the guest is in the wanted state.
     pub(crate) async fn shows(&self, power: &Power) -> Result<bool, Error> {
-        let current = self.source.client.current(&power.place).await?;
+        let current = self.source.api.current(&power.place).await?;
         Ok(current.run == Some(power.to))
     }
 
     /// Checks right before the write that no task of the guest is running, that the guest is the one that was
     /// planned for, and that it is not in the wanted state already.
     async fn check(&self, power: &Power) -> Result<(), Outcome<Guest>> {
-        let client = &self.source.client;
+        let api = &self.source.api;
         let active = [("source", "active".to_owned())];
-        let running = client.tasks(&power.place.node, power.place.vmid, &active).await;
+        let running = api.tasks(&power.place.node, power.place.vmid, &active).await;
         let running = running.map_err(|error| unsent(&error))?;
         for task in running {
             let on = match Upid::parse(&task) {
                 Some(upid) if upid.is_console() => continue,
                 // The journal has no open step of this guest.
-                Some(upid) if upid.user == client.user() => WaitsOn::UnknownTask(task),
+                Some(upid) if upid.user == api.client.user() => WaitsOn::UnknownTask(task),
                 _ => WaitsOn::Task(task),
             };
             return Err(Outcome::Pending { on });
         }
-        let current = client.current(&power.place).await.map_err(|error| unsent(&error))?;
+        let current = api.current(&power.place).await.map_err(|error| unsent(&error))?;
         self.check_identity(power, &current).await?;
         match current.run {
             Some(run) if run == power.to => Err(Outcome::Applied { now: None }),
@@ -111,7 +112,7 @@ impl Writer {
         let (tags, digest) = if power.before.unread.is_some() {
             (current.tags.clone(), None)
         } else {
-            let read = self.source.client.options(&power.place).await;
+            let read = self.source.api.options(&power.place).await;
             let read = read.map_err(|error| unsent(&error))?;
             (read.tags(), Some(read.digest))
         };
@@ -132,8 +133,8 @@ impl Writer {
     async fn release(&self, at: usize, release: &Release, out: Out<'_>) -> Outcome<Guest> {
         let Some(write) = &release.write else { return Outcome::Applied { now: None } };
         out.note(at).await;
-        let client = &self.source.client;
-        match client.set(write).await {
+        let api = &self.source.api;
+        match api.set(write).await {
             Ok(task) => match self.written(task).await {
                 Outcome::Applied { .. } => {}
                 other => return other,
@@ -143,7 +144,7 @@ impl Writer {
             }
             Err(error) => return refused(&error),
         }
-        let read = match client.options(&write.place).await {
+        let read = match api.options(&write.place).await {
             Ok(read) => read,
             Err(error) => return Outcome::Unknown { why: error.to_string() },
         };
@@ -153,6 +154,23 @@ impl Writer {
                 Outcome::Failed(Failure::new(text, Retry::Soon))
             }
             Marked::Not | Marked::Other(_) => Outcome::Applied { now: None },
+        }
+    }
+
+    /// Whether the guest is in the state that the command asks for.
+    pub async fn is_as_asked(&self, located: &Located, verb: Verb) -> Result<bool, Failure> {
+        let shown = self.shows(&located.power(verb)).await;
+        shown.map_err(|error| error.failure())
+    }
+
+    /// Sends a command. The caller holds the lane of the guest, and has recorded the intent.
+    pub async fn send(&self, located: &Located, verb: Verb) -> Result<Sent, Error> {
+        let power = located.power(verb);
+        let api = &self.source.api;
+        match api.power(&located.place, power.verb(), power.parameters()).await {
+            Ok(upid) => Ok(Sent::Task(upid.task)),
+            Err(error) if self.is_done(&power, &error).await => Ok(Sent::AlreadyDone),
+            Err(error) => Err(error),
         }
     }
 }

@@ -9,8 +9,6 @@ use homeostat_core::{Failure, Retry};
 use serde::{Deserialize, Serialize};
 
 use crate::api::{Listed, Place};
-use crate::apply::Writer;
-use crate::error::Error;
 use crate::model::{Guest, Kind, Run, Stop, Vmid};
 use crate::source::Guests;
 use crate::step::{Expects, Power};
@@ -43,6 +41,32 @@ pub struct Located {
 }
 
 impl Located {
+    /// Finds a guest on any node. A node that does not answer is waited for only if no other has the guest.
+    pub async fn find(source: &Guests, vmid: Vmid) -> Result<Self, Failure> {
+        let nodes = source.api.nodes().await.map_err(|error| error.failure())?;
+        let kinds = |(node, is_online)| [Kind::Lxc, Kind::Qemu].map(|kind| (node, kind, is_online));
+        let requests = nodes.iter().flat_map(kinds).map(async |(node, kind, is_online)| {
+            let guests = if *is_online { source.api.guests(node, kind).await.ok() } else { None };
+            (node.as_str(), guests)
+        });
+        let mut answers: FuturesUnordered<_> = requests.collect();
+        let mut unanswered = BTreeSet::new();
+        while let Some((node, guests)) = answers.next().await {
+            match guests.map(|mut guests| guests.remove(&vmid)) {
+                Some(Some(Listed { place, run, .. })) => return Ok(Located { place, run }),
+                Some(None) => {}
+                None => _ = unanswered.insert(node),
+            }
+        }
+        if unanswered.is_empty() {
+            let text = format!("there is no {vmid} that the token can see");
+            return Err(Failure::new(text, Retry::OnChange));
+        }
+        let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
+        let text = format!("{vmid} was not found, and node {nodes} does not answer");
+        Err(Failure::new(text, Retry::Soon))
+    }
+
     #[must_use]
     pub fn node(&self) -> &str {
         &self.place.node
@@ -68,51 +92,4 @@ pub enum Sent {
     Task(String),
     /// The guest was in the wanted state already, which a read has confirmed.
     AlreadyDone,
-}
-
-impl Writer {
-    /// Whether the guest is in the state that the command asks for.
-    pub async fn is_as_asked(&self, located: &Located, verb: Verb) -> Result<bool, Failure> {
-        let shown = self.shows(&located.power(verb)).await;
-        shown.map_err(|error| error.failure())
-    }
-
-    /// Sends a command. The caller holds the lane of the guest, and has recorded the intent.
-    pub async fn send(&self, located: &Located, verb: Verb) -> Result<Sent, Error> {
-        let power = located.power(verb);
-        let client = &self.source.client;
-        match client.power(&located.place, power.verb(), power.parameters()).await {
-            Ok(upid) => Ok(Sent::Task(upid.task)),
-            Err(error) if self.is_done(&power, &error).await => Ok(Sent::AlreadyDone),
-            Err(error) => Err(error),
-        }
-    }
-}
-
-impl Guests {
-    /// Finds a guest on any node. A node that does not answer is waited for only if no other has the guest.
-    pub async fn locate(&self, vmid: Vmid) -> Result<Located, Failure> {
-        let nodes = self.client.nodes().await.map_err(|error| error.failure())?;
-        let kinds = |(node, is_online)| [Kind::Lxc, Kind::Qemu].map(|kind| (node, kind, is_online));
-        let requests = nodes.iter().flat_map(kinds).map(async |(node, kind, is_online)| {
-            let guests = if *is_online { self.client.guests(node, kind).await.ok() } else { None };
-            (node.as_str(), guests)
-        });
-        let mut answers: FuturesUnordered<_> = requests.collect();
-        let mut unanswered = BTreeSet::new();
-        while let Some((node, guests)) = answers.next().await {
-            match guests.map(|mut guests| guests.remove(&vmid)) {
-                Some(Some(Listed { place, run, .. })) => return Ok(Located { place, run }),
-                Some(None) => {}
-                None => _ = unanswered.insert(node),
-            }
-        }
-        if unanswered.is_empty() {
-            let text = format!("there is no {vmid} that the token can see");
-            return Err(Failure::new(text, Retry::OnChange));
-        }
-        let nodes = unanswered.into_iter().collect::<Vec<_>>().join(", ");
-        let text = format!("{vmid} was not found, and node {nodes} does not answer");
-        Err(Failure::new(text, Retry::Soon))
-    }
 }

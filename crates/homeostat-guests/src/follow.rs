@@ -7,6 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::api::{HaState, Listed, Place, TaskState};
 use crate::classify::{Class, exit};
+use crate::command::Located;
 use crate::error::Error;
 use crate::model::{Run, Vmid};
 use crate::source::Guests;
@@ -48,7 +49,7 @@ pub(crate) async fn follow(source: Guests, task: String) -> TaskEnd {
 async fn state(source: &Guests, upid: &Upid) -> Result<TaskState, Error> {
     let mut polls = Polls::new(NEW_TASK);
     loop {
-        match source.client.task(upid).await {
+        match source.api.task(upid).await {
             Err(error) if error.class() == Class::NoSuchTask && polls.pause().await => {}
             state => return state,
         }
@@ -99,9 +100,9 @@ async fn follow_request(source: &Guests, upid: &Upid, mut polls: Polls) -> TaskE
 async fn current(source: &Guests, vmid: Vmid, place: &mut Option<Place>) -> Option<Listed> {
     let known = match place.take() {
         Some(known) => known,
-        None => source.locate(vmid).await.ok()?.place,
+        None => Located::find(source, vmid).await.ok()?.place,
     };
-    let current = source.client.current(&known).await.ok()?;
+    let current = source.api.current(&known).await.ok()?;
     *place = Some(known);
     Some(current)
 }

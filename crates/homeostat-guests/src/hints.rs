@@ -13,8 +13,8 @@ use homeostat_core::Focus;
 use homeostat_core::pacing::Pauses;
 use tokio::time::{Instant, sleep_until};
 
+use crate::api::Api;
 use crate::api::Listed;
-use crate::client::Client;
 use crate::error::Error;
 use crate::model::Vmid;
 
@@ -73,7 +73,7 @@ impl Watch {
 
     /// Waits for guests that differ from the last observe. None, if a poll failed: whether any does is not known.
     /// Cancel-safe: a poll in progress is kept.
-    pub(crate) async fn changed(&mut self, client: &Client) -> Option<BTreeSet<Vmid>> {
+    pub(crate) async fn changed(&mut self, api: &Api) -> Option<BTreeSet<Vmid>> {
         if self.seen.is_empty() {
             return std::future::pending().await;
         }
@@ -81,9 +81,9 @@ impl Watch {
             if self.poll.is_none() {
                 sleep_until(self.due).await;
             }
-            let client = client.clone();
+            let api = api.clone();
             let poll =
-                self.poll.get_or_insert_with(|| Box::pin(async move { client.resources().await }));
+                self.poll.get_or_insert_with(|| Box::pin(async move { api.resources().await }));
             let answer = poll.await;
             self.poll = None;
             let changed = self.take_answer(answer.ok());

@@ -8,15 +8,15 @@
 use std::fmt;
 
 use homeostat_core::{Dispatch, Recovery, TaskEnd, Tasks};
-use homeostat_engine::LaneGuard;
 use homeostat_engine::journal::{CommandKey, End, Intent, Known, Millis, Repeat, StepId, Subject};
-use homeostat_registry::Error;
+use homeostat_engine::{LaneGuard, Operations};
+use homeostat_registry::{Error, OwnerJournal};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
+use crate::apply::Writer;
 use crate::command::{Located, Sent, Verb};
 use crate::model::Vmid;
-use crate::operations::GuestCommands;
 
 /// How long the outcome of a named command is kept: longer than any client tries again.
 const KEPT_FOR: u64 = 7 * 24 * 60 * 60 * 1000;
@@ -78,20 +78,27 @@ pub(crate) struct Done {
     is_stored: bool,
 }
 
+/// Carries out commands: the writer, and the lanes that it shares with the loops.
+pub(crate) struct GuestCommands {
+    pub(crate) writer: Writer,
+    pub(crate) operations: Operations<Vmid>,
+    pub(crate) journal: OwnerJournal,
+}
+
 impl GuestCommands {
     /// Does a command, or returns the outcome of an earlier try.
     pub(crate) async fn carry_out(&self, command: &Command) -> Result<Done, Error> {
         if let Some(done) = self.stored(command) {
             return Ok(done);
         }
-        let mut located = self.writer.source.locate(command.vmid).await?;
+        let mut located = Located::find(&self.writer.source, command.vmid).await?;
         loop {
             let lane = self.operations.enter(&command.vmid, located.node()).await;
             if let Some(done) = self.stored(command) {
                 return Ok(done);
             }
             // While others had the lane, it may have moved.
-            let there = self.writer.source.locate(command.vmid).await?;
+            let there = Located::find(&self.writer.source, command.vmid).await?;
             if there.node() == located.node() {
                 return self.carry_out_in(&lane, command, &there).await;
             }

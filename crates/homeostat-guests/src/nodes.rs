@@ -13,8 +13,8 @@ use futures_util::stream::FuturesUnordered;
 use homeostat_core::pacing::Pauses;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
+use crate::api::Api;
 use crate::api::Listed;
-use crate::client::Client;
 use crate::error::Error;
 use crate::model::{Kind, Vmid};
 
@@ -83,15 +83,15 @@ impl Nodes {
     }
 
     /// Requests the lists of all nodes, except of those that are in backoff.
-    pub(crate) async fn lists(&mut self, client: &Client) -> Result<Lists, Error> {
-        let nodes = client.nodes().await?;
+    pub(crate) async fn lists(&mut self, api: &Api) -> Result<Lists, Error> {
+        let nodes = api.nodes().await?;
         self.round += 1;
         self.known.retain(|node, _| nodes.contains_key(node));
         let (mut lists, begun) = (Lists::default(), Instant::now());
         for (node, is_online) in &nodes {
             self.add(node);
             if *is_online {
-                self.request(node, client);
+                self.request(node, api);
             } else {
                 lists.unanswered.insert(node.clone(), "it is offline".to_owned());
             }
@@ -124,11 +124,11 @@ impl Nodes {
 
     /// Waits until a node answers without which an observe was made; requests nodes again whose backoff is over.
     /// Cancel-safe.
-    pub(crate) async fn recovered(&mut self, client: &Client) {
+    pub(crate) async fn recovered(&mut self, api: &Api) {
         while !std::mem::take(&mut self.has_recovered) {
             let due = self.known.iter().filter(|(_, state)| state.is_retry_due());
             for node in due.map(|(node, _)| node.clone()).collect::<Vec<_>>() {
-                self.request(&node, client);
+                self.request(&node, api);
             }
             let next = self.known.values().filter_map(|state| state.retry_at).min();
             let next = next.unwrap_or_else(|| Instant::now() + BACKOFF.longest());
@@ -172,13 +172,13 @@ impl Nodes {
     }
 
     /// Requests the list of a node, unless it is in backoff or a request is pending.
-    fn request(&mut self, node: &str, client: &Client) {
+    fn request(&mut self, node: &str, api: &Api) {
         let Some(state) = self.known.get_mut(node) else { return };
         if state.pending.is_some() || (state.retry_at.is_some() && !state.is_retry_due()) {
             return;
         }
         (state.pending, state.retry_at) = (Some(self.round), None);
-        let request = list(node.to_owned(), self.round, client.within(self.longest));
+        let request = list(node.to_owned(), self.round, api.within(self.longest));
         self.requests.push(Box::pin(request));
     }
 
@@ -222,9 +222,9 @@ impl NodeState {
 }
 
 /// Lists the guests of both kinds on a node.
-async fn list(node: String, round: u64, client: Client) -> Answer {
+async fn list(node: String, round: u64, api: Api) -> Answer {
     let begun = Instant::now();
-    let lists = tokio::try_join!(client.guests(&node, Kind::Lxc), client.guests(&node, Kind::Qemu));
+    let lists = tokio::try_join!(api.guests(&node, Kind::Lxc), api.guests(&node, Kind::Qemu));
     let guests =
         lists.map(|(containers, machines)| containers.into_iter().chain(machines).collect());
     Answer { node, round, took: begun.elapsed(), guests }

@@ -132,7 +132,7 @@ impl homeostat_core::Reader<Guests> for Reader {
         if subjects.is_empty() {
             return Ok(moment);
         }
-        let lists = self.nodes.lists(&self.source.client).await.map_err(|error| error.failure())?;
+        let lists = self.nodes.lists(&self.source.api).await.map_err(|error| error.failure())?;
         // Later hints are derived from the watch, and from the unknown guests when a node answers again.
         self.missed.retain(|key| !view.focus.covers(key));
         let mut watched = BTreeMap::new();
@@ -164,8 +164,8 @@ impl homeostat_core::Reader<Guests> for Reader {
         };
         loop {
             let keys = tokio::select! {
-                () = nodes.recovered(&source.client) => std::mem::take(missed),
-                changed = watch.changed(&source.client) => match changed {
+                () = nodes.recovered(&source.api) => std::mem::take(missed),
+                changed = watch.changed(&source.api) => match changed {
                     Some(changed) => changed,
                     // A full look says why.
                     None => return Ok(Hint::Lost),
@@ -247,9 +247,9 @@ async fn read_config(
     source: &Guests,
     listed: &Listed,
 ) -> Result<(Options, BTreeSet<String>), Error> {
-    let options = source.client.options(&listed.place).await?;
+    let options = source.api.options(&listed.place).await?;
     let pending = match listed.run {
-        Some(Run::Running) => source.client.pending(&listed.place).await?,
+        Some(Run::Running) => source.api.pending(&listed.place).await?,
         _ => BTreeSet::new(),
     };
     Ok((options, pending))
@@ -262,15 +262,15 @@ async fn missing(source: &Guests, lists: &Lists, subject: Subject<'_>) -> Observ
     if let Some((node, why)) = unanswered.or_else(|| lists.unanswered.iter().next()) {
         return Err(format!("node {node} does not answer: {why}"));
     }
-    let (client, vmid) = (&source.client, subject.key);
-    if !client.may_see(vmid).await.map_err(|error| error.to_string())? {
+    let (api, vmid) = (&source.api, subject.key);
+    if !api.may_see(vmid).await.map_err(|error| error.to_string())? {
         return Err(format!(
             "the token lacks the privilege VM.Audit on /vms/{}: it cannot see whether it is there",
             vmid.0
         ));
     }
     // During a migration a guest can be missing from the lists of both nodes, but not from that of the cluster.
-    let resources = client.resources().await.map_err(|error| error.to_string())?;
+    let resources = api.resources().await.map_err(|error| error.to_string())?;
     if resources.contains_key(&vmid) {
         return Err("it was on no node, and the cluster knows it: it moves".to_owned());
     }

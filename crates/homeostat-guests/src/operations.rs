@@ -8,7 +8,7 @@ use homeostat_engine::journal::JournalError;
 use homeostat_engine::{DispatchGuard, Operations};
 use homeostat_registry::{Binding, Error, OwnerJournal};
 
-use crate::apply::Writer;
+use crate::idempotent::GuestCommands;
 use crate::model::Vmid;
 use crate::source::Guests;
 
@@ -86,11 +86,4 @@ impl GuestOperations {
         let operations = operations.clone()?;
         Ok(GuestCommands { writer: source.writer(lock)?, operations, journal: journal.clone() })
     }
-}
-
-/// Carries out commands: the writer, and the lanes that it shares with the loops.
-pub(crate) struct GuestCommands {
-    pub(crate) writer: Writer,
-    pub(crate) operations: Operations<Vmid>,
-    pub(crate) journal: OwnerJournal,
 }

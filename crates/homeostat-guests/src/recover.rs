@@ -21,7 +21,7 @@ pub(crate) async fn recover(source: Guests, begun: Begun) -> Result<Recovery, Fa
     };
     if let Some(upid) = upid {
         let Upid { task, node, .. } = upid.clone();
-        match source.client.task(&upid).await {
+        match source.api.task(&upid).await {
             Ok(TaskState::Running) => return Ok(Recovery::Running { task, node }),
             // The HA manager may not have executed the request yet.
             Ok(TaskState::Stopped(_)) if upid.is_request() => {
@@ -58,9 +58,9 @@ async fn find(source: &Guests, begun: &Begun) -> Result<Option<Upid>, Failure> {
     let filter = [
         ("source", "all".to_owned()),
         ("since", since.to_string()),
-        ("userfilter", source.client.user()),
+        ("userfilter", source.api.client.user()),
     ];
-    let tasks = source.client.tasks(node, vmid, &filter).await.map_err(|error| error.failure())?;
+    let tasks = source.api.tasks(node, vmid, &filter).await.map_err(|error| error.failure())?;
     let newer = tasks.iter().take_while(|task| begun.after.as_ref() != Some(*task));
     let mut newer = newer.filter_map(|task| Upid::parse(task));
     Ok(newer.find(|task| task.is_of(&begun.dispatch.kind)))

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use homeostat_core::{ChangeList, Coverage, Draft, Fails, Failure, ScopeLock, Source};
 
+use crate::api::Api;
 use crate::apply::Writer;
 use crate::client::Client;
 use crate::desired::DesiredState;
@@ -46,7 +47,7 @@ impl Default for Timeouts {
 /// The declared guests of one cluster.
 #[derive(Clone, Debug)]
 pub struct Guests {
-    pub(crate) client: Client,
+    pub(crate) api: Api,
     /// The name in our marks.
     pub owner: String,
     pub(crate) timeouts: Timeouts,
@@ -56,12 +57,13 @@ impl Guests {
     /// The guests that a client reaches.
     #[must_use]
     pub fn new(client: &Client, owner: impl Into<String>, timeouts: Timeouts) -> Self {
-        Guests { client: client.within(timeouts.answer), owner: owner.into(), timeouts }
+        let api = Api { client: client.within(timeouts.answer) };
+        Guests { api, owner: owner.into(), timeouts }
     }
 
     #[must_use]
     pub fn endpoint(&self) -> &Endpoint {
-        self.client.endpoint()
+        self.api.client.endpoint()
     }
 }
 
@@ -91,7 +93,7 @@ impl Source for Guests {
     }
 
     fn is_same(&self, other: &Self) -> bool {
-        self.client.is_same(&other.client)
+        self.api.client.is_same(&other.api.client)
             && self.owner == other.owner
             && self.timeouts == other.timeouts
     }

@@ -96,15 +96,13 @@ impl Power {
     }
 }
 
-impl ConfigWrite {
-    /// What the journal records of it. Values may be secrets: the journal gets only a hash of them.
-    fn dispatch(&self, kind: &str) -> Dispatch {
-        let options = format!("{:?}", self.options);
-        let hash = ring::digest::digest(&ring::digest::SHA256, options.as_bytes());
-        let hash = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
-        let parameters = format!("{}/config {hash:016x}", self.place.path());
-        Dispatch { kind: kind.to_owned(), parameters, precondition: Some(self.digest.clone()) }
-    }
+/// What the journal records of a write. Values may be secrets: the journal gets only a hash of them.
+fn dispatch_of(write: &ConfigWrite, kind: &str) -> Dispatch {
+    let options = format!("{:?}", write.options);
+    let hash = ring::digest::digest(&ring::digest::SHA256, options.as_bytes());
+    let hash = hash.as_ref().first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes));
+    let parameters = format!("{}/config {hash:016x}", write.place.path());
+    Dispatch { kind: kind.to_owned(), parameters, precondition: Some(write.digest.clone()) }
 }
 
 impl homeostat_core::Step<DesiredState> for Step {
@@ -171,10 +169,10 @@ impl homeostat_core::Step<DesiredState> for Step {
 
     fn dispatch(&self, _desired: &DesiredState) -> Dispatch {
         match self {
-            Step::Set(set) => set.write.dispatch("set"),
+            Step::Set(set) => dispatch_of(&set.write, "set"),
             Step::Power(power) => power.dispatch(),
             Step::Release(Release { write, .. }) => {
-                write.as_ref().map(|write| write.dispatch("release")).unwrap_or_default()
+                write.as_ref().map(|write| dispatch_of(write, "release")).unwrap_or_default()
             }
         }
     }

@@ -39,7 +39,7 @@ pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal, Recorded};
 pub use connection::{Connection, Way};
 pub use error::Error;
 pub use gate::Gate;
-pub use marks::{forget_marks, record_mark};
+pub use marks::{forget_marks, former_marks, record_mark};
 pub use missing::{DocumentPlace, missing, table};
 pub use scope::{
     Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, machine_identity, scope_name,

@@ -43,24 +43,22 @@ pub fn forget_marks(ledger: &dyn Ledger, gone: &LedgerKey) -> Result<(), Error> 
     Ok(ledger.clear(&place.with_identity(&gone.identity))?)
 }
 
-impl Binding<'_> {
-    /// The other marks that the owner gave objects of this scope, and that no other owner has.
-    pub fn former_marks(&self) -> Result<BTreeSet<Mark>, Error> {
-        let place = place(self.scope, &self.caller.owner);
-        let numbers = |keys: Vec<String>| -> BTreeSet<Mark> {
-            keys.iter().filter_map(|key| key.parse().ok().map(Mark)).collect()
-        };
-        let records = self.pages.page(&place)?.records;
-        let mut former = numbers(records.into_iter().map(|(key, _)| key).collect());
-        // Objects that were applied before marks were recorded have the default mark.
-        let has_applied = self.pages.page(&self.ledger_key())?.desired.is_some();
-        if former.is_empty() && has_applied && self.caller.owner == DEFAULT_OWNER {
-            former.insert(Mark(DEFAULT_PROTOCOL));
-        }
-        let others = self.pages.others(&place)?.into_iter().map(|(_, key)| key).collect();
-        for mark in numbers(others).into_iter().chain([self.caller.mark]) {
-            former.remove(&mark);
-        }
-        Ok(former)
+/// The other marks that the owner gave objects of this scope, and that no other owner has.
+pub fn former_marks(binding: &Binding<'_>) -> Result<BTreeSet<Mark>, Error> {
+    let place = place(binding.scope, &binding.caller.owner);
+    let numbers = |keys: Vec<String>| -> BTreeSet<Mark> {
+        keys.iter().filter_map(|key| key.parse().ok().map(Mark)).collect()
+    };
+    let records = binding.pages.page(&place)?.records;
+    let mut former = numbers(records.into_iter().map(|(key, _)| key).collect());
+    // Objects that were applied before marks were recorded have the default mark.
+    let has_applied = binding.pages.page(&binding.ledger_key())?.desired.is_some();
+    if former.is_empty() && has_applied && binding.caller.owner == DEFAULT_OWNER {
+        former.insert(Mark(DEFAULT_PROTOCOL));
     }
+    let others = binding.pages.others(&place)?.into_iter().map(|(_, key)| key).collect();
+    for mark in numbers(others).into_iter().chain([binding.caller.mark]) {
+        former.remove(&mark);
+    }
+    Ok(former)
 }

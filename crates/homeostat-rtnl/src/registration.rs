@@ -8,7 +8,7 @@ use homeostat_document::{Document, Scope as Section, Section as _};
 use homeostat_netns::Netns;
 use homeostat_registry::{
     BindResult, Binding, Connection, DocumentPlace, Error, Mark, MissingSections, Registration,
-    Scope, Shown,
+    Scope, Shown, former_marks,
 };
 
 use crate::desired::DesiredState;
@@ -109,7 +109,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let fields = others.filter(|(key, _)| matches!(key, Key::LinkField(..)));
     let source =
         source(binding)?.with_namespaces(namespaces(binding)?).with_others(fields.collect());
-    let former = binding.former_marks()?.into_iter();
+    let former = former_marks(binding)?.into_iter();
     let source = source.with_former_protocols(former.filter_map(|Mark(it)| Protocol::new(it)));
     let source = source.with_former_links(binding.recorded());
     Ok(vec![binding.bound(source, desired, Ownership::Marked, missing)])
@@ -129,7 +129,7 @@ fn marked(binding: &Binding<'_>, Mark(number): Mark) -> Result<Rtnl, Error> {
 /// With another mark, what carries the former one would be foreign from now on, and nothing would ever remove it.
 /// Links carry the owner's name.
 fn refuse_leaving_behind(binding: &Binding<'_>, desired: &DesiredState) -> Result<(), Error> {
-    for former in binding.former_marks()? {
+    for former in former_marks(binding)? {
         let mut left = marked(binding, former)?.list()?;
         left.retain(|one| {
             let slot = desired.slot(&one.key, None);

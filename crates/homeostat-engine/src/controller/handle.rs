@@ -18,7 +18,6 @@ use tokio::time::Instant;
 use super::open::{OpenEntry, OpenKeys};
 use super::settle::Patience;
 use super::status::{Status, Watchdog};
-use super::{Loop, LoopDeps, Pace};
 use crate::bound::{Bound, Planner};
 use crate::error::Error;
 use crate::ledger::LedgerKey;
@@ -270,15 +269,6 @@ pub struct LoopTask {
     pub control: Arc<dyn Control>,
     /// The loop; nothing happens until it is polled.
     pub run: Later<'static, ()>,
-}
-
-impl<S: Source> Bound<S> {
-    /// Becomes a loop.
-    #[must_use]
-    pub fn into_loop(self, deps: LoopDeps, pace: Pace) -> LoopTask {
-        let (looped, handle) = Loop::new(self, deps, pace);
-        LoopTask { control: Arc::new(handle), run: Box::pin(looped.run()) }
-    }
 }
 
 fn downcast<S: Source>(planner: Box<dyn Planner>) -> Result<Bound<S>, CommandRefused> {

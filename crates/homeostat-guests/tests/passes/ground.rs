@@ -11,7 +11,8 @@ use homeostat_engine::{
     Report, Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Kind, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted, Writer,
+    Client, DesiredState, Guests, Kind, Located, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
+    Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
@@ -278,7 +279,7 @@ impl Process {
         &self,
         vmid: u32,
     ) -> Result<homeostat_guests::Located, homeostat_core::Failure> {
-        self.writer.source.locate(Vmid(vmid)).await
+        Located::find(&self.writer.source, Vmid(vmid)).await
     }
 
     pub(crate) fn on_release(&mut self, policy: OnRelease) {

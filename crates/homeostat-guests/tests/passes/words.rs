@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use homeostat_engine::{Alone, Explain as _, Source as _};
-use homeostat_guests::{Guests, Run, Sent, Stop, Timeouts, Verb, Vmid, Wanted};
+use homeostat_guests::{Guests, Located, Run, Sent, Stop, Timeouts, Verb, Vmid, Wanted};
 use homeostat_pve_simulator::{End, Fault, Guest, Harm, Kind, Script, World};
 
 use crate::ground::{Ground, desired, runs};
@@ -39,7 +39,7 @@ fn stops() -> Wanted {
 async fn sent(ground: &Ground, verb: Verb) -> Result<Sent, String> {
     let source = Guests::new(&ground.client(), "default", Timeouts::default());
     let writer = source.writer(&Alone::i_am_the_only_writer()).unwrap();
-    let located = writer.source.locate(Vmid(101)).await.unwrap();
+    let located = Located::find(&writer.source, Vmid(101)).await.unwrap();
     writer.send(&located, verb).await.map_err(|error| error.to_string())
 }
 
