@@ -87,15 +87,6 @@ pub fn typical_memory(samples: &[Sample]) -> Option<Memory> {
     Some(typical)
 }
 
-impl Memory {
-    /// Bytes held for each object.
-    #[must_use]
-    #[expect(clippy::cast_precision_loss, reason = "bytes and objects stay far below 2^52")]
-    pub fn bytes_each(&self) -> Option<f64> {
-        (self.objects > 0).then(|| self.weight.held as f64 / self.objects as f64)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -64,6 +64,15 @@ pub struct Memory {
     pub objects: u64,
 }
 
+impl Memory {
+    /// Bytes held for each object.
+    #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "bytes and objects stay far below 2^52")]
+    pub fn bytes_each(&self) -> Option<f64> {
+        (self.objects > 0).then(|| self.weight.held as f64 / self.objects as f64)
+    }
+}
+
 /// Why a contestant is left out. As the error of a round it does not stop the others.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("left out: {0}")]

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 mod watch;
 
-pub(crate) use watch::{Ended, See};
+pub(crate) use watch::{Ended, See, watch};
 
 /// A program with its arguments and extra environment, not yet started.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -5,6 +5,7 @@
 mod architecture;
 mod crates;
 mod documents;
+mod impls;
 mod lex;
 mod rust_files;
 mod workspace;
@@ -18,7 +19,8 @@ use workspace::{Problem, Workspace};
 type Check = fn(&Workspace) -> Vec<Problem>;
 
 /// All rules: a new one is one module and one line.
-const CHECKS: &[Check] = &[architecture::check, crates::check, documents::check, rust_files::check];
+const CHECKS: &[Check] =
+    &[architecture::check, crates::check, documents::check, impls::check, rust_files::check];
 
 /// Checks the workspace and shows all problems together.
 pub(crate) fn tidy() -> Result<()> {

@@ -207,7 +207,7 @@ impl Writer {
                     }
                 }
                 if let Some(outcome) = blame.and_then(|at| outcomes.get_mut(at)) {
-                    *outcome = trouble.outcome();
+                    *outcome = outcome_of(trouble);
                 }
             }
         }
@@ -250,17 +250,15 @@ impl homeostat_core::Writer<Files> for Writer {
     }
 }
 
-impl Trouble {
-    fn outcome(self) -> Outcome<Object> {
-        match self.why {
-            Why::Failed(failure) => Outcome::Failed(failure),
-            Why::Moved => Outcome::Failed(Failure::new(
-                "somebody has changed it since it was looked at",
-                Retry::Now,
-            )),
-            Why::Occupied => {
-                Outcome::Conflict { owner: Owner::foreign("another program, or a person") }
-            }
+fn outcome_of(trouble: Trouble) -> Outcome<Object> {
+    match trouble.why {
+        Why::Failed(failure) => Outcome::Failed(failure),
+        Why::Moved => Outcome::Failed(Failure::new(
+            "somebody has changed it since it was looked at",
+            Retry::Now,
+        )),
+        Why::Occupied => {
+            Outcome::Conflict { owner: Owner::foreign("another program, or a person") }
         }
     }
 }

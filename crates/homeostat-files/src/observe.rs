@@ -28,6 +28,7 @@ use crate::model::{Content, DesiredState, Difference, FileObject, Object, Other,
 use crate::packages::Packages;
 use crate::place::{Obstacle, Root};
 use crate::program::now;
+use crate::resolve;
 use crate::running::{Answer, Program};
 use crate::source::Files;
 use crate::sys::register;
@@ -329,7 +330,7 @@ impl homeostat_core::Reader<Files> for Reader {
         &mut self,
         view: &View<'_, Files>,
     ) -> Result<Option<Arc<DesiredState>>, Failure> {
-        self.resolve_set(view)
+        resolve::resolve_set(self, view)
     }
 
     async fn observe(
@@ -347,7 +348,7 @@ impl homeostat_core::Reader<Files> for Reader {
         }
         self.judge(view, &mut moment);
         if !moment.differs && !moment.runs_other {
-            self.accept(view.desired);
+            resolve::accept(self, view.desired);
         }
         Ok(moment)
     }

@@ -6,12 +6,12 @@ use homeostat_core::{Failure, Outcome, Outcomes, Retry, Snapshot, Work};
 use rustix::io::Errno;
 
 use crate::absence::Absence;
-use crate::coupled::{Coupled, caused};
+use crate::coupled::{Coupled, caused, coupled_with};
 use crate::coupling::rewrites;
 use crate::key::Key;
 use crate::knob_file::KnobFile;
 use crate::model::Value;
-use crate::observe::Look;
+use crate::observe::{Look, find_file, look};
 use crate::plan::Step;
 use crate::source::Knobs;
 
@@ -28,7 +28,7 @@ impl Writer {
             Step::Set { slot, .. }
                 if outcome.is_good()
                     && let Look::Holds { value: now, .. } =
-                        self.knobs.look(work.desired.at(*slot).0) =>
+                        look(&self.knobs, work.desired.at(*slot).0) =>
             {
                 match outcome {
                     Outcome::Settled { held } if held == now => Outcome::Settled { held },
@@ -48,7 +48,7 @@ impl Writer {
             }
             Step::Release { key, before, coupled, .. } => match step.restores() {
                 Some(value) => {
-                    let held = self.knobs.coupled_with(key);
+                    let held = coupled_with(&self.knobs, key);
                     let outcome = self.write_until_settled(work, key, before, &value);
                     self.put_back(work, key, before, coupled, &held);
                     outcome
@@ -74,8 +74,7 @@ impl Writer {
             let is_caused = caused(general, before, key).agrees(key, held);
             let value = original.filter(|_| is_caused).unwrap_or(held);
             let is_declared = work.desired.wanted(key).is_some();
-            let is_there =
-                || matches!(self.knobs.look(key), Look::Holds { value: now, .. } if now == *value);
+            let is_there = || matches!(look(&self.knobs, key), Look::Holds { value: now, .. } if now == *value);
             // A value that cannot be restored stays as the kernel left it.
             if !is_declared && !is_there() {
                 let _ = self.write_and_read(key, value);
@@ -88,7 +87,7 @@ impl Writer {
         let mut outcome = Outcome::Applied { now: None };
         for (key, value) in coupled.by_present_names() {
             let differs =
-                matches!(self.knobs.look(&key), Look::Holds { value: now, .. } if now != value);
+                matches!(look(&self.knobs, &key), Look::Holds { value: now, .. } if now != value);
             if differs && let Err(refused) = self.write_and_read(&key, &value) {
                 outcome = refused;
             }
@@ -130,7 +129,7 @@ impl Writer {
                 outcome => outcome,
             })?;
         }
-        match self.knobs.look(key) {
+        match look(&self.knobs, key) {
             Look::Holds { value, .. } => Ok(value),
             Look::Absent(absence) => Err(gone(key, &absence)),
             Look::Unknown(why) => Err(Outcome::Unknown { why }),
@@ -138,7 +137,7 @@ impl Writer {
     }
 
     fn find(&self, key: &Key) -> Result<KnobFile, Outcome<Value>> {
-        let found = self.knobs.find(key).map_err(|error| {
+        let found = find_file(&self.knobs, key).map_err(|error| {
             let error = format!("it could not be opened: {error}");
             Outcome::Failed(Failure::new(error, Retry::Soon))
         })?;

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::coupling::{is_general, partners, phase, rewrites};
 use crate::key::Key;
 use crate::model::Value;
-use crate::observe::Look;
+use crate::observe::{Look, look};
 use crate::source::Knobs;
 
 /// The knobs that the kernel rewrote along with another one, with what they held before.
@@ -66,36 +66,33 @@ impl Coupled {
     }
 }
 
-impl Knobs {
-    /// What the knobs hold that writing `general` would rewrite.
-    pub(crate) fn coupled_with(&self, general: &Key) -> Coupled {
-        let Key::Sysctl(path) = general else { return Coupled::default() };
-        if !is_general(general) {
-            return Coupled::default();
-        }
-        let mut keys: Vec<Key> = partners(path).filter_map(|path| Key::sysctl(path).ok()).collect();
-        if let Some(family) = path.family() {
-            for link in links(&self.roots.sysctl, family) {
-                for name in [path.name(), "forwarding", "accept_redirects", "addr_gen_mode"] {
-                    keys.extend(Key::sysctl(&format!("net/{family}/conf/{link}/{name}")).ok());
-                }
+/// What the knobs hold that writing `general` would rewrite.
+pub(crate) fn coupled_with(knobs: &Knobs, general: &Key) -> Coupled {
+    let Key::Sysctl(path) = general else { return Coupled::default() };
+    if !is_general(general) {
+        return Coupled::default();
+    }
+    let mut keys: Vec<Key> = partners(path).filter_map(|path| Key::sysctl(path).ok()).collect();
+    if let Some(family) = path.family() {
+        for link in links(&knobs.roots.sysctl, family) {
+            for name in [path.name(), "forwarding", "accept_redirects", "addr_gen_mode"] {
+                keys.extend(Key::sysctl(&format!("net/{family}/conf/{link}/{name}")).ok());
             }
         }
-        keys.retain(|key| rewrites(general, key));
-        let values = keys.into_iter().filter_map(|key| match self.look(&key) {
-            Look::Holds { value, writable: true } => Some((key, value)),
-            _ => None,
-        });
-        let values: BTreeMap<Key, Value> = values.collect();
-        let mut coupled = Coupled { values, ..Coupled::default() };
-        if let Ok(socket) = socket(AddressFamily::UNIX, SocketType::DGRAM, None) {
-            let links = coupled.values.keys().filter_map(Key::link);
-            let links =
-                links.filter_map(|it| Some((it.to_owned(), name_to_index(&socket, it).ok()?)));
-            coupled.links = links.collect();
-        }
-        coupled
     }
+    keys.retain(|key| rewrites(general, key));
+    let values = keys.into_iter().filter_map(|key| match look(knobs, &key) {
+        Look::Holds { value, writable: true } => Some((key, value)),
+        _ => None,
+    });
+    let values: BTreeMap<Key, Value> = values.collect();
+    let mut coupled = Coupled { values, ..Coupled::default() };
+    if let Ok(socket) = socket(AddressFamily::UNIX, SocketType::DGRAM, None) {
+        let links = coupled.values.keys().filter_map(Key::link);
+        let links = links.filter_map(|it| Some((it.to_owned(), name_to_index(&socket, it).ok()?)));
+        coupled.links = links.collect();
+    }
+    coupled
 }
 
 /// The links that have knobs of their own, with `all` and `default`.

@@ -23,7 +23,7 @@ mod plan;
 mod registration;
 #[cfg(feature = "document")]
 pub mod section;
-mod show;
+pub mod show;
 mod source;
 mod sys;
 

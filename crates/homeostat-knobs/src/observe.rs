@@ -11,6 +11,7 @@ use rustix::io::Errno;
 
 use crate::absence::Absence;
 use crate::cgroup::unit_of;
+use crate::coupled::coupled_with;
 use crate::coupling::{is_general, rewrites};
 use crate::gate::{self, Gate};
 use crate::hints::Hints;
@@ -70,7 +71,7 @@ impl homeostat_core::Reader<Knobs> for Reader {
     ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
         let knobs = &self.knobs;
         knobs.run(|| {
-            let coupled = keys.iter().map(|key| (key, knobs.coupled_with(key)));
+            let coupled = keys.iter().map(|key| (key, coupled_with(knobs, key)));
             let coupled = coupled.filter(|(_, coupled)| !coupled.values.is_empty());
             coupled.filter_map(|(key, coupled)| Some((key.clone(), coupled.snapshot()?))).collect()
         })
@@ -87,8 +88,8 @@ impl homeostat_core::Reader<Knobs> for Reader {
             // A subscription after the read would miss what happens in between (law 10).
             hints.watch(knobs, &keys, view.focus);
             let addresses = Ipv6Addresses::of(keys.iter(), &knobs.roots.sysctl);
-            let look = |key| (knobs.look(key), knobs.owner(key), addresses.lost_with(key));
-            knobs.check_roots(&keys)?;
+            let look = |key| (look(knobs, key), owner(knobs, key), addresses.lost_with(key));
+            check_roots(knobs, &keys)?;
             Ok(keys.iter().map(look).collect::<Vec<_>>())
         })??;
         // If it is opened after this, a hint follows.
@@ -163,63 +164,59 @@ fn as_written(key: &Key, record: &Record<Value>, seen: Value) -> Value {
     if !is_original && record.wrote.agrees(key, &seen) { record.wrote.clone() } else { seen }
 }
 
-impl Knobs {
-    /// Another owner of a knob: one of this machine, or systemd for the group of a unit.
-    fn owner(&self, key: &Key) -> Option<String> {
-        if let Some(other) = self.others.get(key) {
-            return Some(format!("owner {other}"));
-        }
-        let (Key::Cgroup(file), Some(root), true) = (key, &self.roots.cgroup, self.roots.systemd)
-        else {
-            return None;
-        };
-        unit_of(root, file.group()).map(|unit| format!("systemd ({unit})"))
+/// Another owner of a knob: one of this machine, or systemd for the group of a unit.
+fn owner(knobs: &Knobs, key: &Key) -> Option<String> {
+    if let Some(other) = knobs.others.get(key) {
+        return Some(format!("owner {other}"));
     }
+    let (Key::Cgroup(file), Some(root), true) = (key, &knobs.roots.cgroup, knobs.roots.systemd)
+    else {
+        return None;
+    };
+    unit_of(root, file.group()).map(|unit| format!("systemd ({unit})"))
+}
 
-    /// Without its root, nothing can be said of a knob: that is no reason to call it absent.
-    fn check_roots(&self, keys: &BTreeSet<Key>) -> Result<(), Failure> {
-        let roots: BTreeSet<&Path> = keys.iter().filter_map(|key| self.root(key).ok()).collect();
-        for root in roots {
-            open_root(root).map_err(|error| {
-                let error = format!("{} cannot be opened: {error}", root.display());
-                Failure::new(error, Retry::Soon)
-            })?;
-        }
-        Ok(())
+/// Without its root, nothing can be said of a knob: that is no reason to call it absent.
+fn check_roots(knobs: &Knobs, keys: &BTreeSet<Key>) -> Result<(), Failure> {
+    let roots: BTreeSet<&Path> = keys.iter().filter_map(|key| knobs.root(key).ok()).collect();
+    for root in roots {
+        open_root(root).map_err(|error| {
+            let error = format!("{} cannot be opened: {error}", root.display());
+            Failure::new(error, Retry::Soon)
+        })?;
     }
+    Ok(())
+}
 
-    /// Reads one file.
-    pub(crate) fn look(&self, key: &Key) -> Look {
-        let file = match self.find(key) {
-            Ok(Ok(file)) => file,
-            Ok(Err(absence)) => return Look::Absent(absence),
-            Err(error) => return Look::Unknown(error.to_string()),
-        };
-        let writable = file.is_writable();
-        if writable && !file.is_readable() {
-            return Look::Absent(Absence::WriteOnly);
-        }
-        match file.read() {
-            Ok(text) => Look::Holds { value: Value::of(key, &text), writable },
-            Err(error) if is_unset(key, &error) => {
-                Look::Holds { value: Value::of(key, ""), writable }
-            }
-            Err(error) => Look::Unknown(error.to_string()),
-        }
+/// Reads one file.
+pub(crate) fn look(knobs: &Knobs, key: &Key) -> Look {
+    let file = match find_file(knobs, key) {
+        Ok(Ok(file)) => file,
+        Ok(Err(absence)) => return Look::Absent(absence),
+        Err(error) => return Look::Unknown(error.to_string()),
+    };
+    let writable = file.is_writable();
+    if writable && !file.is_readable() {
+        return Look::Absent(Absence::WriteOnly);
     }
+    match file.read() {
+        Ok(text) => Look::Holds { value: Value::of(key, &text), writable },
+        Err(error) if is_unset(key, &error) => Look::Holds { value: Value::of(key, ""), writable },
+        Err(error) => Look::Unknown(error.to_string()),
+    }
+}
 
-    /// Finds the file of a knob, or why there is none.
-    pub(crate) fn find(&self, key: &Key) -> io::Result<Result<KnobFile, Absence>> {
-        let root = match self.root(key) {
-            Ok(root) => root,
-            Err(absence) => return Ok(Err(absence)),
-        };
-        Ok(match find(root, &key.path())? {
-            Found::File(file) => Ok(file),
-            Found::Other(what) => Err(Absence::NotAKnob { what }),
-            Found::Missing(missing) => Err(Absence::of(key, &missing)),
-        })
-    }
+/// Finds the file of a knob, or why there is none.
+pub(crate) fn find_file(knobs: &Knobs, key: &Key) -> io::Result<Result<KnobFile, Absence>> {
+    let root = match knobs.root(key) {
+        Ok(root) => root,
+        Err(absence) => return Ok(Err(absence)),
+    };
+    Ok(match find(root, &key.path())? {
+        Found::File(file) => Ok(file),
+        Found::Other(what) => Err(Absence::NotAKnob { what }),
+        Found::Missing(missing) => Err(Absence::of(key, &missing)),
+    })
 }
 
 /// Quirk `stable-secret-unset` (Linux 6.18): `cat net/ipv6/conf/lo/stable_secret` fails with EIO as

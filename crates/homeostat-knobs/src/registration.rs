@@ -14,6 +14,7 @@ use crate::gate::Gate;
 use crate::key::Key;
 use crate::plan::ONE_WAY;
 use crate::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
+use crate::show;
 use crate::source::{Knobs, Roots};
 
 /// What steps do, and how each kind is undone.
@@ -150,8 +151,8 @@ impl Missing {
 /// The owned knobs, and others.
 fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
     let knobs = source(binding);
-    let others = if extent.every_knob { knobs.all()? } else { knobs.common()? };
-    let owned = knobs.values(binding.records::<Knobs>()?.into_keys())?;
+    let others = if extent.every_knob { show::all(&knobs)? } else { show::common(&knobs)? };
+    let owned = show::values(&knobs, binding.records::<Knobs>()?.into_keys())?;
     let found = others.into_iter().chain(owned);
     let found = found.map(|(key, value)| (key, value.as_str().to_owned()));
     Ok(Shown { sections: section::show(found), ..Shown::default() })

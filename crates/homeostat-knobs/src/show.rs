@@ -7,7 +7,7 @@ use homeostat_core::Failure;
 
 use crate::key::Key;
 use crate::model::{Value, is_command};
-use crate::observe::Look;
+use crate::observe::{Look, look};
 use crate::source::Knobs;
 
 /// Network knobs that are set on many machines, by directory. Two names of one value are listed once.
@@ -44,34 +44,32 @@ fn common_keys() -> impl Iterator<Item = Key> {
     paths.filter_map(|path| Key::sysctl(&path).ok())
 }
 
-impl Knobs {
-    /// The values of well-known network knobs.
-    pub fn common(&self) -> Result<Vec<(Key, Value)>, Failure> {
-        self.values(common_keys())
-    }
+/// The values of well-known network knobs.
+pub fn common(knobs: &Knobs) -> Result<Vec<(Key, Value)>, Failure> {
+    values(knobs, common_keys())
+}
 
-    /// The values of all network knobs.
-    pub fn all(&self) -> Result<Vec<(Key, Value)>, Failure> {
-        let mut paths = Vec::new();
-        self.run(|| walk(&self.roots.sysctl, "net", &mut paths))?;
-        self.values(paths.iter().filter_map(|path| Key::sysctl(path).ok()))
-    }
+/// The values of all network knobs.
+pub fn all(knobs: &Knobs) -> Result<Vec<(Key, Value)>, Failure> {
+    let mut paths = Vec::new();
+    knobs.run(|| walk(&knobs.roots.sysctl, "net", &mut paths))?;
+    values(knobs, paths.iter().filter_map(|path| Key::sysctl(path).ok()))
+}
 
-    /// The values of these knobs, as far as they exist, can be read and written, and hold something.
-    pub fn values(
-        &self,
-        keys: impl Iterator<Item = Key> + Send,
-    ) -> Result<Vec<(Key, Value)>, Failure> {
-        self.run(|| keys.filter_map(|key| self.shown(key)).collect())
-    }
+/// The values of these knobs, as far as they exist, can be read and written, and hold something.
+pub fn values(
+    knobs: &Knobs,
+    keys: impl Iterator<Item = Key> + Send,
+) -> Result<Vec<(Key, Value)>, Failure> {
+    knobs.run(|| keys.filter_map(|key| shown(knobs, key)).collect())
+}
 
-    fn shown(&self, key: Key) -> Option<(Key, Value)> {
-        match self.look(&key) {
-            Look::Holds { value, writable: true } if !value.is_unset() && !is_command(&key) => {
-                Some((key, value))
-            }
-            _ => None,
+fn shown(knobs: &Knobs, key: Key) -> Option<(Key, Value)> {
+    match look(knobs, &key) {
+        Look::Holds { value, writable: true } if !value.is_unset() && !is_command(&key) => {
+            Some((key, value))
         }
+        _ => None,
     }
 }
 

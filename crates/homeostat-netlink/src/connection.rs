@@ -16,10 +16,14 @@ use std::time::Duration;
 
 use homeostat_netns::Netns;
 
-use crate::inbox::Inbox;
+use crate::batch::stamp;
+use crate::inbox::{Inbox, Incoming, Truncated};
+use crate::uapi::NLM_F_DUMP;
 use crate::{Batch, Error, Family, Message, Options, Refusal, Result, Socket};
 use chunk::{Chunk, Room};
+use dump::Progress;
 use exchange::Exchange;
+use transaction::{Answers, framed};
 
 /// How much a connection sends at once and how long it waits.
 #[derive(Clone, Debug)]
@@ -180,5 +184,150 @@ impl Connection {
         self.is_dead |= matches!(outcome, Err(Error::Malformed(_)));
         exchange.conclude(answers);
         outcome
+    }
+
+    /// Requests all objects that the one message in `request` selects and calls `each` with them.
+    ///
+    /// A dump that a change interrupted, or that did not fit into the buffer, is read to its end (a request
+    /// before that gives EBUSY) and tried again, a limited number of times.
+    pub fn dump(&mut self, request: &mut Batch, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
+        self.dump_until(request, each, |progress| !progress.is_interrupted)
+    }
+
+    /// The same, but a dump that a change interrupted counts. For callers that find out in another way whether the
+    /// change concerns them.
+    pub fn dump_despite_changes(
+        &mut self,
+        request: &mut Batch,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
+        self.dump_until(request, each, |_| true)
+    }
+
+    fn dump_until(
+        &mut self,
+        request: &mut Batch,
+        each: &mut dyn FnMut(Dumped<'_>),
+        counts: fn(&Progress) -> bool,
+    ) -> Result<()> {
+        let tries = self.limits.dump_tries.max(1);
+        for attempt in 1..=tries {
+            if attempt > 1 {
+                each(Dumped::Restart);
+            }
+            let progress = self.dump_once(request, each)?;
+            match progress.truncated {
+                Some(Truncated { needed, room, has_grown: false }) => {
+                    return Err(Error::Truncated { needed, room });
+                }
+                None if counts(&progress) && !progress.is_incomplete => return Ok(()),
+                _ => {}
+            }
+        }
+        Err(Error::Torn { tries })
+    }
+
+    fn dump_once(
+        &mut self,
+        request: &mut Batch,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<Progress> {
+        if self.is_dead {
+            return Err(Error::Dead);
+        }
+        let mut progress = Progress { seq: self.next_seq, ..Progress::default() };
+        self.next_seq = self.next_seq.wrapping_add(1);
+        stamp(request.bytes_mut(), progress.seq, |flags| flags | NLM_F_DUMP);
+        self.before_each_call.run();
+        self.socket.send(request.bytes())?;
+        let read = self.read_dump(&mut progress, each);
+        // After an unfinished dump the kernel answers every further one with EBUSY.
+        self.is_dead = !progress.is_over;
+        read.map(|()| progress)
+    }
+
+    fn read_dump(
+        &mut self,
+        progress: &mut Progress,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
+        while !progress.is_over {
+            let timeout = progress.timeout(self.limits.timeout);
+            self.before_each_call.run();
+            match self.inbox.receive(&self.socket, timeout)? {
+                Incoming::Messages(messages) => progress.take(messages, each)?,
+                Incoming::Truncated(truncated) => progress.truncated = Some(truncated),
+                Incoming::Lost => progress.is_incomplete = true,
+                // The end may have been in the part that was truncated.
+                Incoming::Nothing if progress.truncated.is_some() => progress.is_over = true,
+                Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Commits the messages of `batch` in one send. With a `generation`, only if the ruleset still has it.
+    /// A batch without messages is done.
+    pub fn transact(&mut self, batch: &Batch, generation: Option<u32>) -> Result<Transacted> {
+        self.transact_with_echo(batch, generation, &mut |_, _| {})
+    }
+
+    /// The same, and calls `echoes` with what the kernel echoes of messages with `NLM_F_ECHO` and with the index
+    /// of the message concerned. Echoes arrive before the result, and are valid only if that is `Done`.
+    ///
+    /// Quirk `elements-echoed-without-number` (Linux 6.18): echoes of elements have the sequence number zero, so
+    /// they come without an index.
+    pub fn transact_with_echo(
+        &mut self,
+        batch: &Batch,
+        generation: Option<u32>,
+        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
+    ) -> Result<Transacted> {
+        if self.is_dead {
+            return Err(Error::Dead);
+        }
+        if batch.is_empty() {
+            return Ok(Transacted::Done);
+        }
+        let mut framed = framed(batch, generation)?;
+        let Some(chunk) = transaction::number(&mut framed, self.next_seq) else {
+            return Ok(Transacted::Done);
+        };
+        self.next_seq = chunk.last_seq().wrapping_add(1);
+        self.socket.make_send_room(framed.bytes().len());
+        self.socket.send(framed.bytes())?;
+        let answers = self.receive_answers(&chunk, echoes)?;
+        Ok(answers.result(chunk.count))
+    }
+
+    /// Waits until no other process has a transaction in progress: a commit that has changed the generation is
+    /// complete then. It sends a transaction without messages, which changes nothing, but waits for the lock.
+    pub fn await_commit(&mut self) -> Result<()> {
+        if self.is_dead {
+            return Err(Error::Dead);
+        }
+        self.before_each_call.run();
+        // It requests no answer: when `send` returns, the lock was held. A process that may not begin a
+        // transaction learns so with its next request, which is refused as well.
+        self.socket.send(framed(&Batch::new(), None)?.bytes())
+    }
+
+    /// The kernel has queued every answer when `send` returns.
+    fn receive_answers(
+        &mut self,
+        chunk: &Chunk,
+        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
+    ) -> Result<Answers> {
+        let mut answers = Answers::default();
+        loop {
+            let is_over = answers.is_done || answers.is_lossy || answers.refused.is_some();
+            let timeout = if is_over { Duration::ZERO } else { self.limits.timeout };
+            match self.inbox.receive(&self.socket, timeout)? {
+                Incoming::Messages(messages) => answers.take(messages, chunk, echoes)?,
+                Incoming::Lost | Incoming::Truncated(_) => answers.is_lossy = true,
+                Incoming::Nothing if is_over => return Ok(answers),
+                Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
+            }
+        }
     }
 }

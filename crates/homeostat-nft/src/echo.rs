@@ -79,7 +79,7 @@ impl Echoes {
 
     /// Whether the echoes show that everything is as the step meant it.
     pub(crate) fn confirm(&self, step: &Step) -> bool {
-        let mut places = RulePlaces::default();
+        let mut places = ImpliedPlaces::default();
         let mut shows = |(at, op): (usize, &Op)| {
             let echoes = self.0.get(&at);
             echoes.is_some_and(|echoes| confirms(step, op, echoes, &mut places).unwrap_or(false))
@@ -93,7 +93,7 @@ fn confirms(
     step: &Step,
     op: &Op,
     echoes: &[Echo],
-    places: &mut RulePlaces,
+    places: &mut ImpliedPlaces,
 ) -> Result<bool, Malformed> {
     let (Some(desired), Some(seen)) = (&step.desired, &step.seen) else { return Ok(false) };
     let [(kind, attrs), others @ ..] = echoes else { return Ok(false) };
@@ -148,13 +148,13 @@ fn elements(echoes: &[Echo], set: &Set) -> Result<Elements, Malformed> {
 
 /// Where rules of each chain went and came.
 #[derive(Debug, Default)]
-struct RulePlaces {
+struct ImpliedPlaces {
     gone: BTreeMap<String, Vec<usize>>,
     /// The handle of each rule that came, and that of the rule before it, unless it is the first or the last.
     made: BTreeMap<String, BTreeMap<usize, (Handle, Option<Handle>)>>,
 }
 
-impl RulePlaces {
+impl ImpliedPlaces {
     /// Whether each rule that came stands behind the one that it was declared behind.
     fn agree(&self, step: &Step) -> bool {
         let (Some(desired), Some(seen)) = (&step.desired, &step.seen) else { return false };

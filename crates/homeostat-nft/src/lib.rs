@@ -56,7 +56,7 @@ pub use desired::DesiredState;
 pub use error::{CompileError, Fault};
 pub use include::Included;
 pub use key::{Family, Key, KeyError};
-pub use listing::Shown;
+pub use listing::{Shown, show};
 pub use mark::Mark;
 pub use object::Object;
 pub use observe::{Moment, Reader};

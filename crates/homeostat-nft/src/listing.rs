@@ -62,70 +62,68 @@ pub struct Shown {
     pub foreign: Vec<Key>,
 }
 
-impl Nft {
-    /// Lists our tables with `nft`; a pass never does.
-    pub fn show(&self, records: &Records<Key, Object>) -> Result<Shown, Failure> {
-        let heads = self.connect(Family::Netfilter).and_then(|mut open| dump::heads(&mut open));
-        let mut shown = Shown::default();
-        // A kernel without tables has nothing to show.
-        for head in heads.unwrap_or_default() {
-            if self.is_ours(&head, records) {
-                let listing = self.mark.taken_off(&self.listing(&["-s"], &head.key)?);
-                shown.ruleset.push_str(&without_data(&listing));
-            } else {
-                shown.foreign.push(head.key);
-            }
-        }
-        Ok(shown)
-    }
-
-    /// The rules of a table in nft's words. For people only, so that a failure only costs the words.
-    pub(crate) fn texts(&self, key: &Key) -> BTreeMap<Handle, RuleText> {
-        let ran = self.list(&["-t", "-a"], key);
-        let listed = ran.ok().and_then(Result::ok).filter(|ran| ran.status.success());
-        let listed = listed.map(|ran| read_rules(&String::from_utf8_lossy(&ran.stdout)));
-        let listed = listed.and_then(|mut texts| texts.remove(key)).unwrap_or_default();
-        let text = |(handle, listed)| (handle, RuleText { listed, source: None });
-        listed.into_iter().map(text).collect()
-    }
-
-    /// Runs `nft list table`.
-    fn list(
-        &self,
-        options: &[&str],
-        key: &Key,
-    ) -> Result<io::Result<Output>, homeostat_netns::Error> {
-        let family = key.family.to_string();
-        let arguments = [options, &["list", "table", &family, &key.name]].concat();
-        self.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""))
-    }
-
-    fn is_ours(&self, head: &Head, records: &Records<Key, Object>) -> bool {
-        let identity = records.get(&head.key).and_then(|record| record.identity.as_ref());
-        let is_same = identity.is_none_or(|identity| *identity == head.handle.0.to_string());
-        match &head.comment.mark {
-            Some(mark) => *mark == self.mark,
-            None => is_taken_over(records, &head.key) && is_same,
+/// Lists our tables with `nft`; a pass never does.
+pub fn show(nft: &Nft, records: &Records<Key, Object>) -> Result<Shown, Failure> {
+    let heads = nft.connect(Family::Netfilter).and_then(|mut open| dump::heads(&mut open));
+    let mut shown = Shown::default();
+    // A kernel without tables has nothing to show.
+    for head in heads.unwrap_or_default() {
+        if is_ours(nft, &head, records) {
+            let listing = nft.mark.taken_off(&listing(nft, &["-s"], &head.key)?);
+            shown.ruleset.push_str(&without_data(&listing));
+        } else {
+            shown.foreign.push(head.key);
         }
     }
+    Ok(shown)
+}
 
-    /// A table in full, with counters and elements, for the day on which it is given back or made again. It has the mark
-    /// that it has.
-    pub(crate) fn snapshot(&self, key: &Key) -> Result<Snapshot, Failure> {
-        self.listing(&[], key).map(Snapshot)
-    }
+/// The rules of a table in nft's words. For people only, so that a failure only costs the words.
+pub(crate) fn texts(nft: &Nft, key: &Key) -> BTreeMap<Handle, RuleText> {
+    let ran = list(nft, &["-t", "-a"], key);
+    let listed = ran.ok().and_then(Result::ok).filter(|ran| ran.status.success());
+    let listed = listed.map(|ran| read_rules(&String::from_utf8_lossy(&ran.stdout)));
+    let listed = listed.and_then(|mut texts| texts.remove(key)).unwrap_or_default();
+    let text = |(handle, listed)| (handle, RuleText { listed, source: None });
+    listed.into_iter().map(text).collect()
+}
 
-    fn listing(&self, options: &[&str], key: &Key) -> Result<String, Failure> {
-        let ran = self.list(options, key);
-        let ran = ran.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
-        let ran =
-            ran.map_err(|error| not_started(&error).with_help("install the package `nftables`"))?;
-        if !ran.status.success() {
-            let words = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
-            return Err(Failure::new(format!("cannot list `{key}`: {words}"), Retry::Soon));
-        }
-        Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
+/// Runs `nft list table`.
+fn list(
+    nft: &Nft,
+    options: &[&str],
+    key: &Key,
+) -> Result<io::Result<Output>, homeostat_netns::Error> {
+    let family = key.family.to_string();
+    let arguments = [options, &["list", "table", &family, &key.name]].concat();
+    nft.run(|| run("nft".as_ref(), Path::new("/"), &arguments, ""))
+}
+
+fn is_ours(nft: &Nft, head: &Head, records: &Records<Key, Object>) -> bool {
+    let identity = records.get(&head.key).and_then(|record| record.identity.as_ref());
+    let is_same = identity.is_none_or(|identity| *identity == head.handle.0.to_string());
+    match &head.comment.mark {
+        Some(mark) => *mark == nft.mark,
+        None => is_taken_over(records, &head.key) && is_same,
     }
+}
+
+/// A table in full, with counters and elements, for the day on which it is given back or made again. It has the mark
+/// that it has.
+pub(crate) fn snapshot(nft: &Nft, key: &Key) -> Result<Snapshot, Failure> {
+    listing(nft, &[], key).map(Snapshot)
+}
+
+fn listing(nft: &Nft, options: &[&str], key: &Key) -> Result<String, Failure> {
+    let ran = list(nft, options, key);
+    let ran = ran.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
+    let ran =
+        ran.map_err(|error| not_started(&error).with_help("install the package `nftables`"))?;
+    if !ran.status.success() {
+        let words = String::from_utf8_lossy(&ran.stderr).trim().to_owned();
+        return Err(Failure::new(format!("cannot list `{key}`: {words}"), Retry::Soon));
+    }
+    Ok(String::from_utf8_lossy(&ran.stdout).into_owned())
 }
 
 /// A listing without the elements of sets that packets fill.

@@ -18,6 +18,7 @@ use crate::dump::{self, Generation, Head, InParts};
 use crate::error::Error;
 use crate::hints::{LinkNotifications, Notifications};
 use crate::key::Key;
+use crate::listing;
 use crate::model::{Hook, Set, Table};
 use crate::object::{DeclaredBefore, Object};
 use crate::plan::{Op, created_hooks};
@@ -253,7 +254,7 @@ impl Reader {
                     !diff::table(&desired, Some((&table, &DeclaredBefore::default()))).is_empty()
                 })
             {
-                table.texts = self.source.texts(&head.key);
+                table.texts = listing::texts(&self.source, &head.key);
             }
             let object = self.object(view, &head, Arc::new(table));
             found.push((head, object));
@@ -489,7 +490,7 @@ impl homeostat_core::Reader<Nft> for Reader {
     ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
         let mut snapshots = BTreeMap::new();
         for key in keys {
-            snapshots.insert(key.clone(), self.source.snapshot(key)?);
+            snapshots.insert(key.clone(), listing::snapshot(&self.source, key)?);
         }
         Ok(snapshots)
     }

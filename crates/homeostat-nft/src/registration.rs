@@ -10,6 +10,7 @@ use homeostat_registry::{
 use serde_json::{Map, json};
 
 use crate::compile::Compiler;
+use crate::listing;
 use crate::mark::Mark;
 use crate::section::{self, Declared, Nftables, declared, desired};
 use crate::source::{Nft, Wording};
@@ -90,7 +91,7 @@ fn no_tables<K: 'static>(nftables: &Nftables, section: &str) -> MissingSections<
 
 /// Our tables of a scope as a text.
 fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
-    let shown = source(binding).show(&binding.records::<Nft>()?)?;
+    let shown = listing::show(&source(binding), &binding.records::<Nft>()?)?;
     let mut sections = Map::new();
     if !shown.ruleset.is_empty() {
         sections.insert(<Nftables as Section>::NAME.into(), json!({ "ruleset": shown.ruleset }));

@@ -232,43 +232,46 @@ impl AddressMarks {
     }
 }
 
-impl Encoder<'_> {
-    /// Puts an address there.
-    pub(crate) fn put_address(&mut self, key: &AddressKey, address: &Address, put: Put) -> Encoded {
-        let index = self.index(key.link)?;
-        let mut message = self.batch.message(RTM_NEWADDR, put.flags() | self.echo);
-        let scope = address.scope.unwrap_or_else(|| usual_scope(key));
-        address_head(&mut message, key, scope, index);
-        if self.address_marks != AddressMarks::Ledger {
-            message.attr_u8(IFA_PROTO, self.protocol.0);
-        }
-        address.broadcast.map(|ip| put_ip(&mut message, IFA_BROADCAST, ip.into()));
-        if let Some(label) = &address.label {
-            message.attr(IFA_LABEL, &[label.as_bytes(), &[0]].concat());
-        }
-        if address.noprefixroute == Some(true) {
-            message.attr_u32(IFA_FLAGS, IFA_F_NOPREFIXROUTE);
-        }
-        if address.valid.is_some() || address.preferred.is_some() {
-            let seconds = |life: Option<Lifetime>| life.unwrap_or(Lifetime::Forever).to_kernel();
-            let [preferred, valid] = [address.preferred, address.valid].map(seconds);
-            let times = [preferred.to_ne_bytes(), valid.to_ne_bytes(), [0; 4], [0; 4]];
-            message.attr(IFA_CACHEINFO, times.as_flattened());
-        }
-        Ok(message.finish())
+/// Puts an address there.
+pub(crate) fn put(
+    encoder: &mut Encoder<'_>,
+    key: &AddressKey,
+    address: &Address,
+    put: Put,
+) -> Encoded {
+    let index = encoder.index(key.link)?;
+    let mut message = encoder.batch.message(RTM_NEWADDR, put.flags() | encoder.echo);
+    let scope = address.scope.unwrap_or_else(|| usual_scope(key));
+    address_head(&mut message, key, scope, index);
+    if encoder.address_marks != AddressMarks::Ledger {
+        message.attr_u8(IFA_PROTO, encoder.protocol.0);
     }
+    address.broadcast.map(|ip| put_ip(&mut message, IFA_BROADCAST, ip.into()));
+    if let Some(label) = &address.label {
+        message.attr(IFA_LABEL, &[label.as_bytes(), &[0]].concat());
+    }
+    if address.noprefixroute == Some(true) {
+        message.attr_u32(IFA_FLAGS, IFA_F_NOPREFIXROUTE);
+    }
+    if address.valid.is_some() || address.preferred.is_some() {
+        let seconds = |life: Option<Lifetime>| life.unwrap_or(Lifetime::Forever).to_kernel();
+        let [preferred, valid] = [address.preferred, address.valid].map(seconds);
+        let times = [preferred.to_ne_bytes(), valid.to_ne_bytes(), [0; 4], [0; 4]];
+        message.attr(IFA_CACHEINFO, times.as_flattened());
+    }
+    Ok(message.finish())
+}
 
-    /// Takes an address away.
-    pub(crate) fn delete_address(&mut self, key: &AddressKey) -> Encoded {
-        let index = self.index(key.link)?;
-        let mut message = self.batch.message(RTM_DELADDR, 0);
-        address_head(&mut message, key, Scope::GLOBAL, index);
-        Ok(message.finish())
-    }
+/// Takes an address away.
+pub(crate) fn delete(encoder: &mut Encoder<'_>, key: &AddressKey) -> Encoded {
+    let index = encoder.index(key.link)?;
+    let mut message = encoder.batch.message(RTM_DELADDR, 0);
+    address_head(&mut message, key, Scope::GLOBAL, index);
+    Ok(message.finish())
 }
 
 /// Deletes addresses of a link, whosever they are.
-pub(crate) fn delete(
+pub(crate) fn delete_on_link(
     connection: &mut Connection,
     link: IfIndex,
     goes: &dyn Fn(IpAddr, Protocol) -> bool,
@@ -377,116 +380,117 @@ pub(crate) fn decode(
     Ok(key.map(|key| SeenAddress { key, address, protocol, is_secondary }))
 }
 
-impl Observation<'_, '_> {
-    /// Dumps addresses, of which the shadow then knows. Returns whether one of them may be deleted by the pass, for
-    /// good or for a moment.
-    pub(crate) fn addresses(&mut self, moment: &mut Moment) -> Result<bool, Error> {
-        let links = &moment.links;
-        let found =
-            collect(self.connection, RTM_GETADDR, &[0; 8], |message| decode(message, links))?;
-        moment.addresses.extend(found.into_iter().map(|seen| {
-            let mut observed = announced(&seen, self.source);
-            observed.owner = self.proven(&seen.key, &observed.owner);
-            (seen.key, observed)
-        }));
-        if let Some(shadow) = &mut self.shadow {
-            shadow.addresses = Some(moment.addresses.clone());
-        }
-        Ok(self.report_addresses(moment.addresses.iter()))
+/// Dumps addresses, of which the shadow then knows. Returns whether one of them may be deleted by the pass, for
+/// good or for a moment.
+pub(crate) fn observe_all(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+) -> Result<bool, Error> {
+    let links = &moment.links;
+    let found =
+        collect(observation.connection, RTM_GETADDR, &[0; 8], |message| decode(message, links))?;
+    moment.addresses.extend(found.into_iter().map(|seen| {
+        let mut observed = announced(&seen, observation.source);
+        observed.owner = proven(observation, &seen.key, &observed.owner);
+        (seen.key, observed)
+    }));
+    if let Some(shadow) = &mut observation.shadow {
+        shadow.addresses = Some(moment.addresses.clone());
     }
+    Ok(report(observation, moment.addresses.iter()))
+}
 
-    /// The same for some keys, without a dump if the shadow knows all addresses. A mark that is in the ledger is not
-    /// known there.
-    ///
-    /// Quirk `tentative-addresses-change-silently` (Linux 6.18): new lifetimes of an IPv6 address are announced only once
-    /// duplicate address detection has ended, so that the kernel is asked for each. It cannot be asked for an IPv4 one.
-    pub(crate) fn some_addresses(
-        &mut self,
-        moment: &mut Moment,
-        keys: &BTreeSet<Key>,
-    ) -> Result<bool, Error> {
-        let known = self.shadow.as_mut().and_then(|shadow| shadow.addresses.take());
-        let known = known.filter(|_| self.source.address_marks != AddressMarks::Ledger);
-        let keys: Vec<AddressKey> = keys.iter().filter_map(Key::address).collect();
-        let (Some(mut known), true) = (known, keys.len() <= MOST_LOOKUPS) else {
-            return self.addresses(moment);
+/// The same for some keys, without a dump if the shadow knows all addresses. A mark that is in the ledger is not
+/// known there.
+///
+/// Quirk `tentative-addresses-change-silently` (Linux 6.18): new lifetimes of an IPv6 address are announced only once
+/// duplicate address detection has ended, so that the kernel is asked for each. It cannot be asked for an IPv4 one.
+pub(crate) fn observe_some(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    keys: &BTreeSet<Key>,
+) -> Result<bool, Error> {
+    let known = observation.shadow.as_mut().and_then(|shadow| shadow.addresses.take());
+    let known = known.filter(|_| observation.source.address_marks != AddressMarks::Ledger);
+    let keys: Vec<AddressKey> = keys.iter().filter_map(Key::address).collect();
+    let (Some(mut known), true) = (known, keys.len() <= MOST_LOOKUPS) else {
+        return observe_all(observation, moment);
+    };
+    for key in keys.iter().filter(|key| key.ip.is_ipv6()) {
+        let seen = look_up_ipv6(observation, key, &moment.links)?;
+        match seen.filter(|seen| seen.key == *key) {
+            Some(seen) => known.extend([(*key, announced(&seen, observation.source))]),
+            None => known.remove(key),
+        }
+    }
+    moment.addresses = known.clone();
+    if let Some(shadow) = &mut observation.shadow {
+        shadow.addresses = Some(known);
+    }
+    Ok(report(observation, keys.iter().filter_map(|key| Some((key, moment.addresses.get(key)?)))))
+}
+
+fn look_up_ipv6(
+    observation: &mut Observation<'_, '_>,
+    key: &AddressKey,
+    links: &Links,
+) -> Result<Option<SeenAddress>, Error> {
+    let Some(index) = links.index(key.link) else { return Ok(None) };
+    let mut found = None;
+    let write = |batch: &mut Batch| {
+        let [i0, i1, i2, i3] = index.0.to_ne_bytes();
+        let mut message = batch.message(RTM_GETADDR, 0);
+        message.fixed(&[AF_INET6, 0, 0, 0, i0, i1, i2, i3]);
+        put_ip(&mut message, IFA_LOCAL, key.ip);
+        put_ip(&mut message, IFA_ADDRESS, key.peer.unwrap_or(key.ip));
+        message.finish()
+    };
+    let asked = ask(observation.connection, write, &mut |message| {
+        found = decode(&message, links).ok().flatten();
+    });
+    match asked {
+        Err(Error::Refused(refusal)) if refusal.errno == Errno::ADDRNOTAVAIL => Ok(None),
+        asked => asked.map(|()| found),
+    }
+}
+
+fn report<'k>(
+    observation: &mut Observation<'_, '_>,
+    found: impl Iterator<Item = (&'k AddressKey, &'k ObservedAddress)>,
+) -> bool {
+    let mut goes = false;
+    for (key, observed) in found {
+        let owner = match observation.source.address_marks {
+            AddressMarks::Ledger => Owner::Unmarked,
+            _ => observed.owner.clone(),
         };
-        for key in keys.iter().filter(|key| key.ip.is_ipv6()) {
-            let seen = self.look_up_ipv6(key, &moment.links)?;
-            match seen.filter(|seen| seen.key == *key) {
-                Some(seen) => known.extend([(*key, announced(&seen, self.source))]),
-                None => known.remove(key),
-            }
-        }
-        moment.addresses = known.clone();
-        if let Some(shadow) = &mut self.shadow {
-            shadow.addresses = Some(known);
-        }
-        Ok(self.report_addresses(
-            keys.iter().filter_map(|key| Some((key, moment.addresses.get(key)?))),
-        ))
+        let (key, object) = (Key::Address(*key), Object::Address(observed.address.clone()));
+        goes |= may_go(observation, &key, &object, &owner);
+        observation.report(key, object, owner);
     }
+    goes
+}
 
-    fn look_up_ipv6(
-        &mut self,
-        key: &AddressKey,
-        links: &Links,
-    ) -> Result<Option<SeenAddress>, Error> {
-        let Some(index) = links.index(key.link) else { return Ok(None) };
-        let mut found = None;
-        let write = |batch: &mut Batch| {
-            let [i0, i1, i2, i3] = index.0.to_ne_bytes();
-            let mut message = batch.message(RTM_GETADDR, 0);
-            message.fixed(&[AF_INET6, 0, 0, 0, i0, i1, i2, i3]);
-            put_ip(&mut message, IFA_LOCAL, key.ip);
-            put_ip(&mut message, IFA_ADDRESS, key.peer.unwrap_or(key.ip));
-            message.finish()
-        };
-        let asked = ask(self.connection, write, &mut |message| {
-            found = decode(&message, links).ok().flatten();
-        });
-        match asked {
-            Err(Error::Refused(refusal)) if refusal.errno == Errno::ADDRNOTAVAIL => Ok(None),
-            asked => asked.map(|()| found),
+/// Whose an address is; the ledger says it of one without a mark.
+fn proven(observation: &Observation<'_, '_>, key: &AddressKey, owner: &Owner) -> Owner {
+    match owner {
+        Owner::Unmarked if observation.view.records.contains_key(&Key::Address(*key)) => {
+            Owner::Ours
         }
+        Owner::Unmarked => Owner::foreign("another owner"),
+        owner => owner.clone(),
     }
+}
 
-    fn report_addresses<'k>(
-        &mut self,
-        found: impl Iterator<Item = (&'k AddressKey, &'k ObservedAddress)>,
-    ) -> bool {
-        let mut goes = false;
-        for (key, observed) in found {
-            let owner = match self.source.address_marks {
-                AddressMarks::Ledger => Owner::Unmarked,
-                _ => observed.owner.clone(),
-            };
-            let (key, object) = (Key::Address(*key), Object::Address(observed.address.clone()));
-            goes |= self.may_go(&key, &object, &owner);
-            self.report(key, object, owner);
-        }
-        goes
-    }
-
-    /// Whose an address is; the ledger says it of one without a mark.
-    fn proven(&self, key: &AddressKey, owner: &Owner) -> Owner {
-        match owner {
-            Owner::Unmarked if self.view.records.contains_key(&Key::Address(*key)) => Owner::Ours,
-            Owner::Unmarked => Owner::foreign("another owner"),
-            owner => owner.clone(),
-        }
-    }
-
-    /// Whether the pass may delete an address, be it to create it again.
-    fn may_go(&self, key: &Key, object: &Object, owner: &Owner) -> bool {
-        let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
-        let desired = self.view.desired;
-        let is_as_declared = || {
-            let slot = desired.slot(key, None);
-            slot.is_some_and(|slot| desired.compare(slot, object) == Agreement::Agrees)
-        };
-        may_be_ours && self.view.focus.covers(key) && !is_as_declared()
-    }
+/// Whether the pass may delete an address, be it to create it again.
+fn may_go(observation: &Observation<'_, '_>, key: &Key, object: &Object, owner: &Owner) -> bool {
+    let may_be_ours = matches!(owner, Owner::Ours | Owner::Unmarked);
+    let desired = observation.view.desired;
+    let is_as_declared = || {
+        let slot = desired.slot(key, None);
+        slot.is_some_and(|slot| desired.compare(slot, object) == Agreement::Agrees)
+    };
+    may_be_ours && observation.view.focus.covers(key) && !is_as_declared()
 }
 
 /// What a message says of an address.

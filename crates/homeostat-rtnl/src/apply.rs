@@ -291,7 +291,8 @@ impl Writer {
             is_link_local(ip) && ip != key.ip && matches!(protocol, Protocol(1..=3))
         };
         let Some(seen) = link::observe::find(&mut connection, key.link) else { return Ok(()) };
-        address::delete(&mut connection, seen.index, &newer).map_err(|error| failure(&error))
+        address::delete_on_link(&mut connection, seen.index, &newer)
+            .map_err(|error| failure(&error))
     }
 
     /// Sends the request of a snapshot, if nothing is on its key.
@@ -307,7 +308,7 @@ impl Writer {
         let (protocol, address_marks) = (self.source.protocol, self.source.address_marks);
         let mut encoder =
             Encoder { batch: &mut batch, links: &links, protocol, address_marks, echo: 0 };
-        match encoder.put_back(&copied, Put::Create.flags()) {
+        match snapshot::put_back(&mut encoder, &copied, Put::Create.flags()) {
             Ok(written) => written.map_err(|error| Failure::from_error(&error, Retry::Never))?,
             Err(NoLink(link)) => {
                 return Ok(Outcome::Pending { on: WaitsOn::link(link.to_string()) });

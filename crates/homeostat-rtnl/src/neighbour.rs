@@ -129,42 +129,40 @@ impl FromStr for Mac {
 
 serde_as_text!(Mac);
 
-impl Encoder<'_> {
-    /// Puts a neighbour there, for good.
-    pub(crate) fn put_neighbour(
-        &mut self,
-        key: &NeighbourKey,
-        neighbour: Neighbour,
-        put: Put,
-    ) -> Encoded {
-        self.neighbour(RTM_NEWNEIGH, put.flags(), key, Some(neighbour))
-    }
+/// Puts a neighbour there, for good.
+pub(crate) fn put(
+    encoder: &mut Encoder<'_>,
+    key: &NeighbourKey,
+    neighbour: Neighbour,
+    put: Put,
+) -> Encoded {
+    request(encoder, RTM_NEWNEIGH, put.flags(), key, Some(neighbour))
+}
 
-    /// Takes a neighbour away.
-    pub(crate) fn delete_neighbour(&mut self, key: &NeighbourKey) -> Encoded {
-        self.neighbour(RTM_DELNEIGH, 0, key, None)
-    }
+/// Takes a neighbour away.
+pub(crate) fn delete(encoder: &mut Encoder<'_>, key: &NeighbourKey) -> Encoded {
+    request(encoder, RTM_DELNEIGH, 0, key, None)
+}
 
-    fn neighbour(
-        &mut self,
-        kind: u16,
-        flags: u16,
-        key: &NeighbourKey,
-        neighbour: Option<Neighbour>,
-    ) -> Encoded {
-        let [i0, i1, i2, i3] = self.index(key.link)?.0.to_ne_bytes();
-        let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
-        let proxy = if key.is_proxy { NTF_PROXY } else { 0 };
-        let family = Family::of(key.ip).to_kernel();
-        let mut message = self.batch.message(kind, flags);
-        message.fixed(&[family, 0, 0, 0, i0, i1, i2, i3, s0, s1, proxy, 0]);
-        if neighbour.is_some() {
-            message.attr_u8(NDA_PROTOCOL, self.protocol.0);
-        }
-        put_ip(&mut message, NDA_DST, key.ip);
-        neighbour.and_then(|one| one.mac).map(|Mac(mac)| message.attr(NDA_LLADDR, &mac));
-        Ok(message.finish())
+fn request(
+    encoder: &mut Encoder<'_>,
+    kind: u16,
+    flags: u16,
+    key: &NeighbourKey,
+    neighbour: Option<Neighbour>,
+) -> Encoded {
+    let [i0, i1, i2, i3] = encoder.index(key.link)?.0.to_ne_bytes();
+    let [s0, s1] = NUD_PERMANENT.to_ne_bytes();
+    let proxy = if key.is_proxy { NTF_PROXY } else { 0 };
+    let family = Family::of(key.ip).to_kernel();
+    let mut message = encoder.batch.message(kind, flags);
+    message.fixed(&[family, 0, 0, 0, i0, i1, i2, i3, s0, s1, proxy, 0]);
+    if neighbour.is_some() {
+        message.attr_u8(NDA_PROTOCOL, encoder.protocol.0);
     }
+    put_ip(&mut message, NDA_DST, key.ip);
+    neighbour.and_then(|one| one.mac).map(|Mac(mac)| message.attr(NDA_LLADDR, &mac));
+    Ok(message.finish())
 }
 
 /// Asks for one neighbour.
@@ -238,69 +236,71 @@ fn nature(state: u16, flags: u8) -> Nature {
     }
 }
 
-impl Observation<'_, '_> {
-    /// Looks up the neighbours that have some keys, one by one. False, if only a dump shows them: they are too many,
-    /// or the kernel is older than Linux 5.0.
-    pub(crate) fn some_neighbours(
-        &mut self,
-        moment: &mut Moment,
-        keys: &BTreeSet<Key>,
-    ) -> Result<bool, Error> {
-        let wanted = keys.iter().filter_map(|key| match key {
-            Key::Neighbour(key) => Some((*key, moment.links.index(key.link)?)),
-            _ => None,
+/// Looks up the neighbours that have some keys, one by one. False, if only a dump shows them: they are too many,
+/// or the kernel is older than Linux 5.0.
+pub(crate) fn observe_some(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    keys: &BTreeSet<Key>,
+) -> Result<bool, Error> {
+    let wanted = keys.iter().filter_map(|key| match key {
+        Key::Neighbour(key) => Some((*key, moment.links.index(key.link)?)),
+        _ => None,
+    });
+    let wanted: Vec<(NeighbourKey, IfIndex)> = wanted.collect();
+    if wanted.len() > MOST_LOOKUPS {
+        return Ok(false);
+    }
+    let mut found = Vec::new();
+    for (key, index) in wanted {
+        let links = &moment.links;
+        let asked = ask(observation.connection, |batch| get(batch, &key, index), &mut |message| {
+            found.extend(decode(&message, links).ok().flatten());
         });
-        let wanted: Vec<(NeighbourKey, IfIndex)> = wanted.collect();
-        if wanted.len() > MOST_LOOKUPS {
-            return Ok(false);
+        match asked {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}
+            Err(Error::Refused(_)) => return Ok(false),
+            asked => asked?,
         }
-        let mut found = Vec::new();
-        for (key, index) in wanted {
-            let links = &moment.links;
-            let asked = ask(self.connection, |batch| get(batch, &key, index), &mut |message| {
-                found.extend(decode(&message, links).ok().flatten());
-            });
-            match asked {
-                Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}
-                Err(Error::Refused(_)) => return Ok(false),
-                asked => asked?,
-            }
-        }
+    }
+    for seen in &found {
+        report(observation, seen, moment);
+    }
+    Ok(true)
+}
+
+pub(crate) fn observe_all(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+) -> Result<(), Error> {
+    // The kernel dumps proxy entries only where the request asks for them.
+    for flags in [0, NTF_PROXY] {
+        let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
+        let links = &moment.links;
+        let found = collect(observation.connection, RTM_GETNEIGH, &fixed, |message| {
+            decode(message, links)
+        })?;
         for seen in &found {
-            self.neighbour(seen, moment);
+            report(observation, seen, moment);
         }
-        Ok(true)
     }
+    Ok(())
+}
 
-    pub(crate) fn neighbours(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        // The kernel dumps proxy entries only where the request asks for them.
-        for flags in [0, NTF_PROXY] {
-            let fixed = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, flags, 0];
-            let links = &moment.links;
-            let found =
-                collect(self.connection, RTM_GETNEIGH, &fixed, |message| decode(message, links))?;
-            for seen in &found {
-                self.neighbour(seen, moment);
-            }
+fn report(observation: &mut Observation<'_, '_>, seen: &SeenNeighbour, moment: &mut Moment) {
+    let SeenNeighbour { key, neighbour, protocol, nature } = *seen;
+    let owner = match nature {
+        Nature::Learned => {
+            moment.learned.insert(key);
+            return;
         }
-        Ok(())
-    }
-
-    fn neighbour(&mut self, seen: &SeenNeighbour, moment: &mut Moment) {
-        let SeenNeighbour { key, neighbour, protocol, nature } = *seen;
-        let owner = match nature {
-            Nature::Learned => {
-                moment.learned.insert(key);
-                return;
-            }
-            Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
-            Nature::Derived => Owner::Kernel,
-            Nature::Permanent if protocol == self.source.protocol => Owner::Ours,
-            Nature::Permanent => foreign(protocol),
-        };
-        moment.foreign.note_neighbour(&key, &owner);
-        self.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
-    }
+        Nature::LearnedElsewhere => Owner::foreign("a program that learns neighbours"),
+        Nature::Derived => Owner::Kernel,
+        Nature::Permanent if protocol == observation.source.protocol => Owner::Ours,
+        Nature::Permanent => foreign(protocol),
+    };
+    moment.foreign.note_neighbour(&key, &owner);
+    observation.report(Key::Neighbour(key), Object::Neighbour(neighbour), owner);
 }
 
 #[cfg(test)]

@@ -214,39 +214,42 @@ pub(crate) fn is_same_kind(desired: &Nexthop, seen: &Nexthop) -> bool {
     desired.is_group() == seen.is_group() && seen.unusual.is_none()
 }
 
-impl Encoder<'_> {
-    /// Puts a nexthop there.
-    pub(crate) fn put_nexthop(&mut self, id: NexthopId, desired: &Nexthop, put: Put) -> Encoded {
-        let dev = desired.dev.map(|dev| self.index(dev)).transpose()?;
-        let flags = if desired.onlink == Some(true) { RTNH_F_ONLINK } else { 0 };
-        let [f0, f1, f2, f3] = flags.to_ne_bytes();
-        let family = desired.family.map_or(0, Family::to_kernel);
-        let mut message = self.batch.message(RTM_NEWNEXTHOP, put.flags());
-        message.fixed(&[family, 0, self.protocol.0, 0, f0, f1, f2, f3]);
-        message.attr_u32(NHA_ID, id.0);
-        desired.via.map(|gateway| put_ip(&mut message, NHA_GATEWAY, gateway));
-        dev.map(|dev| message.attr_u32(NHA_OIF, dev.0));
-        if desired.blackhole {
-            message.attr_flag(NHA_BLACKHOLE);
-        }
-        if desired.is_group() {
-            message.attr(
-                NHA_GROUP,
-                desired.group.iter().copied().map(entry).collect::<Vec<_>>().as_flattened(),
-            );
-        }
-        Ok(message.finish())
+/// Puts a nexthop there.
+pub(crate) fn put(
+    encoder: &mut Encoder<'_>,
+    id: NexthopId,
+    desired: &Nexthop,
+    put: Put,
+) -> Encoded {
+    let dev = desired.dev.map(|dev| encoder.index(dev)).transpose()?;
+    let flags = if desired.onlink == Some(true) { RTNH_F_ONLINK } else { 0 };
+    let [f0, f1, f2, f3] = flags.to_ne_bytes();
+    let family = desired.family.map_or(0, Family::to_kernel);
+    let mut message = encoder.batch.message(RTM_NEWNEXTHOP, put.flags());
+    message.fixed(&[family, 0, encoder.protocol.0, 0, f0, f1, f2, f3]);
+    message.attr_u32(NHA_ID, id.0);
+    desired.via.map(|gateway| put_ip(&mut message, NHA_GATEWAY, gateway));
+    dev.map(|dev| message.attr_u32(NHA_OIF, dev.0));
+    if desired.blackhole {
+        message.attr_flag(NHA_BLACKHOLE);
     }
+    if desired.is_group() {
+        message.attr(
+            NHA_GROUP,
+            desired.group.iter().copied().map(entry).collect::<Vec<_>>().as_flattened(),
+        );
+    }
+    Ok(message.finish())
+}
 
-    /// Takes a nexthop away.
-    ///
-    /// Quirk `nexthop-delete-asks-for-no-protocol` (Linux 6.18): the kernel refuses a delete that
-    /// names a protocol, so that only what was seen to be ours just before may be asked for.
-    pub(crate) fn delete_nexthop(&mut self, id: NexthopId) -> Result<()> {
-        let mut message = self.batch.message(RTM_DELNEXTHOP, 0);
-        message.fixed(&[0; 8]).attr_u32(NHA_ID, id.0);
-        message.finish()
-    }
+/// Takes a nexthop away.
+///
+/// Quirk `nexthop-delete-asks-for-no-protocol` (Linux 6.18): the kernel refuses a delete that
+/// names a protocol, so that only what was seen to be ours just before may be asked for.
+pub(crate) fn delete(encoder: &mut Encoder<'_>, id: NexthopId) -> Result<()> {
+    let mut message = encoder.batch.message(RTM_DELNEXTHOP, 0);
+    message.fixed(&[0; 8]).attr_u32(NHA_ID, id.0);
+    message.finish()
 }
 
 /// A member as `struct nexthop_grp`: its number and its weight, counted from zero.
@@ -359,72 +362,73 @@ impl Nexthops {
     }
 }
 
-impl Observation<'_, '_> {
-    /// Reports the nexthops of some keys. Dumps all only if one of them does not stay: then it matters what else there
-    /// is. Returns whether one is deleted, as `nexthops` does.
-    pub(crate) fn some_nexthops(
-        &mut self,
-        moment: &mut Moment,
-        keys: &BTreeSet<Key>,
-    ) -> Result<bool, Error> {
-        let ids = keys.iter().filter_map(|key| match key {
-            Key::Nexthop(id) => Some(*id),
-            _ => None,
-        });
-        let ids: Vec<NexthopId> = ids.collect();
-        if ids.len() > MOST_LOOKUPS {
-            return self.nexthops(moment);
-        }
-        let mut found = Vec::new();
-        for id in ids {
-            let links = &moment.links;
-            let asked = ask(self.connection, |batch| get(batch, id), &mut |message| {
-                found.extend(decode(&message, links).ok().flatten());
-            });
-            match asked {
-                Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}
-                Err(Error::Refused(_)) => return self.nexthops(moment),
-                asked => asked?,
-            }
-        }
-        if !found.iter().all(|seen| self.stays(seen)) {
-            return self.nexthops(moment);
-        }
-        for SeenNexthop { id, nexthop, protocol } in found {
-            let owner = route_owner(protocol, self.source.protocol);
-            self.report(Key::Nexthop(id), Object::Nexthop(nexthop), owner);
-        }
-        Ok(false)
+/// Reports the nexthops of some keys. Dumps all only if one of them does not stay: then it matters what else there
+/// is. Returns whether one is deleted, as `nexthops` does.
+pub(crate) fn observe_some(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    keys: &BTreeSet<Key>,
+) -> Result<bool, Error> {
+    let ids = keys.iter().filter_map(|key| match key {
+        Key::Nexthop(id) => Some(*id),
+        _ => None,
+    });
+    let ids: Vec<NexthopId> = ids.collect();
+    if ids.len() > MOST_LOOKUPS {
+        return observe_all(observation, moment);
     }
-
-    /// Whether a nexthop is declared, and can be changed to be as declared.
-    fn stays(&self, seen: &SeenNexthop) -> bool {
-        let declared = self.view.desired.get(&Key::Nexthop(seen.id));
-        let declared = declared.map(|declared| &declared.object);
-        matches!(declared, Some(Object::Nexthop(one)) if is_same_kind(one, &seen.nexthop))
-    }
-
-    /// Dumps nexthops. Returns whether one of them is deleted, for good or for a moment: its routes go
-    /// along, wherever they are.
-    pub(crate) fn nexthops(&mut self, moment: &mut Moment) -> Result<bool, Error> {
+    let mut found = Vec::new();
+    for id in ids {
         let links = &moment.links;
-        let found =
-            collect(self.connection, RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
-        let mut goes = false;
-        for seen in found {
-            let stays = self.stays(&seen);
-            let SeenNexthop { id, nexthop, protocol } = seen;
-            let owner = route_owner(protocol, self.source.protocol);
-            let key = Key::Nexthop(id);
-            let is_kept = owner != Owner::Ours || !self.view.focus.covers(&key);
-            goes |= !is_kept && !stays;
-            let members = nexthop.group.iter().map(|member| member.id).collect();
-            let (owner_seen, dev) = (owner.clone(), nexthop.dev);
-            moment.nexthops.extend([ObservedNexthop { id, owner: owner_seen, dev, members }]);
-            self.report(key, Object::Nexthop(nexthop), owner);
+        let asked = ask(observation.connection, |batch| get(batch, id), &mut |message| {
+            found.extend(decode(&message, links).ok().flatten());
+        });
+        match asked {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::NOENT => {}
+            Err(Error::Refused(_)) => return observe_all(observation, moment),
+            asked => asked?,
         }
-        Ok(goes)
     }
+    if !found.iter().all(|seen| stays(observation, seen)) {
+        return observe_all(observation, moment);
+    }
+    for SeenNexthop { id, nexthop, protocol } in found {
+        let owner = route_owner(protocol, observation.source.protocol);
+        observation.report(Key::Nexthop(id), Object::Nexthop(nexthop), owner);
+    }
+    Ok(false)
+}
+
+/// Whether a nexthop is declared, and can be changed to be as declared.
+fn stays(observation: &Observation<'_, '_>, seen: &SeenNexthop) -> bool {
+    let declared = observation.view.desired.get(&Key::Nexthop(seen.id));
+    let declared = declared.map(|declared| &declared.object);
+    matches!(declared, Some(Object::Nexthop(one)) if is_same_kind(one, &seen.nexthop))
+}
+
+/// Dumps nexthops. Returns whether one of them is deleted, for good or for a moment: its routes go
+/// along, wherever they are.
+pub(crate) fn observe_all(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+) -> Result<bool, Error> {
+    let links = &moment.links;
+    let found =
+        collect(observation.connection, RTM_GETNEXTHOP, &[0; 8], |message| decode(message, links))?;
+    let mut goes = false;
+    for seen in found {
+        let stays = stays(observation, &seen);
+        let SeenNexthop { id, nexthop, protocol } = seen;
+        let owner = route_owner(protocol, observation.source.protocol);
+        let key = Key::Nexthop(id);
+        let is_kept = owner != Owner::Ours || !observation.view.focus.covers(&key);
+        goes |= !is_kept && !stays;
+        let members = nexthop.group.iter().map(|member| member.id).collect();
+        let (owner_seen, dev) = (owner.clone(), nexthop.dev);
+        moment.nexthops.extend([ObservedNexthop { id, owner: owner_seen, dev, members }]);
+        observation.report(key, Object::Nexthop(nexthop), owner);
+    }
+    Ok(goes)
 }
 
 /// Asks for one nexthop.

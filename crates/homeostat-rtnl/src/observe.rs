@@ -21,10 +21,10 @@ use crate::number::{Protocol, Table};
 use crate::object::Object;
 use crate::route::observe::EVERYWHERE;
 use crate::shadow::Shadow;
-use crate::snapshot;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
 use crate::unused::{Kind, UnusedKinds};
+use crate::{address, neighbour, nexthop, route, rule, snapshot};
 
 /// Observes one network namespace, and receives hints of changes in it.
 pub struct Reader {
@@ -209,7 +209,7 @@ impl Observation<'_, '_> {
         self.links(&mut moment)?;
         match self.view.focus {
             Focus::All => {
-                let address_goes = self.addresses(&mut moment)?;
+                let address_goes = address::observe_all(self, &mut moment)?;
                 // What other owners lose with a link or an address has to be known.
                 if !self.left_out.is_empty()
                     && (address_goes || MayLose::of_all(&moment, self.view).anything())
@@ -217,14 +217,14 @@ impl Observation<'_, '_> {
                     self.left_out.clear();
                 }
                 if !self.left_out.contains(&Kind::Nexthop) {
-                    self.nexthops(&mut moment)?;
+                    nexthop::observe_all(self, &mut moment)?;
                 }
-                self.all_routes(&mut moment)?;
+                route::observe::all(self, &mut moment)?;
                 if !self.left_out.contains(&Kind::Rule) {
-                    self.rules(&mut moment)?;
+                    rule::observe_all(self, &mut moment)?;
                 }
                 if !self.left_out.contains(&Kind::Neighbour) {
-                    self.neighbours(&mut moment)?;
+                    neighbour::observe_all(self, &mut moment)?;
                 }
             }
             Focus::Keys(keys) => self.some(&mut moment, keys)?,
@@ -238,26 +238,26 @@ impl Observation<'_, '_> {
         let may_lose = MayLose::of(moment, self.view, keys);
         let is_any = |is_one: fn(&Key) -> bool| keys.iter().any(is_one);
         let has_address = may_lose.everything || is_any(|key| matches!(key, Key::Address(_)));
-        let address_goes = has_address && self.some_addresses(moment, keys)?;
+        let address_goes = has_address && address::observe_some(self, moment, keys)?;
         if is_any(|key| matches!(key, Key::Rule(_))) {
-            self.some_rules(moment, keys)?;
+            rule::observe_some(self, moment, keys)?;
         }
         // The last address of a link takes foreign neighbours along.
-        if may_lose.neighbours || address_goes || !self.some_neighbours(moment, keys)? {
-            self.neighbours(moment)?;
+        if may_lose.neighbours || address_goes || !neighbour::observe_some(self, moment, keys)? {
+            neighbour::observe_all(self, moment)?;
         }
         let nexthop_goes = if may_lose.ipv6_routes {
-            self.nexthops(moment)?
+            nexthop::observe_all(self, moment)?
         } else {
-            self.some_nexthops(moment, keys)?
+            nexthop::observe_some(self, moment, keys)?
         };
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
         if may_lose.everything || address_goes || nexthop_goes {
-            self.foreign_routes(moment, EVERYWHERE)?;
+            route::observe::note_foreign(self, moment, EVERYWHERE)?;
         } else if may_lose.ipv6_routes {
-            self.foreign_routes(moment, (AF_INET6, None))?;
+            route::observe::note_foreign(self, moment, (AF_INET6, None))?;
         }
-        self.some_routes(moment, keys)
+        route::observe::some(self, moment, keys)
     }
 
     /// Dumps all links, unless the focus is on a few keys and every change of a link since the last dump was
@@ -420,20 +420,4 @@ pub struct ListedObject {
     pub key: Key,
     pub object: Object,
     pub owner: Owner,
-}
-
-impl Rtnl {
-    /// All objects, declared or not; what the kernel makes by itself has it as the owner.
-    pub fn list(&self) -> Result<Vec<ListedObject>, Failure> {
-        let mut found = Vec::new();
-        let (desired, records) = (Arc::new(DesiredState::default()), Records::new());
-        let view = View::new(&Focus::All, &desired, &records);
-        Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
-            if let Seen::Present { key, object, owner } = seen {
-                found.push(ListedObject { key, object, owner });
-            }
-        })?;
-        found.sort_by(|a, b| a.key.cmp(&b.key));
-        Ok(found)
-    }
 }

@@ -13,6 +13,7 @@ use crate::moment::Moment;
 use crate::object::Object;
 use crate::step::{Delete, GiveBack, Phase, Step, Update};
 use crate::subscription::OwnWrites;
+use crate::{address, neighbour, nexthop, route, rule, snapshot};
 
 /// What one message of a batch is for.
 #[derive(Clone, Copy)]
@@ -69,20 +70,20 @@ impl RequestWriter<'_> {
     fn put(&mut self, desired: &DesiredState, slot: Slot, put: Put, goal: Goal) -> Written {
         let encoded = match desired.at(slot) {
             Some(At::Route(packed, template)) => {
-                self.encoder.put_route(&packed.key(), &template.route, put)
+                route::message::put(&mut self.encoder, &packed.key(), &template.route, put)
             }
             Some(At::Other(other)) => match (&other.key, &other.object) {
                 (Key::Address(key), Object::Address(address)) => {
-                    self.encoder.put_address(key, address, put)
+                    address::put(&mut self.encoder, key, address, put)
                 }
                 (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
-                    self.encoder.put_nexthop(*id, nexthop, put)
+                    nexthop::put(&mut self.encoder, *id, nexthop, put)
                 }
-                (Key::Rule(key), Object::Rule(rule)) => return self.put_rule(key, rule),
+                (Key::Rule(key), Object::Rule(rule)) => return rule::put(self, key, rule),
                 (Key::Neighbour(key), Object::Neighbour(neighbour)) => {
                     // An entry that the kernel learned by itself counts as absent.
                     let put = if self.moment.learned.contains(key) { Put::Replace } else { put };
-                    self.encoder.put_neighbour(key, *neighbour, put)
+                    neighbour::put(&mut self.encoder, key, *neighbour, put)
                 }
                 _ => return Ok(()),
             },
@@ -100,9 +101,9 @@ impl RequestWriter<'_> {
         let gone = match desired.other_at(update.slot).map(|declared| &declared.key) {
             Some(Key::Address(key)) => {
                 self.own_writes.add_deleted(*key);
-                self.encoder.delete_address(key)
+                address::delete(&mut self.encoder, key)
             }
-            Some(Key::Nexthop(id)) => Ok(self.encoder.delete_nexthop(*id)),
+            Some(Key::Nexthop(id)) => Ok(nexthop::delete(&mut self.encoder, *id)),
             _ => return Ok(()),
         };
         self.add(gone, Goal::Recreate)?;
@@ -120,12 +121,14 @@ impl RequestWriter<'_> {
         let encoded = match (&delete.key, &*delete.before) {
             (Key::Address(key), _) => {
                 self.own_writes.add_deleted(*key);
-                self.encoder.delete_address(key)
+                address::delete(&mut self.encoder, key)
             }
-            (Key::Route(key), Object::Route(before)) => self.encoder.delete_route(key, before),
-            (Key::Nexthop(id), _) => Ok(self.encoder.delete_nexthop(*id)),
-            (Key::Rule(key), _) => return self.delete_rule(key),
-            (Key::Neighbour(key), _) => self.encoder.delete_neighbour(key),
+            (Key::Route(key), Object::Route(before)) => {
+                route::message::delete(&mut self.encoder, key, before)
+            }
+            (Key::Nexthop(id), _) => Ok(nexthop::delete(&mut self.encoder, *id)),
+            (Key::Rule(key), _) => return rule::delete(self, key),
+            (Key::Neighbour(key), _) => neighbour::delete(&mut self.encoder, key),
             _ => return Ok(()),
         };
         if encoded.is_err() {
@@ -139,25 +142,25 @@ impl RequestWriter<'_> {
     fn give_back(&mut self, desired: &DesiredState, step: &GiveBack) -> Written {
         // A rule cannot be changed in place: ours is deleted once the former one exists.
         if let Key::Rule(key) = &step.key {
-            let back = self.encoder.put_back(&step.copied, NLM_F_CREATE);
+            let back = snapshot::put_back(&mut self.encoder, &step.copied, NLM_F_CREATE);
             self.add(back, Goal::Create)?;
-            return self.delete_rule(key);
+            return rule::delete(self, key);
         }
         let Some(cascade) = &step.recreate else {
-            let back = self.encoder.put_back(&step.copied, Put::Replace.flags());
+            let back = snapshot::put_back(&mut self.encoder, &step.copied, Put::Replace.flags());
             return self.add(back, Goal::Create);
         };
         let gone = match &step.key {
             Key::Address(key) => {
                 self.own_writes.add_deleted(*key);
-                self.encoder.delete_address(key)
+                address::delete(&mut self.encoder, key)
             }
-            Key::Nexthop(id) => Ok(self.encoder.delete_nexthop(*id)),
-            Key::Neighbour(key) => self.encoder.delete_neighbour(key),
+            Key::Nexthop(id) => Ok(nexthop::delete(&mut self.encoder, *id)),
+            Key::Neighbour(key) => neighbour::delete(&mut self.encoder, key),
             _ => return Ok(()),
         };
         self.add(gone, Goal::Recreate)?;
-        let back = self.encoder.put_back(&step.copied, Put::Create.flags());
+        let back = snapshot::put_back(&mut self.encoder, &step.copied, Put::Create.flags());
         self.add(back, Goal::Create)?;
         self.put_again(desired, cascade)
     }

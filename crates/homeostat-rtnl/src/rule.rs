@@ -339,45 +339,47 @@ pub(crate) const IP_PROTOCOLS: [(&str, u8); 14] = [
 
 named_number!(IpProtocol(u8), IP_PROTOCOLS, 0, "an IP protocol");
 
-impl Encoder<'_> {
-    /// Creates a rule, or deletes the first one that has all of these attributes: it may have more.
-    pub(crate) fn rule(&mut self, kind: u16, flags: u16, rule: &SeenRule) -> Result<()> {
-        let SeenRule { key, rule, protocol } = rule;
-        let len = |net: Option<Net>| net.map_or(0, |net| net.prefix_len());
-        let (family, dst_len, src_len) = (key.family.to_kernel(), len(key.to), len(key.from));
-        let (action, table) = match rule.action {
-            RuleAction::Table(table) => (FR_ACT_TO_TBL, table.0),
-            RuleAction::L3mdev => (FR_ACT_TO_TBL, 0),
-            RuleAction::Blackhole => (FR_ACT_BLACKHOLE, 0),
-            RuleAction::Unreachable => (FR_ACT_UNREACHABLE, 0),
-            RuleAction::Prohibit => (FR_ACT_PROHIBIT, 0),
-            RuleAction::Other(number) => (number, 0),
-        };
-        let short = u8::try_from(table);
-        let mut message = self.batch.message(kind, flags);
-        let head = [family, dst_len, src_len, key.tos.0, short.unwrap_or(0), 0, 0, action];
-        message.fixed(&head).fixed(&[0; 4]);
-        key.priority.map(|priority| message.attr_u32(FRA_PRIORITY, priority));
-        key.from.map(|from| put_ip(&mut message, FRA_SRC, from.addr()));
-        key.to.map(|to| put_ip(&mut message, FRA_DST, to.addr()));
-        key.iif.map(|name| put_link_name(&mut message, FRA_IIFNAME, name));
-        key.oif.map(|name| put_link_name(&mut message, FRA_OIFNAME, name));
-        key.fwmark
-            .map(|mark| message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask));
-        key.ipproto.map(|protocol| message.attr_u8(FRA_IP_PROTO, protocol.0));
-        let range = |ports: Ports| [ports.first.to_ne_bytes(), ports.last.to_ne_bytes()];
-        key.sport.map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
-        key.dport.map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
-        if short.is_err() {
-            message.attr_u32(FRA_TABLE, table);
-        }
-        if rule.action == RuleAction::L3mdev {
-            message.attr_u8(FRA_L3MDEV, 1);
-        }
-        rule.suppress_prefixlength.map(|len| message.attr_u32(FRA_SUPPRESS_PREFIXLEN, len.into()));
-        message.attr_u8(FRA_PROTOCOL, protocol.0);
-        message.finish()
+/// Creates a rule, or deletes the first one that has all of these attributes: it may have more.
+pub(crate) fn request(
+    encoder: &mut Encoder<'_>,
+    kind: u16,
+    flags: u16,
+    rule: &SeenRule,
+) -> Result<()> {
+    let SeenRule { key, rule, protocol } = rule;
+    let len = |net: Option<Net>| net.map_or(0, |net| net.prefix_len());
+    let (family, dst_len, src_len) = (key.family.to_kernel(), len(key.to), len(key.from));
+    let (action, table) = match rule.action {
+        RuleAction::Table(table) => (FR_ACT_TO_TBL, table.0),
+        RuleAction::L3mdev => (FR_ACT_TO_TBL, 0),
+        RuleAction::Blackhole => (FR_ACT_BLACKHOLE, 0),
+        RuleAction::Unreachable => (FR_ACT_UNREACHABLE, 0),
+        RuleAction::Prohibit => (FR_ACT_PROHIBIT, 0),
+        RuleAction::Other(number) => (number, 0),
+    };
+    let short = u8::try_from(table);
+    let mut message = encoder.batch.message(kind, flags);
+    let head = [family, dst_len, src_len, key.tos.0, short.unwrap_or(0), 0, 0, action];
+    message.fixed(&head).fixed(&[0; 4]);
+    key.priority.map(|priority| message.attr_u32(FRA_PRIORITY, priority));
+    key.from.map(|from| put_ip(&mut message, FRA_SRC, from.addr()));
+    key.to.map(|to| put_ip(&mut message, FRA_DST, to.addr()));
+    key.iif.map(|name| put_link_name(&mut message, FRA_IIFNAME, name));
+    key.oif.map(|name| put_link_name(&mut message, FRA_OIFNAME, name));
+    key.fwmark.map(|mark| message.attr_u32(FRA_FWMARK, mark.value).attr_u32(FRA_FWMASK, mark.mask));
+    key.ipproto.map(|protocol| message.attr_u8(FRA_IP_PROTO, protocol.0));
+    let range = |ports: Ports| [ports.first.to_ne_bytes(), ports.last.to_ne_bytes()];
+    key.sport.map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
+    key.dport.map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
+    if short.is_err() {
+        message.attr_u32(FRA_TABLE, table);
     }
+    if rule.action == RuleAction::L3mdev {
+        message.attr_u8(FRA_L3MDEV, 1);
+    }
+    rule.suppress_prefixlength.map(|len| message.attr_u32(FRA_SUPPRESS_PREFIXLEN, len.into()));
+    message.attr_u8(FRA_PROTOCOL, protocol.0);
+    message.finish()
 }
 
 /// A rule as the kernel reports it: all that makes it what it is.
@@ -467,66 +469,67 @@ pub(crate) enum Verdict {
     Foreign,
 }
 
-impl Observation<'_, '_> {
-    /// Dumps all rules, of which the shadow then knows.
-    pub(crate) fn rules(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        let mut known = KnownRules::default();
-        for family in [Family::V4, Family::V6] {
-            let fixed = [family.to_kernel(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-            let found = collect(self.connection, RTM_GETRULE, &fixed, decode)?;
-            for seen in found {
-                known.add(seen);
-                moment.rules.push(observed(seen, self.view.desired));
-            }
+/// Dumps all rules, of which the shadow then knows.
+pub(crate) fn observe_all(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+) -> Result<(), Error> {
+    let mut known = KnownRules::default();
+    for family in [Family::V4, Family::V6] {
+        let fixed = [family.to_kernel(), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let found = collect(observation.connection, RTM_GETRULE, &fixed, decode)?;
+        for seen in found {
+            known.add(seen);
+            moment.rules.push(observed(seen, observation.view.desired));
         }
-        if let Some(shadow) = &mut self.shadow {
-            shadow.rules = Some(known);
-        }
-        self.report_rules(moment);
-        Ok(())
     }
-
-    /// Reports the rules that some keys may be about, without a dump if the shadow knows them.
-    pub(crate) fn some_rules(
-        &mut self,
-        moment: &mut Moment,
-        keys: &BTreeSet<Key>,
-    ) -> Result<(), Error> {
-        let desired = self.view.desired;
-        let Some(known) = self.shadow.as_ref().and_then(|shadow| shadow.rules.as_ref()) else {
-            return self.rules(moment);
-        };
-        let mut places = BTreeSet::new();
-        for key in keys {
-            match key {
-                Key::Rule(rule) if rule.priority.is_some() => {
-                    places.insert((rule.family, rule.priority));
-                }
-                // A desired rule without a priority is fulfilled anywhere.
-                Key::Rule(rule) if desired.slot(key, None).is_some() => {
-                    places.extend(known.places_of(rule.family));
-                }
-                _ => {}
-            }
-        }
-        let found = places.iter().flat_map(|place| known.at(*place));
-        moment.rules.extend(found.map(|seen| observed(*seen, desired)));
-        self.report_rules(moment);
-        Ok(())
+    if let Some(shadow) = &mut observation.shadow {
+        shadow.rules = Some(known);
     }
+    report(observation, moment);
+    Ok(())
+}
 
-    fn report_rules(&mut self, moment: &mut Moment) {
-        let focus = self.view.focus;
-        decide(&mut moment.rules, self.source.protocol, self.view.desired);
-        for observed in reported(&moment.rules) {
-            let owner = route_owner(observed.seen.protocol, self.source.protocol);
-            self.report(Key::from(observed.key), Object::Rule(observed.seen.rule), owner);
+/// Reports the rules that some keys may be about, without a dump if the shadow knows them.
+pub(crate) fn observe_some(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    keys: &BTreeSet<Key>,
+) -> Result<(), Error> {
+    let desired = observation.view.desired;
+    let Some(known) = observation.shadow.as_ref().and_then(|shadow| shadow.rules.as_ref()) else {
+        return observe_all(observation, moment);
+    };
+    let mut places = BTreeSet::new();
+    for key in keys {
+        match key {
+            Key::Rule(rule) if rule.priority.is_some() => {
+                places.insert((rule.family, rule.priority));
+            }
+            // A desired rule without a priority is fulfilled anywhere.
+            Key::Rule(rule) if desired.slot(key, None).is_some() => {
+                places.extend(known.places_of(rule.family));
+            }
+            _ => {}
         }
-        // Rules outside the focus are kept in this pass.
-        let hidden = moment.rules.iter_mut().filter(|one| one.verdict == Verdict::Delete);
-        for observed in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
-            observed.verdict = Verdict::Keep;
-        }
+    }
+    let found = places.iter().flat_map(|place| known.at(*place));
+    moment.rules.extend(found.map(|seen| observed(*seen, desired)));
+    report(observation, moment);
+    Ok(())
+}
+
+fn report(observation: &mut Observation<'_, '_>, moment: &mut Moment) {
+    let focus = observation.view.focus;
+    decide(&mut moment.rules, observation.source.protocol, observation.view.desired);
+    for observed in reported(&moment.rules) {
+        let owner = route_owner(observed.seen.protocol, observation.source.protocol);
+        observation.report(Key::from(observed.key), Object::Rule(observed.seen.rule), owner);
+    }
+    // Rules outside the focus are kept in this pass.
+    let hidden = moment.rules.iter_mut().filter(|one| one.verdict == Verdict::Delete);
+    for observed in hidden.filter(|one| !focus.covers(&Key::from(one.key))) {
+        observed.verdict = Verdict::Keep;
     }
 }
 
@@ -616,65 +619,62 @@ fn reported(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
     places.into_iter().filter_map(|at| rules.get(at))
 }
 
-impl RequestWriter<'_> {
-    /// Creates the rule as declared, unless it exists beside the one that is deleted.
-    pub(crate) fn put_rule(&mut self, key: &RuleKey, rule: &Rule) -> Written {
-        if on(key, self.moment).any(|(_, one)| one.verdict == Verdict::Keep) {
-            return Err(Outcome::Applied { now: None });
-        }
-        let asked = SeenRule { key: *key, rule: *rule, protocol: self.encoder.protocol };
-        let near = self.moment.rules.get(near(key, self.moment)).unwrap_or_default();
-        let is_broad = near.iter().any(|one| is_hit(&one.seen, &asked));
-        let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
-        let encoded = self.encoder.rule(RTM_NEWRULE, flags, &asked);
-        self.add(Ok(encoded), Goal::Ensure)
+/// Creates the rule as declared, unless it exists beside the one that is deleted.
+pub(crate) fn put(writer: &mut RequestWriter<'_>, key: &RuleKey, rule: &Rule) -> Written {
+    if on(key, writer.moment).any(|(_, one)| one.verdict == Verdict::Keep) {
+        return Err(Outcome::Applied { now: None });
     }
+    let asked = SeenRule { key: *key, rule: *rule, protocol: writer.encoder.protocol };
+    let near = writer.moment.rules.get(near(key, writer.moment)).unwrap_or_default();
+    let is_broad = near.iter().any(|one| is_hit(&one.seen, &asked));
+    let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
+    let encoded = request(&mut writer.encoder, RTM_NEWRULE, flags, &asked);
+    writer.add(Ok(encoded), Goal::Ensure)
+}
 
-    /// Deletes all rules of ours that have to leave the key or, if none is ours, the one that was taken over.
-    pub(crate) fn delete_rule(&mut self, key: &RuleKey) -> Written {
-        let moment = self.moment;
-        let is_foreign = |one: &ObservedRule| one.verdict == Verdict::Foreign;
-        let going: Vec<usize> = if on(key, moment).all(|(_, one)| is_foreign(one)) {
-            on(key, moment).take(1).map(|(at, _)| at).collect()
-        } else {
-            let going = on(key, moment).filter(|(_, one)| one.verdict == Verdict::Delete);
-            going.map(|(at, _)| at).collect()
-        };
-        for at in &going {
-            self.delete_one(*at)?;
-        }
-        if going.is_empty() { Err(Outcome::Applied { now: None }) } else { Ok(()) }
+/// Deletes all rules of ours that have to leave the key or, if none is ours, the one that was taken over.
+pub(crate) fn delete(writer: &mut RequestWriter<'_>, key: &RuleKey) -> Written {
+    let moment = writer.moment;
+    let is_foreign = |one: &ObservedRule| one.verdict == Verdict::Foreign;
+    let going: Vec<usize> = if on(key, moment).all(|(_, one)| is_foreign(one)) {
+        on(key, moment).take(1).map(|(at, _)| at).collect()
+    } else {
+        let going = on(key, moment).filter(|(_, one)| one.verdict == Verdict::Delete);
+        going.map(|(at, _)| at).collect()
+    };
+    for at in &going {
+        delete_one(writer, *at)?;
     }
+    if going.is_empty() { Err(Outcome::Applied { now: None }) } else { Ok(()) }
+}
 
-    fn delete_one(&mut self, at: usize) -> Written {
-        let moment = self.moment;
-        let Some(ObservedRule { seen: going, .. }) = moment.rules.get(at) else { return Ok(()) };
-        let before = near(&going.key, moment).start..at;
-        let before = before.clone().zip(moment.rules.get(before).unwrap_or_default());
-        let in_the_way =
-            before.filter(|(at, one)| !self.moved.contains(at) && is_hit(&one.seen, going));
-        let (places, in_the_way): (Vec<usize>, Vec<&ObservedRule>) = in_the_way.unzip();
-        if let Some(other) = in_the_way.iter().find(|one| one.verdict == Verdict::Foreign) {
-            let key = Key::from(other.seen.key);
-            let error =
-                format!("the kernel would take `{key}` for it, which belongs to another owner");
-            let failure = Failure::new(error, Retry::OnChange)
-                .with_help("remove that rule, or this one, by hand");
-            return Err(Outcome::Failed(failure));
-        }
-        for one in &in_the_way {
-            let gone = self.encoder.rule(RTM_DELRULE, 0, &one.seen);
-            self.add(Ok(gone), Goal::Any)?;
-        }
-        let gone = self.encoder.rule(RTM_DELRULE, 0, going);
-        self.add(Ok(gone), Goal::Delete)?;
-        self.moved.extend(places.into_iter().chain([at]));
-        for one in in_the_way {
-            let again = self.encoder.rule(RTM_NEWRULE, NLM_F_CREATE, &one.seen);
-            self.add(Ok(again), Goal::Any)?;
-        }
-        Ok(())
+fn delete_one(writer: &mut RequestWriter<'_>, at: usize) -> Written {
+    let moment = writer.moment;
+    let Some(ObservedRule { seen: going, .. }) = moment.rules.get(at) else { return Ok(()) };
+    let before = near(&going.key, moment).start..at;
+    let before = before.clone().zip(moment.rules.get(before).unwrap_or_default());
+    let in_the_way =
+        before.filter(|(at, one)| !writer.moved.contains(at) && is_hit(&one.seen, going));
+    let (places, in_the_way): (Vec<usize>, Vec<&ObservedRule>) = in_the_way.unzip();
+    if let Some(other) = in_the_way.iter().find(|one| one.verdict == Verdict::Foreign) {
+        let key = Key::from(other.seen.key);
+        let error = format!("the kernel would take `{key}` for it, which belongs to another owner");
+        let failure = Failure::new(error, Retry::OnChange)
+            .with_help("remove that rule, or this one, by hand");
+        return Err(Outcome::Failed(failure));
     }
+    for one in &in_the_way {
+        let gone = request(&mut writer.encoder, RTM_DELRULE, 0, &one.seen);
+        writer.add(Ok(gone), Goal::Any)?;
+    }
+    let gone = request(&mut writer.encoder, RTM_DELRULE, 0, going);
+    writer.add(Ok(gone), Goal::Delete)?;
+    writer.moved.extend(places.into_iter().chain([at]));
+    for one in in_the_way {
+        let again = request(&mut writer.encoder, RTM_NEWRULE, NLM_F_CREATE, &one.seen);
+        writer.add(Ok(again), Goal::Any)?;
+    }
+    Ok(())
 }
 
 /// The rules with a key, with their places among all.

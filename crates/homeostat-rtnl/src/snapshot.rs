@@ -237,17 +237,15 @@ fn for_each_way(ways: &mut [u8], visit: &mut dyn FnMut(&mut [u8])) {
     }
 }
 
-impl Encoder<'_> {
-    /// Sends an object back as it was.
-    pub(crate) fn put_back(&mut self, copied: &Copied, flags: u16) -> Encoded {
-        let request = copied.now(self.links)?;
-        let mut message = self.batch.message(request.message, flags);
-        message.fixed(&request.fixed);
-        for (kind, value) in &request.attrs {
-            message.attr(*kind, value);
-        }
-        Ok(message.finish())
+/// Sends an object back as it was.
+pub(crate) fn put_back(encoder: &mut Encoder<'_>, copied: &Copied, flags: u16) -> Encoded {
+    let request = copied.now(encoder.links)?;
+    let mut message = encoder.batch.message(request.message, flags);
+    message.fixed(&request.fixed);
+    for (kind, value) in &request.attrs {
+        message.attr(*kind, value);
     }
+    Ok(message.finish())
 }
 
 /// What our mark replaces of a link. The rest of a link that is ever written is managed, and so is known without a

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    ChangeList, Coverage, Draft, Fails, Failure, Retry, ScopeLock, Snapshot, Source,
+    ChangeList, Coverage, Draft, Fails, Failure, Focus, Records, Retry, ScopeLock, Seen, Snapshot,
+    Source, View,
 };
 use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
 use homeostat_netns::Netns;
@@ -18,7 +19,7 @@ use crate::link::sysctls::Sysctls;
 use crate::moment::Moment;
 use crate::number::Protocol;
 use crate::object::Object;
-use crate::observe::Reader;
+use crate::observe::{ListedObject, Reader};
 use crate::plan;
 use crate::snapshot::{FormerLink, FormerLinks};
 use crate::step::Step;
@@ -218,6 +219,20 @@ impl Rtnl {
             None => Listener::open(Family::Route, groups, &options),
         };
         opened.map_err(|error| Failure::from_error(&error, Retry::Soon))
+    }
+
+    /// All objects, declared or not; what the kernel makes by itself has it as the owner.
+    pub fn list(&self) -> Result<Vec<ListedObject>, Failure> {
+        let mut found = Vec::new();
+        let (desired, records) = (Arc::new(DesiredState::default()), Records::new());
+        let view = View::new(&Focus::All, &desired, &records);
+        Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
+            if let Seen::Present { key, object, owner } = seen {
+                found.push(ListedObject { key, object, owner });
+            }
+        })?;
+        found.sort_by(|a, b| a.key.cmp(&b.key));
+        Ok(found)
     }
 }
 

@@ -61,26 +61,6 @@ impl Text for LinkName {
     }
 }
 
-impl LinkName {
-    /// Why a text is not taken as a name in a document. Stricter than the kernel, which takes `%` for a
-    /// pattern and control characters as they are.
-    pub(crate) fn fault(text: &str) -> Option<&'static str> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        match text {
-            "" => Some("it is empty"),
-            "." | ".." => Some("it is a directory"),
-            // As nearly all are: a list of routes asks a million times.
-            _ if text.len() <= 15 && text.bytes().all(is_plain) => None,
-            _ if text.len() > 15 => Some("it has more than 15 bytes"),
-            _ if text.contains(['/', ':', '%']) => Some("it has a `/`, `:` or `%` in it"),
-            _ if text.contains(|c: char| c.is_whitespace() || c.is_control()) => {
-                Some("it has a space or a control character in it")
-            }
-            _ => None,
-        }
-    }
-}
-
 impl Text for Mac {
     const WHAT: &'static str = "a hardware address";
 

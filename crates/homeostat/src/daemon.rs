@@ -264,7 +264,7 @@ impl Daemon {
                 end = End::ProcessEnded;
                 break;
             }
-            let (passed, trial, stops_at) = (self.passed(), self.trial_wakes(), self.stops_at);
+            let (passed, trial, stops_at) = (self.passed(), trial::next_wake(&self), self.stops_at);
             let wake = wakes.next(&mut self.provider, passed, trial, stops_at).await;
             let handled = match wake {
                 Wake::Stop => None,
@@ -299,7 +299,7 @@ impl Daemon {
                 "a trial was left open: it is rolled back first"
             );
             let why = trial.record.why_left();
-            self.roll_back_or_retry(why).await;
+            trial::roll_back_or_retry(self, why).await;
         } else {
             self.arrange(Recipients::Changed).await?;
         }
@@ -320,7 +320,7 @@ impl Daemon {
             return false;
         }
         self.stops_at = Some(BootTime::after(STOP_ROLLBACK));
-        self.roll_back_or_retry("the daemon that held it was stopped").await;
+        trial::roll_back_or_retry(self, "the daemon that held it was stopped").await;
         true
     }
 
@@ -342,11 +342,11 @@ impl Daemon {
             }
             Wake::Command(request) => self.handle_command(request).await,
             Wake::Passed => self.confirm().await,
-            Wake::RollBack(why) => self.roll_back_or_retry(&why).await,
-            Wake::Tried => self.judge_trial().await,
-            Wake::ChecksAreGood => self.confirm_trial_by_checks().await,
+            Wake::RollBack(why) => trial::roll_back_or_retry(self, &why).await,
+            Wake::Tried => trial::judge(self).await,
+            Wake::ChecksAreGood => trial::confirm_by_checks(self).await,
             Wake::RolledBack => {
-                self.rolled_back().await;
+                trial::rolled_back(self).await;
                 self.reload_edit().await;
             }
         }
@@ -363,6 +363,10 @@ impl Daemon {
         }
     }
 
+    fn confirmed(&self) -> ConfirmedDocuments {
+        ConfirmedDocuments::of(&self.context.caller.state_dir, &self.context.caller.owner)
+    }
+
     /// Where the provider's document comes from.
     fn origin(&self) -> Result<Origin> {
         Ok(Origin {
@@ -377,8 +381,7 @@ impl Daemon {
     async fn confirm(&mut self) {
         let Some(origin) = self.unconfirmed.take() else { return };
         let (document, files) = (Arc::clone(&self.document), self.bound.clone());
-        let caller = &self.context.caller;
-        let confirmed = ConfirmedDocuments::of(&caller.state_dir, &caller.owner);
+        let confirmed = self.confirmed();
         let kept =
             tokio::task::spawn_blocking(move || confirmed.add(&document, &files, origin)).await;
         match kept.map_err(Into::into).flatten() {
@@ -441,13 +444,14 @@ impl Daemon {
             DaemonCommand::Arrange => self.arrange(Recipients::AllForClient).await,
             DaemonCommand::Reload => self.reload(Recipients::AllForClient).await,
             DaemonCommand::TakeDocument { handed, trial } => self.take_handed(&handed, trial).await,
-            DaemonCommand::Confirm { extend: Some(during), .. } => self.extend_trial(during),
+            DaemonCommand::Confirm { extend: Some(during), .. } => trial::extend(self, during),
             DaemonCommand::Confirm { by, same_session, .. } => {
-                self.confirm_trial(&by, same_session).await
+                trial::confirm(self, &by, same_session).await
             }
             DaemonCommand::TryOlder { number, trial } => self.try_older(number, trial).await,
             DaemonCommand::RollBack { by } => {
-                self.roll_back(&format!("{by} asked for it"), Recipients::AllForClient).await
+                trial::roll_back(self, &format!("{by} asked for it"), Recipients::AllForClient)
+                    .await
             }
         };
         self.context.caller.guards = guards;
@@ -523,7 +527,7 @@ impl Daemon {
         }
         let is_asked_for = recipients != Recipients::Changed;
         if !is_same {
-            self.begin_trial_of_edit(&document, is_asked_for).await?;
+            trial::begin_for_edit(self, &document, is_asked_for).await?;
         }
         self.take_tried(document, recipients).await?;
         (self.own, self.referenced, self.fallback) = (None, referenced, None);
@@ -565,7 +569,7 @@ impl Daemon {
         from: Vec<PathBuf>,
     ) -> Result<()> {
         if let Some(request) = trial {
-            self.begin_trial(&document, request, from).await?;
+            trial::begin(self, &document, request, from).await?;
         }
         let before = Arc::clone(&self.document);
         self.take_tried(Arc::new(document), Recipients::AllForClient).await?;
@@ -580,7 +584,7 @@ impl Daemon {
     async fn take_tried(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
         let taken = self.take(document, recipients).await;
         if let (Err(error), Some(_)) = (&taken, &self.trials.open) {
-            self.abandon_trial(error).await;
+            trial::abandon(self, error).await;
         }
         taken
     }

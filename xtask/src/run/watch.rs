@@ -35,17 +35,15 @@ enum Last {
     Break,
 }
 
-impl Program {
-    /// Runs to the end, until there is no output for `silence`, or until `see` breaks off. Calls `see` with each line of
-    /// its standard output; bytes that are not UTF-8 are replaced.
-    pub(crate) fn watch(&self, silence: Duration, see: &mut See<'_>) -> Result<Ended> {
-        let mut command = self.command();
-        let child = command.stdout(Stdio::piped()).spawn();
-        let mut child = child.with_context(|| format!("cannot start `{self}`"))?;
-        let stdout = child.stdout.take().context("a piped program has an output")?;
-        let last = read_lines(&lines_of(stdout), silence, see);
-        finish(&mut child, last, silence).with_context(|| format!("cannot end `{self}`"))
-    }
+/// Runs to the end, until there is no output for `silence`, or until `see` breaks off. Calls `see` with each line of
+/// its standard output; bytes that are not UTF-8 are replaced.
+pub(crate) fn watch(program: &Program, silence: Duration, see: &mut See<'_>) -> Result<Ended> {
+    let mut command = program.command();
+    let child = command.stdout(Stdio::piped()).spawn();
+    let mut child = child.with_context(|| format!("cannot start `{program}`"))?;
+    let stdout = child.stdout.take().context("a piped program has an output")?;
+    let last = read_lines(&lines_of(stdout), silence, see);
+    finish(&mut child, last, silence).with_context(|| format!("cannot end `{program}`"))
 }
 
 /// Reads on a thread, since reading blocks; it ends with the program.
@@ -98,7 +96,7 @@ mod tests {
             seen.push(line.to_owned());
             if line == "enough" { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let ended = program.watch(silence, &mut see).unwrap();
+        let ended = super::watch(&program, silence, &mut see).unwrap();
         (seen, ended)
     }
 

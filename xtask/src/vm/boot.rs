@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::run::{Ended, Program, See};
+use crate::run::{Ended, Program, See, watch};
 
 /// A machine without output for this long hangs: no test takes that long, even on a busy machine.
 const SILENCE: Duration = Duration::from_mins(10);
@@ -26,7 +26,7 @@ pub(crate) struct Machine<'a> {
 /// Runs the machine until it powers off, crashes or hangs, or until `see`, which is called with each line of its results,
 /// cuts its power.
 pub(crate) fn boot(machine: &Machine<'_>, see: &mut See<'_>) -> Result<Ended> {
-    program(machine).watch(SILENCE, see)
+    watch(&program(machine), SILENCE, see)
 }
 
 /// Emulated, since that works also inside another virtual machine. The first serial port is the console of the

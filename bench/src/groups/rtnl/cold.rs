@@ -9,7 +9,7 @@ use homeostat_engine::{Action, Focus};
 use super::super::bird::Bird;
 use super::super::library;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
-use super::fixture::{Fixture, desired, expect, fresh};
+use super::fixture::{desired, expect, fresh, once};
 use crate::{Budget, Group, Run, Unit, program};
 
 pub(super) fn groups() -> Vec<Group> {
@@ -60,7 +60,7 @@ fn floor(run: &mut Run, load: Load) -> Result<()> {
 
 fn ours(run: &mut Run, load: Load) -> Result<()> {
     let ((ip, size), network) = (load.at(run), fresh()?);
-    let mut fixture = Fixture::once(desired(ip, 0..size)?)?;
+    let mut fixture = once(desired(ip, 0..size)?)?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, repeat_n(Action::Create, size))?;
     network.expect(ip, size)

@@ -16,11 +16,9 @@ use crate::Run;
 
 pub(super) type Fixture = super::super::fixture::Fixture<Rtnl>;
 
-impl Fixture {
-    /// Opens the source in the calling thread's namespace for one pass, as `apply` does.
-    pub(super) fn once(desired: DesiredState) -> Result<Self> {
-        Self::without_hints(Rtnl::here(), Arc::new(desired))
-    }
+/// Opens the source in the calling thread's namespace for one pass, as `apply` does.
+pub(super) fn once(desired: DesiredState) -> Result<Fixture> {
+    Fixture::without_hints(Rtnl::here(), Arc::new(desired))
 }
 
 /// A desired state of these routes.

@@ -8,7 +8,7 @@ use std::iter::repeat_n;
 
 use super::super::network::TestNetwork;
 use super::super::wire::{Ip, OURS, RouteMessages, Verb, addresses, send_all};
-use super::fixture::{Fixture, clear, expect, fresh};
+use super::fixture::{clear, expect, fresh, once};
 use crate::{Budget, Group, Run, Unit};
 
 /// A full Internet table. The floor sends the same messages, encoded before.
@@ -41,7 +41,7 @@ fn floor(run: &mut Run) -> Result<()> {
 
 fn ours(run: &mut Run) -> Result<()> {
     let (network, size) = filled(run)?;
-    let mut fixture = Fixture::once(DesiredState::default())?;
+    let mut fixture = once(DesiredState::default())?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, repeat_n(Action::Delete, size))?;
     network.expect(Ip::V4, 0)
@@ -77,7 +77,7 @@ fn address_floor(run: &mut Run) -> Result<()> {
 
 fn our_addresses(run: &mut Run) -> Result<()> {
     let (_network, size) = with_addresses(run)?;
-    let mut fixture = Fixture::once(DesiredState::default())?;
+    let mut fixture = once(DesiredState::default())?;
     let report = run.time(size, || fixture.pass(Focus::All))?;
     expect(&report, repeat_n(Action::Delete, size))
 }

@@ -1,7 +1,7 @@
 //! How the kernel really treats what is written to its network knobs: one test for each fact.
 
 use homeostat_engine::{Entry, Explain, Finding, Kind, Retry};
-use homeostat_knobs::{DesiredError, DesiredState, Key, Knobs, Roots};
+use homeostat_knobs::{DesiredError, DesiredState, Key, Knobs, Roots, show};
 use homeostat_netns::Netns;
 use rustix::fs::{Gid, Uid};
 
@@ -210,7 +210,7 @@ fn every_knob_of_a_network_agrees_with_what_it_shows() {
     let network = fresh_network();
     network.ip("link add v0 type veth peer name v.1");
     let bench = Bench::of_the_kernel();
-    let all = bench.source.all().unwrap();
+    let all = show::all(&bench.source).unwrap();
     assert!(all.len() > 300, "{}", all.len());
     let builder = all.iter().fold(DesiredState::builder(), |desired, (key, value)| {
         desired.knob(key.clone(), value.as_str()).unwrap()
@@ -223,7 +223,7 @@ fn every_knob_of_a_network_agrees_with_what_it_shows() {
 fn the_common_knobs_of_a_network_are_shown() {
     let _network = fresh_network();
     meddle("ipv4/ip_forward", "1");
-    let common = Bench::of_the_kernel().source.common().unwrap();
+    let common = show::common(&Bench::of_the_kernel().source).unwrap();
     let text = |(key, value): &(Key, homeostat_knobs::Value)| format!("{key} = {}", value.as_str());
     let lines: Vec<String> = common.iter().map(text).collect();
     assert!(lines.contains(&"sysctl net.ipv4.ip_forward = 1".to_owned()), "{lines:#?}");

@@ -2,15 +2,11 @@
 
 use std::time::Duration;
 
-use super::Connection;
-use crate::batch::stamp;
-use crate::inbox::{Incoming, Truncated};
-use crate::uapi::{
-    NLM_F_DUMP, NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE, NLMSG_OVERRUN,
-};
-use crate::{Batch, Error, Message, Messages, Refusal, Result};
+use crate::inbox::Truncated;
+use crate::uapi::{NLM_F_DUMP_INTR, NLMSG_DONE, NLMSG_ERROR, NLMSG_MIN_TYPE, NLMSG_OVERRUN};
+use crate::{Error, Message, Messages, Refusal, Result};
 
-/// A part of a dump. It is valid only once [`Connection::dump`] has returned without an error.
+/// A part of a dump. It is valid only once [`Connection::dump`](super::Connection::dump) has returned without an error.
 #[derive(Clone, Copy, Debug)]
 pub enum Dumped<'a> {
     Object(Message<'a>),
@@ -20,104 +16,26 @@ pub enum Dumped<'a> {
 
 /// The state of one attempt.
 #[derive(Debug, Default)]
-struct Progress {
-    seq: u32,
-    is_over: bool,
+pub(super) struct Progress {
+    pub(super) seq: u32,
+    pub(super) is_over: bool,
     /// A change came while it was made.
-    is_interrupted: bool,
-    is_incomplete: bool,
-    truncated: Option<Truncated>,
-}
-
-impl Connection {
-    /// Requests all objects that the one message in `request` selects and calls `each` with them.
-    ///
-    /// A dump that a change interrupted, or that did not fit into the buffer, is read to its end (a request
-    /// before that gives EBUSY) and tried again, a limited number of times.
-    pub fn dump(&mut self, request: &mut Batch, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
-        self.dump_until(request, each, |progress| !progress.is_interrupted)
-    }
-
-    /// The same, but a dump that a change interrupted counts. For callers that find out in another way whether the
-    /// change concerns them.
-    pub fn dump_despite_changes(
-        &mut self,
-        request: &mut Batch,
-        each: &mut dyn FnMut(Dumped<'_>),
-    ) -> Result<()> {
-        self.dump_until(request, each, |_| true)
-    }
-
-    fn dump_until(
-        &mut self,
-        request: &mut Batch,
-        each: &mut dyn FnMut(Dumped<'_>),
-        counts: fn(&Progress) -> bool,
-    ) -> Result<()> {
-        let tries = self.limits.dump_tries.max(1);
-        for attempt in 1..=tries {
-            if attempt > 1 {
-                each(Dumped::Restart);
-            }
-            let progress = self.dump_once(request, each)?;
-            match progress.truncated {
-                Some(Truncated { needed, room, has_grown: false }) => {
-                    return Err(Error::Truncated { needed, room });
-                }
-                None if counts(&progress) && !progress.is_incomplete => return Ok(()),
-                _ => {}
-            }
-        }
-        Err(Error::Torn { tries })
-    }
-
-    fn dump_once(
-        &mut self,
-        request: &mut Batch,
-        each: &mut dyn FnMut(Dumped<'_>),
-    ) -> Result<Progress> {
-        if self.is_dead {
-            return Err(Error::Dead);
-        }
-        let mut progress = Progress { seq: self.next_seq, ..Progress::default() };
-        self.next_seq = self.next_seq.wrapping_add(1);
-        stamp(request.bytes_mut(), progress.seq, |flags| flags | NLM_F_DUMP);
-        self.before_each_call.run();
-        self.socket.send(request.bytes())?;
-        let read = self.read_dump(&mut progress, each);
-        // After an unfinished dump the kernel answers every further one with EBUSY.
-        self.is_dead = !progress.is_over;
-        read.map(|()| progress)
-    }
-
-    fn read_dump(
-        &mut self,
-        progress: &mut Progress,
-        each: &mut dyn FnMut(Dumped<'_>),
-    ) -> Result<()> {
-        while !progress.is_over {
-            let timeout = progress.timeout(self.limits.timeout);
-            self.before_each_call.run();
-            match self.inbox.receive(&self.socket, timeout)? {
-                Incoming::Messages(messages) => progress.take(messages, each)?,
-                Incoming::Truncated(truncated) => progress.truncated = Some(truncated),
-                Incoming::Lost => progress.is_incomplete = true,
-                // The end may have been in the part that was truncated.
-                Incoming::Nothing if progress.truncated.is_some() => progress.is_over = true,
-                Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
-            }
-        }
-        Ok(())
-    }
+    pub(super) is_interrupted: bool,
+    pub(super) is_incomplete: bool,
+    pub(super) truncated: Option<Truncated>,
 }
 
 impl Progress {
     /// The kernel queues the next part while one is received, so after a truncated part no wait is needed.
-    fn timeout(&self, timeout: Duration) -> Duration {
+    pub(super) fn timeout(&self, timeout: Duration) -> Duration {
         if self.truncated.is_some() { Duration::ZERO } else { timeout }
     }
 
-    fn take(&mut self, messages: Messages<'_>, each: &mut dyn FnMut(Dumped<'_>)) -> Result<()> {
+    pub(super) fn take(
+        &mut self,
+        messages: Messages<'_>,
+        each: &mut dyn FnMut(Dumped<'_>),
+    ) -> Result<()> {
         for message in messages {
             let message = message?;
             if message.seq == self.seq {
@@ -157,8 +75,8 @@ impl Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Port;
     use crate::uapi::NLMSG_NOOP;
+    use crate::{Batch, Port};
 
     const SEQ: u32 = 7;
     const OBJECT: u16 = NLMSG_MIN_TYPE;

@@ -1,16 +1,12 @@
 //! Commits messages of nftables all together or not at all.
 
-use std::time::Duration;
-
-use super::Connection;
 use super::chunk::{Chunk, Room};
 use crate::batch::stamp;
-use crate::inbox::Incoming;
 use crate::uapi::{
     NFNL_BATCH_GENID, NFNL_MSG_BATCH_BEGIN, NFNL_MSG_BATCH_END, NFNL_SUBSYS_NFTABLES, NLMSG_ERROR,
     nlmsghdr,
 };
-use crate::{Batch, Error, Message, Messages, Refusal, Result};
+use crate::{Batch, Message, Messages, Refusal, Result};
 
 /// The result of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,80 +24,15 @@ pub enum Transacted {
 
 /// The answers to a transaction so far.
 #[derive(Debug, Default)]
-struct Answers {
-    is_done: bool,
-    is_lossy: bool,
+pub(super) struct Answers {
+    pub(super) is_done: bool,
+    pub(super) is_lossy: bool,
     /// The first refusal is the cause; later ones are its consequences.
-    refused: Option<(usize, Refusal)>,
-}
-
-impl Connection {
-    /// Commits the messages of `batch` in one send. With a `generation`, only if the ruleset still has it.
-    /// A batch without messages is done.
-    pub fn transact(&mut self, batch: &Batch, generation: Option<u32>) -> Result<Transacted> {
-        self.transact_with_echo(batch, generation, &mut |_, _| {})
-    }
-
-    /// The same, and calls `echoes` with what the kernel echoes of messages with `NLM_F_ECHO` and with the index
-    /// of the message concerned. Echoes arrive before the result, and are valid only if that is `Done`.
-    ///
-    /// Quirk `elements-echoed-without-number` (Linux 6.18): echoes of elements have the sequence number zero, so
-    /// they come without an index.
-    pub fn transact_with_echo(
-        &mut self,
-        batch: &Batch,
-        generation: Option<u32>,
-        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
-    ) -> Result<Transacted> {
-        if self.is_dead {
-            return Err(Error::Dead);
-        }
-        if batch.is_empty() {
-            return Ok(Transacted::Done);
-        }
-        let mut framed = framed(batch, generation)?;
-        let Some(chunk) = number(&mut framed, self.next_seq) else { return Ok(Transacted::Done) };
-        self.next_seq = chunk.last_seq().wrapping_add(1);
-        self.socket.make_send_room(framed.bytes().len());
-        self.socket.send(framed.bytes())?;
-        let answers = self.receive_answers(&chunk, echoes)?;
-        Ok(answers.result(chunk.count))
-    }
-
-    /// Waits until no other process has a transaction in progress: a commit that has changed the generation is
-    /// complete then. It sends a transaction without messages, which changes nothing, but waits for the lock.
-    pub fn await_commit(&mut self) -> Result<()> {
-        if self.is_dead {
-            return Err(Error::Dead);
-        }
-        self.before_each_call.run();
-        // It requests no answer: when `send` returns, the lock was held. A process that may not begin a
-        // transaction learns so with its next request, which is refused as well.
-        self.socket.send(framed(&Batch::new(), None)?.bytes())
-    }
-
-    /// The kernel has queued every answer when `send` returns.
-    fn receive_answers(
-        &mut self,
-        chunk: &Chunk,
-        echoes: &mut dyn FnMut(Option<usize>, Message<'_>),
-    ) -> Result<Answers> {
-        let mut answers = Answers::default();
-        loop {
-            let is_over = answers.is_done || answers.is_lossy || answers.refused.is_some();
-            let timeout = if is_over { Duration::ZERO } else { self.limits.timeout };
-            match self.inbox.receive(&self.socket, timeout)? {
-                Incoming::Messages(messages) => answers.take(messages, chunk, echoes)?,
-                Incoming::Lost | Incoming::Truncated(_) => answers.is_lossy = true,
-                Incoming::Nothing if is_over => return Ok(answers),
-                Incoming::Nothing => return Err(Error::Timeout(self.limits.timeout)),
-            }
-        }
-    }
+    pub(super) refused: Option<(usize, Refusal)>,
 }
 
 /// The messages between `NFNL_MSG_BATCH_BEGIN` and `NFNL_MSG_BATCH_END`.
-fn framed(batch: &Batch, generation: Option<u32>) -> Result<Batch> {
+pub(super) fn framed(batch: &Batch, generation: Option<u32>) -> Result<Batch> {
     let [high, low] = NFNL_SUBSYS_NFTABLES.to_be_bytes();
     let mut framed = Batch::new();
     let mut begin = framed.message(NFNL_MSG_BATCH_BEGIN, 0);
@@ -124,7 +55,7 @@ const END_LEN: usize = size_of::<nlmsghdr>() + 4;
 ///
 /// Quirk `no-ack-for-the-end` (Linux 6.1): `NFNL_MSG_BATCH_END` is never acknowledged, whatever its flags; a
 /// message inside is, on all kernels.
-fn number(framed: &mut Batch, seq: u32) -> Option<Chunk> {
+pub(super) fn number(framed: &mut Batch, seq: u32) -> Option<Chunk> {
     let end_at = framed.bytes().len().checked_sub(END_LEN)?;
     let (inside, end) = framed.bytes_mut().split_at_mut_checked(end_at)?;
     let mut chunk = Chunk::number(inside, 0, seq, Room::UNLIMITED)?;
@@ -134,7 +65,7 @@ fn number(framed: &mut Batch, seq: u32) -> Option<Chunk> {
 }
 
 impl Answers {
-    fn take(
+    pub(super) fn take(
         &mut self,
         messages: Messages<'_>,
         chunk: &Chunk,
@@ -163,7 +94,7 @@ impl Answers {
     }
 
     /// One refusal undoes the whole transaction, so it counts even if other answers were lost.
-    fn result(self, count: usize) -> Transacted {
+    pub(super) fn result(self, count: usize) -> Transacted {
         match self.refused {
             Some((index, refusal)) => {
                 let place = index.checked_sub(1).filter(|index| index + 2 < count);

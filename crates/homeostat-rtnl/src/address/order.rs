@@ -159,7 +159,7 @@ impl Reordering<'_> {
             let is_made = matches!(protocol, Protocol(1..=3));
             is_link_local(ip) && is_made && self.former.iter().all(|key| key.ip != ip)
         };
-        address::delete(self.connection, index, &is_new).map_err(|error| failure(&error))
+        address::delete_on_link(self.connection, index, &is_new).map_err(|error| failure(&error))
     }
 
     fn put_right(&mut self, class: Class) -> Result<(), Failure> {
@@ -173,11 +173,11 @@ impl Reordering<'_> {
         let changed = self.send(&links, |encoder| {
             // Secondary ones are the last: they go before the one that they would go with.
             for one in present.iter().rev().filter(|one| moved.contains(&one.key)) {
-                let _ = encoder.delete_address(&one.key);
+                let _ = address::delete(encoder, &one.key);
             }
             for key in &moved {
                 let copied = present.iter().find(|one| one.key == *key).map(|one| &one.copied);
-                copied.map(|copied| encoder.put_back(copied, Put::Create.flags()));
+                copied.map(|copied| snapshot::put_back(encoder, copied, Put::Create.flags()));
             }
         });
         drop(promoting);
@@ -186,7 +186,7 @@ impl Reordering<'_> {
         let put = if class == Class::Ipv4 { Put::Create } else { Put::Replace };
         self.send(&links, |encoder| {
             for copied in &routes {
-                let _ = encoder.put_back(copied, put.flags());
+                let _ = snapshot::put_back(encoder, copied, put.flags());
             }
         })
     }

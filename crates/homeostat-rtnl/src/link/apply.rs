@@ -8,7 +8,7 @@ use crate::address;
 use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::cascade::going_with;
-use crate::link::kinds::behaviour::OwnMac;
+use crate::link::kinds::behaviour::{Occupies, OwnMac};
 use crate::link::kinds::bond::Bond;
 use crate::link::kinds::{LinkKind, Refs, tap};
 use crate::link::message::{self, Parts};
@@ -189,7 +189,7 @@ impl<'a> LinkWriter<'a> {
                 self.enslave(index, None, kind)?;
             }
             self.switch(index, false, kind)?;
-            let cleared = address::delete(self.connection, index, &|_, _| true);
+            let cleared = address::delete_on_link(self.connection, index, &|_, _| true);
             cleared.map_err(|error| failed(&error, kind))?;
             let alias = Parked::from_link(seen, *is_end).alias(self.source.owner());
             self.rename(index, parking::name_of(index), alias, kind)?;
@@ -273,7 +273,7 @@ impl<'a> LinkWriter<'a> {
     /// Quirk `a-port-has-no-macvlans` (Linux 6.18): `ip link add m0 link x0 type macvlan` is refused with `EBUSY` while
     /// `x0` is the port of a bridge.
     fn free_parent(&mut self, link: &Link) -> Written {
-        let takes_packets = matches!(link.kind, LinkKind::Macvlan(_) | LinkKind::Ipvlan(_));
+        let takes_packets = link.kind.behaviour().occupies == Occupies::ParentPackets;
         let parent = link.parent.as_ref().filter(|it| takes_packets && it.namespace.is_none());
         let Some(name) = parent.map(|parent| parent.name) else { return Ok(()) };
         let former = self.source.former_links.get(&name);

@@ -9,9 +9,9 @@ use homeostat_netlink::uapi::{
 use homeostat_netlink::{Attrs, Messages};
 
 use super::*;
-use crate::address::{Address, AddressKey, Lifetime};
+use crate::address::{self, Address, AddressKey, Lifetime};
 use crate::key::Key;
-use crate::route::{Route, RouteKey};
+use crate::route::{self, Route, RouteKey};
 
 impl<'a> Encoder<'a> {
     /// Under our usual mark, on a kernel that keeps it, and without echoes.
@@ -56,7 +56,8 @@ fn address_key(text: &str) -> AddressKey {
 fn a_create_never_replaces_and_carries_our_mark() {
     let key = route_key("route 10.5.0.0/16 table 1000 metric 5");
     let route = Route::via([10, 0, 0, 2].into());
-    let (kind, flags, fixed, attrs) = encoded(|e| e.put_route(&key, &route, Put::Create));
+    let (kind, flags, fixed, attrs) =
+        encoded(|e| route::message::put(e, &key, &route, Put::Create));
     assert_eq!((kind, flags), (RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL));
     assert_eq!(fixed, [2, 16, 0, 0, 252, 76, 0, 1, 0, 0, 0, 0]);
     let expected = [
@@ -72,7 +73,7 @@ fn a_create_never_replaces_and_carries_our_mark() {
 fn a_delete_asks_for_our_own_route_on_the_way_that_was_seen() {
     let key = route_key("route 0.0.0.0/0");
     let before = Route { dev: Some("va".parse().unwrap()), ..Route::via([10, 0, 0, 2].into()) };
-    let (kind, flags, fixed, attrs) = encoded(|e| e.delete_route(&key, &before));
+    let (kind, flags, fixed, attrs) = encoded(|e| route::message::delete(e, &key, &before));
     assert_eq!((kind, flags), (RTM_DELROUTE, 0));
     assert_eq!(fixed, [2, 0, 0, 0, 254, 76, RT_SCOPE_NOWHERE, 1, 0, 0, 0, 0]);
     let oif = 7_u32.to_ne_bytes().to_vec();
@@ -83,7 +84,7 @@ fn a_delete_asks_for_our_own_route_on_the_way_that_was_seen() {
 fn an_address_keeps_our_mark_when_it_is_changed() {
     let key = address_key("address 10.0.0.1 peer 10.0.0.2/32 dev va");
     let address = Address { valid: Some(Lifetime::Seconds(60)), ..Address::default() };
-    let (kind, flags, fixed, attrs) = encoded(|e| e.put_address(&key, &address, Put::Replace));
+    let (kind, flags, fixed, attrs) = encoded(|e| address::put(e, &key, &address, Put::Replace));
     assert_eq!((kind, flags), (RTM_NEWADDR, NLM_F_CREATE | NLM_F_REPLACE));
     let [i0, i1, i2, i3] = 7_u32.to_ne_bytes();
     assert_eq!(fixed, [2, 32, 0, 0, i0, i1, i2, i3]);
@@ -103,7 +104,7 @@ fn a_link_that_is_not_there_is_named() {
     let links = Links::default();
     let mut encoder = Encoder::plain(&mut batch, &links);
     let key = address_key("address 10.0.0.1/24 dev va");
-    let missing = encoder.put_address(&key, &Address::default(), Put::Create);
+    let missing = address::put(&mut encoder, &key, &Address::default(), Put::Create);
     assert!(matches!(missing, Err(NoLink(link)) if link.as_str() == "va"));
     assert!(batch.is_empty());
 }

@@ -17,41 +17,39 @@ use crate::nexthop::NexthopId;
 use crate::number::{Metric, Protocol, Scope, Table, Tos};
 use crate::route::{Hop, Route, RouteKey, RouteKind};
 
-impl Encoder<'_> {
-    /// Puts a route there.
-    pub(crate) fn put_route(&mut self, key: &RouteKey, route: &Route, put: Put) -> Encoded {
-        let scope = route.scope.unwrap_or_else(|| usual_route_scope(key, route));
-        let dev = route.dev.map(|dev| self.index(dev)).transpose()?;
-        let indexes = route.hops.iter().map(|hop| hop.dev.map(|dev| self.index(dev)).transpose());
-        let indexes: Vec<Option<IfIndex>> = indexes.collect::<std::result::Result<_, _>>()?;
-        let mut message = self.batch.message(RTM_NEWROUTE, put.flags() | self.echo);
-        let flags = onlink_flag(route.onlink);
-        route_head(&mut message, key, self.protocol, scope.0, route.kind.0, flags);
-        way(&mut message, key, route.via, dev);
-        if !route.hops.is_empty() {
-            multipath(&mut message, key, route.hops.iter().zip(indexes));
-        }
-        route.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
-        route.src.map(|src| put_ip(&mut message, RTA_PREFSRC, src));
-        if let Some(mtu) = route.mtu {
-            message.nest_unmarked(RTA_METRICS, |metrics| _ = metrics.attr_u32(RTAX_MTU, mtu));
-        }
-        Ok(message.finish())
+/// Puts a route there.
+pub(crate) fn put(encoder: &mut Encoder<'_>, key: &RouteKey, route: &Route, put: Put) -> Encoded {
+    let scope = route.scope.unwrap_or_else(|| usual_route_scope(key, route));
+    let dev = route.dev.map(|dev| encoder.index(dev)).transpose()?;
+    let indexes = route.hops.iter().map(|hop| hop.dev.map(|dev| encoder.index(dev)).transpose());
+    let indexes: Vec<Option<IfIndex>> = indexes.collect::<std::result::Result<_, _>>()?;
+    let mut message = encoder.batch.message(RTM_NEWROUTE, put.flags() | encoder.echo);
+    let flags = onlink_flag(route.onlink);
+    route_head(&mut message, key, encoder.protocol, scope.0, route.kind.0, flags);
+    way(&mut message, key, route.via, dev);
+    if !route.hops.is_empty() {
+        multipath(&mut message, key, route.hops.iter().zip(indexes));
     }
+    route.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
+    route.src.map(|src| put_ip(&mut message, RTA_PREFSRC, src));
+    if let Some(mtu) = route.mtu {
+        message.nest_unmarked(RTA_METRICS, |metrics| _ = metrics.attr_u32(RTAX_MTU, mtu));
+    }
+    Ok(message.finish())
+}
 
-    /// Takes a route away that is still ours and still goes the way it was seen to go. Without
-    /// them a metric of 0 would match a route of ours with any other metric.
-    pub(crate) fn delete_route(&mut self, key: &RouteKey, before: &Route) -> Encoded {
-        let dev = before.dev.filter(|_| before.kind.has_nexthop());
-        let dev = dev.map(|dev| self.index(dev)).transpose()?;
-        // The type of a route through a nexthop object is the object's, which may have changed.
-        let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.0 };
-        let mut message = self.batch.message(RTM_DELROUTE, 0);
-        route_head(&mut message, key, self.protocol, RT_SCOPE_NOWHERE, kind, 0);
-        way(&mut message, key, before.via, dev);
-        before.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
-        Ok(message.finish())
-    }
+/// Takes a route away that is still ours and still goes the way it was seen to go. Without
+/// them a metric of 0 would match a route of ours with any other metric.
+pub(crate) fn delete(encoder: &mut Encoder<'_>, key: &RouteKey, before: &Route) -> Encoded {
+    let dev = before.dev.filter(|_| before.kind.has_nexthop());
+    let dev = dev.map(|dev| encoder.index(dev)).transpose()?;
+    // The type of a route through a nexthop object is the object's, which may have changed.
+    let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.0 };
+    let mut message = encoder.batch.message(RTM_DELROUTE, 0);
+    route_head(&mut message, key, encoder.protocol, RT_SCOPE_NOWHERE, kind, 0);
+    way(&mut message, key, before.via, dev);
+    before.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
+    Ok(message.finish())
 }
 
 /// As `ip` has it. What is directly on a link is nearer than what is behind a gateway; a gateway is only accepted

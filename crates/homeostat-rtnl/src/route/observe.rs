@@ -21,103 +21,99 @@ pub(crate) type Place = (u8, Option<Table>);
 /// IPv4 and IPv6 in one dump. Routes of other families are in it, too, and are left out.
 pub(crate) const EVERYWHERE: Place = (AF_UNSPEC, None);
 
-impl Observation<'_, '_> {
-    pub(crate) fn all_routes(&mut self, moment: &mut Moment) -> Result<(), Error> {
-        self.routes(moment, EVERYWHERE, |_| true)
-    }
+pub(crate) fn all(observation: &mut Observation<'_, '_>, moment: &mut Moment) -> Result<(), Error> {
+    dump(observation, moment, EVERYWHERE, |_| true)
+}
 
-    /// Learns what foreign routes there are, and hands on none.
-    pub(crate) fn foreign_routes(
-        &mut self,
-        moment: &mut Moment,
-        place: Place,
-    ) -> Result<(), Error> {
-        self.routes(moment, place, |_| false)
-    }
+/// Learns what foreign routes there are, and hands on none.
+pub(crate) fn note_foreign(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    place: Place,
+) -> Result<(), Error> {
+    dump(observation, moment, place, |_| false)
+}
 
-    /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
-    pub(crate) fn some_routes(
-        &mut self,
-        moment: &mut Moment,
-        keys: &BTreeSet<Key>,
-    ) -> Result<(), Error> {
-        let keys = keys.iter().filter_map(|key| match key {
-            Key::Route(key) => Some(*key),
-            _ => None,
-        });
-        let unknown: BTreeSet<RouteKey> = keys.filter(|key| !self.recall(key)).collect();
-        if let Some(shadow) = &mut self.shadow {
-            for key in &unknown {
-                shadow.forget(key);
-            }
+/// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
+pub(crate) fn some(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    keys: &BTreeSet<Key>,
+) -> Result<(), Error> {
+    let keys = keys.iter().filter_map(|key| match key {
+        Key::Route(key) => Some(*key),
+        _ => None,
+    });
+    let unknown: BTreeSet<RouteKey> = keys.filter(|key| !recall(observation, key)).collect();
+    if let Some(shadow) = &mut observation.shadow {
+        for key in &unknown {
+            shadow.forget(key);
         }
-        let places: BTreeSet<Place> = unknown
-            .iter()
-            .map(|key| (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table)))
-            .collect();
-        let is_unknown = |key: &RouteKey| unknown.contains(key);
-        places.into_iter().try_for_each(|place| self.routes(moment, place, is_unknown))
     }
+    let places: BTreeSet<Place> = unknown
+        .iter()
+        .map(|key| (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table)))
+        .collect();
+    let is_unknown = |key: &RouteKey| unknown.contains(key);
+    places.into_iter().try_for_each(|place| dump(observation, moment, place, is_unknown))
+}
 
-    /// Reports what the shadow knows of a key; false, if it does not know.
-    fn recall(&mut self, key: &RouteKey) -> bool {
-        let there = self.shadow.as_ref().and_then(|shadow| shadow.routes_on(key));
-        let Some(there) = there else { return false };
-        for marked in there {
-            let owner = route_owner(marked.protocol, self.source.protocol);
-            self.report(Key::Route(*key), Object::Route(marked.route), owner);
-        }
-        true
+/// Reports what the shadow knows of a key; false, if it does not know.
+fn recall(observation: &mut Observation<'_, '_>, key: &RouteKey) -> bool {
+    let there = observation.shadow.as_ref().and_then(|shadow| shadow.routes_on(key));
+    let Some(there) = there else { return false };
+    for marked in there {
+        let owner = route_owner(marked.protocol, observation.source.protocol);
+        observation.report(Key::Route(*key), Object::Route(marked.route), owner);
     }
+    true
+}
 
-    /// Dumps routes and reports those that are wanted; what is foreign is noted in any case.
-    fn routes(
-        &mut self,
-        moment: &mut Moment,
-        (family, table): Place,
-        is_wanted: impl Fn(&RouteKey) -> bool,
-    ) -> Result<(), Error> {
-        let mut request = Batch::new();
-        let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
-        let Moment { links, foreign, nexthops, .. } = moment;
-        let (mut names, mut bad, mut torn) = (LinkNames::new(links), None, false);
-        let Observation { connection, source, see, shadow, .. } = self;
-        let mut hand_on = |seen: SeenRoute, owner: Owner| {
-            if let Some(shadow) = shadow {
-                shadow.add_dumped(&seen.key, &seen.route, seen.protocol);
-            }
-            let (key, object) = (Key::Route(seen.key), Object::Route(seen.route));
-            see(Seen::Present { key, object, owner });
-        };
-        let mut beside = BesideOurs::default();
-        let mut each = |message: Message<'_>| -> Result<(), Malformed> {
-            let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
-            let owner = route_owner(seen.protocol, source.protocol);
-            if matches!(owner, Owner::Foreign(_)) {
-                foreign.note(&seen.key, &seen.route, &owner, nexthops);
-            }
-            if is_wanted(&seen.key) {
-                beside.pass(seen, owner, &mut hand_on);
-            }
-            Ok(())
-        };
-        let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
-            Dumped::Restart => torn = true,
-            // Routes that were passed on cannot be taken back: the look has to begin again.
-            Dumped::Object(_) if torn => {}
-            Dumped::Object(message) => bad = each(message).err().or(bad),
-        });
-        beside.finish(&mut hand_on);
-        match dumped {
-            // A table that was never used has no routes.
-            Err(Error::Refused(refusal)) if table.is_some() && refusal.errno == Errno::NOENT => {
-                Ok(())
-            }
-            Err(error) => Err(error),
-            Ok(()) if torn => Err(Error::Torn { tries: 1 }),
-            Ok(()) => whole(bad),
+/// Dumps routes and reports those that are wanted; what is foreign is noted in any case.
+fn dump(
+    observation: &mut Observation<'_, '_>,
+    moment: &mut Moment,
+    (family, table): Place,
+    is_wanted: impl Fn(&RouteKey) -> bool,
+) -> Result<(), Error> {
+    let mut request = Batch::new();
+    let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
+    let Moment { links, foreign, nexthops, .. } = moment;
+    let (mut names, mut bad, mut torn) = (LinkNames::new(links), None, false);
+    let Observation { connection, source, see, shadow, .. } = observation;
+    let mut hand_on = |seen: SeenRoute, owner: Owner| {
+        if let Some(shadow) = shadow {
+            shadow.add_dumped(&seen.key, &seen.route, seen.protocol);
         }
+        let (key, object) = (Key::Route(seen.key), Object::Route(seen.route));
+        see(Seen::Present { key, object, owner });
+    };
+    let mut beside = BesideOurs::default();
+    let mut each = |message: Message<'_>| -> Result<(), Malformed> {
+        let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
+        let owner = route_owner(seen.protocol, source.protocol);
+        if matches!(owner, Owner::Foreign(_)) {
+            foreign.note(&seen.key, &seen.route, &owner, nexthops);
+        }
+        if is_wanted(&seen.key) {
+            beside.pass(seen, owner, &mut hand_on);
+        }
+        Ok(())
+    };
+    let dumped = connection.dump(&mut request, &mut |dumped| match dumped {
+        Dumped::Restart => torn = true,
+        // Routes that were passed on cannot be taken back: the look has to begin again.
+        Dumped::Object(_) if torn => {}
+        Dumped::Object(message) => bad = each(message).err().or(bad),
+    });
+    beside.finish(&mut hand_on);
+    match dumped {
+        // A table that was never used has no routes.
+        Err(Error::Refused(refusal)) if table.is_some() && refusal.errno == Errno::NOENT => Ok(()),
+        Err(error) => Err(error),
+        Ok(()) if torn => Err(Error::Torn { tries: 1 }),
+        Ok(()) => whole(bad),
     }
 }
 

@@ -34,7 +34,7 @@ fn sent(
         address_marks: AddressMarks::Kernel,
         echo: 0,
     };
-    encoder.put_back(&copied, 0).map_err(|NoLink(name)| name.to_string())?.unwrap();
+    put_back(&mut encoder, &copied, 0).map_err(|NoLink(name)| name.to_string())?.unwrap();
     let message = Messages::new(batch.bytes()).next().unwrap().unwrap();
     let (fixed, attrs) = message.split::<12>().unwrap();
     assert_eq!(fixed[8..], [0; 4], "flags that are only reported are not sent");

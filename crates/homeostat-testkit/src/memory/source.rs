@@ -453,7 +453,7 @@ impl Access {
         if let Some(owner) = self.conflicting_owner(world, &key, step) {
             return Outcome::Conflict { owner };
         }
-        let outcome = world.put(desired, step);
+        let outcome = put(world, desired, step);
         if world.faults.echoes == Echoes::Received {
             world.notify(&key);
         }
@@ -481,45 +481,43 @@ impl Access {
     }
 }
 
-impl World {
-    fn put(&mut self, desired: &Table<String, String>, step: &Put) -> Outcome<String> {
-        let key = step.key(desired);
-        let wanted = match &step.change {
-            Change::Create { slot } | Change::Update { slot, .. } => desired.object(*slot),
-            Change::Release { restore: Some(original), .. } => original.clone(),
-            Change::Release { before, restore: None, .. } => before.clone(),
-            Change::GiveBack { taken, .. } => taken.snapshot.0.clone(),
-            Change::Delete { .. } => {
-                self.objects.retain(|held| held.key != key);
-                return Outcome::Applied { now: None };
-            }
-        };
-        let value = self.faults.rewrite.map_or_else(|| wanted.clone(), |rewrite| rewrite(&wanted));
-        self.store(&key, &value, &step.change);
-        if self.faults.answer_lost.contains(&key) {
-            return Outcome::Unknown { why: "the answer was lost".to_owned() };
+fn put(world: &mut World, desired: &Table<String, String>, step: &Put) -> Outcome<String> {
+    let key = step.key(desired);
+    let wanted = match &step.change {
+        Change::Create { slot } | Change::Update { slot, .. } => desired.object(*slot),
+        Change::Release { restore: Some(original), .. } => original.clone(),
+        Change::Release { before, restore: None, .. } => before.clone(),
+        Change::GiveBack { taken, .. } => taken.snapshot.0.clone(),
+        Change::Delete { .. } => {
+            world.objects.retain(|held| held.key != key);
+            return Outcome::Applied { now: None };
         }
-        match self.faults.no_read_back {
-            true => Outcome::Applied { now: None },
-            false if value != wanted => Outcome::Settled { held: value },
-            false => Outcome::Applied { now: Some(value) },
-        }
+    };
+    let value = world.faults.rewrite.map_or_else(|| wanted.clone(), |rewrite| rewrite(&wanted));
+    store(world, &key, &value, &step.change);
+    if world.faults.answer_lost.contains(&key) {
+        return Outcome::Unknown { why: "the answer was lost".to_owned() };
     }
+    match world.faults.no_read_back {
+        true => Outcome::Applied { now: None },
+        false if value != wanted => Outcome::Settled { held: value },
+        false => Outcome::Applied { now: Some(value) },
+    }
+}
 
-    fn store(&mut self, key: &str, value: &str, change: &Change<String, String>) {
-        let found = self.objects.iter_mut().find(|held| held.key == key);
-        let (key, value) = (key.to_owned(), value.to_owned());
-        match found {
-            Some(held) => {
-                held.value = value;
-                match change {
-                    Change::Update { adopts: Some(_), .. } => held.mark = Mark::Ours,
-                    Change::GiveBack { .. } => held.mark = Mark::Foreign,
-                    _ => {}
-                }
+fn store(world: &mut World, key: &str, value: &str, change: &Change<String, String>) {
+    let found = world.objects.iter_mut().find(|held| held.key == key);
+    let (key, value) = (key.to_owned(), value.to_owned());
+    match found {
+        Some(held) => {
+            held.value = value;
+            match change {
+                Change::Update { adopts: Some(_), .. } => held.mark = Mark::Ours,
+                Change::GiveBack { .. } => held.mark = Mark::Foreign,
+                _ => {}
             }
-            None => self.objects.push(Held { key, value, mark: Mark::Ours }),
         }
+        None => world.objects.push(Held { key, value, mark: Mark::Ours }),
     }
 }
 

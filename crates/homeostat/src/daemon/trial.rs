@@ -25,7 +25,7 @@ use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use super::{Daemon, Recipients, Role, Wake, log, refused};
 use crate::checks::{Check, CheckResult, run_all};
-use crate::confirmed::{ConfirmedDocuments, Confirmer, Origin, RecordedTrial, TrialRecord};
+use crate::confirmed::{Confirmer, Origin, RecordedTrial, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::referenced_files::ReferencedFiles;
@@ -329,368 +329,362 @@ pub(super) fn no_trial() -> anyhow::Error {
     helped("there is no open trial", "`homeostat apply DOC --confirm-within 2m` begins one")
 }
 
-impl Daemon {
-    pub(super) fn confirmed(&self) -> ConfirmedDocuments {
-        ConfirmedDocuments::of(&self.context.caller.state_dir, &self.context.caller.owner)
+/// Everything that a trial needs, before anything is written to the machine.
+pub(super) async fn begin(
+    daemon: &mut Daemon,
+    document: &Document,
+    request: TrialRequest,
+    from: Vec<PathBuf>,
+) -> Result<()> {
+    check_within(request.within)?;
+    if let Some(TrialStatus { id, by, left_ms, .. }) = daemon.trials.status() {
+        return Err(helped(
+            format!("trial {id} of {by} is open for another {} s", left_ms / 1000),
+            "confirm it or roll it back first: `homeostat confirm`, `homeostat rollback`",
+        ));
     }
+    let netns = Arc::clone(&daemon.context.top_scope()?.netns);
+    check_terms(&request, &netns).await?;
+    if daemon.unconfirmed.is_some() {
+        // What the trial returns to must be known to work.
+        daemon.passed().await;
+        daemon.confirm().await;
+    }
+    let (confirmed, scope) = (daemon.confirmed(), daemon.context.top_scope()?.name);
+    let before = confirmed.newest_in(&scope).map(|entry| entry.number);
+    if before.is_none() && daemon.options.role == Role::Keep {
+        return Err(helped(
+            "there is no confirmed document that the trial could return to",
+            "the log says why the document in force was not kept; mend that, then `homeostat reload`",
+        ));
+    }
+    let guarded = match daemon.options.role {
+        Role::HoldTrial { guarded } => guarded,
+        Role::Keep => {
+            daemon.loops().iter().any(|control| control.status().open.count(Kind::Held) > 0)
+        }
+    };
+    let record = TrialRecord {
+        id: confirmed.next_trial(),
+        before,
+        boot: boot_id(),
+        began_at: Stamp::now().to_string(),
+        guarded,
+        cascades: daemon.context.caller.guards.cascades == Cascades::Allow,
+    };
+    let origin =
+        Origin { from: from.clone(), scope, applied_by: request.by.clone(), confirmed_by: None };
+    confirmed.begin_trial(document, &ReferencedFiles::of(document), origin, &record)?;
+    daemon.context.caller.trial = Some(daemon.losses);
+    daemon.context.caller.undo = Some(Arc::new(UndoFile::new(confirmed.undo_file())));
+    let within = request.within.as_secs_f64();
+    tracing::info!(trial = record.id, by = %request.by, within, "trial begun");
+    let phase = Phase::Open { deadline: BootTime::after(request.within) };
+    let open_before = daemon.snapshot.borrow().open(None, Some(usize::MAX)).open.into_iter();
+    let open_before = open_before.map(|open| (open.source, open.scope, open.key)).collect();
+    let is_edit = from == daemon.options.from;
+    let checks = Some(request.terms.checks.clone()).filter(|checks| !checks.is_empty());
+    daemon.trials.open = Some(Trial {
+        record,
+        by: request.by,
+        from,
+        is_edit,
+        phase,
+        terms: request.terms,
+        is_judged: false,
+        checking: checks.map(|checks| Arc::new(Checking::start(checks, netns))),
+        open_before: Arc::new(open_before),
+        along: Arc::default(),
+    });
+    Ok(())
+}
 
-    /// Everything that a trial needs, before anything is written to the machine.
-    pub(super) async fn begin_trial(
-        &mut self,
-        document: &Document,
-        request: TrialRequest,
-        from: Vec<PathBuf>,
-    ) -> Result<()> {
-        check_within(request.within)?;
-        if let Some(TrialStatus { id, by, left_ms, .. }) = self.trials.status() {
-            return Err(helped(
-                format!("trial {id} of {by} is open for another {} s", left_ms / 1000),
-                "confirm it or roll it back first: `homeostat confirm`, `homeostat rollback`",
-            ));
+/// Forgets the trial that was just begun: its document cannot be taken. Some loops may have it all the same.
+pub(super) async fn abandon(daemon: &mut Daemon, why: &anyhow::Error) {
+    leave(daemon);
+    let is_undone = match daemon.options.role {
+        Role::Keep => daemon.arrange(Recipients::All).await.is_ok(),
+        // Before a trial it has no loops.
+        Role::HoldTrial { .. } => daemon.loops().is_empty(),
+    };
+    if is_undone {
+        daemon.trials.open = None;
+        if let Err(error) = daemon.confirmed().discard_trial() {
+            log::log_error(&error, "a trial that was not begun cannot be discarded");
         }
-        let netns = Arc::clone(&self.context.top_scope()?.netns);
-        check_terms(&request, &netns).await?;
-        if self.unconfirmed.is_some() {
-            // What the trial returns to must be known to work.
-            self.passed().await;
-            self.confirm().await;
+    } else {
+        roll_back_or_retry(daemon, &failure::text(why)).await;
+    }
+    daemon.publish();
+}
+
+/// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
+/// tried again only if somebody asks for it; one that is confirmed needs no trial.
+pub(super) async fn begin_for_edit(
+    daemon: &mut Daemon,
+    document: &Document,
+    is_asked_for: bool,
+) -> Result<()> {
+    // A change that takes the setting away is the last one that is tried.
+    let within = [document, &*daemon.document].map(|one| one.settings.confirm_within);
+    let Some(within) = within.into_iter().flatten().next() else { return Ok(()) };
+    let (confirmed, scope) = (daemon.confirmed(), daemon.context.top_scope()?.name);
+    if confirmed.is_newest_in(&scope, document, &ReferencedFiles::of(document)) {
+        return Ok(());
+    }
+    if !is_asked_for && confirmed.is_unconfirmed(document) {
+        return Err(tried_before());
+    }
+    let request =
+        TrialRequest { within: within.get(), by: Person::current(), terms: Terms::default() };
+    let from = daemon.options.from.clone();
+    begin(daemon, document, request, from).await
+}
+
+/// From here on nothing is put off, and nothing is recorded to be undone.
+fn leave(daemon: &mut Daemon) {
+    (daemon.context.caller.trial, daemon.context.caller.undo) = (None, None);
+}
+
+/// Ends the trial: what it made stays, and what was put off until now is done.
+pub(super) async fn confirm(daemon: &mut Daemon, by: &Person, same_session: bool) -> Result<()> {
+    check_session(daemon.trials.unconfirmed()?, by, same_session)?;
+    confirm_by(daemon, Confirmer::Person(by.clone()), Recipients::AllForClient).await
+}
+
+async fn confirm_by(daemon: &mut Daemon, by: Confirmer, recipients: Recipients) -> Result<()> {
+    let words = by.to_string();
+    let number = daemon.confirmed().confirm_trial(by)?;
+    finish(daemon, TrialEnd::Confirmed { number, by: words });
+    leave(daemon);
+    if let Err(error) = daemon.arrange(recipients).await {
+        log::log_error(&error, "the loops cannot be arranged after the trial");
+    }
+    Ok(())
+}
+
+pub(super) async fn confirm_by_checks(daemon: &mut Daemon) {
+    let Ok(trial) = daemon.trials.unconfirmed() else { return };
+    let checks = trial.terms.checks.clone();
+    confirm_or_roll_back(daemon, Confirmer::Checks(checks)).await;
+}
+
+async fn confirm_or_roll_back(daemon: &mut Daemon, by: Confirmer) {
+    if let Err(error) = confirm_by(daemon, by, Recipients::All).await {
+        log::log_error(&error, "the trial cannot be confirmed");
+        roll_back_or_retry(daemon, &failure::text(&error)).await;
+    }
+}
+
+/// The first passes of a trial have run: a document that could not be applied completely may have to go back.
+pub(super) async fn judge(daemon: &mut Daemon) {
+    let (not, _) = not_restored(daemon);
+    let Ok(trial) = daemon.trials.unconfirmed() else { return };
+    trial.is_judged = true;
+    let (confirm_by, on_failure) = (trial.terms.confirm_by, trial.terms.on_failure);
+    match not.first() {
+        Some(first) if on_failure == OnFailure::Rollback => {
+            let NotRestored { key, kind, reason, .. } = first;
+            let why = reason.as_deref().unwrap_or(kind);
+            let why = format!("not everything could be applied: {key}: {why}");
+            roll_back_or_retry(daemon, &why).await;
         }
-        let (confirmed, scope) = (self.confirmed(), self.context.top_scope()?.name);
-        let before = confirmed.newest_in(&scope).map(|entry| entry.number);
-        if before.is_none() && self.options.role == Role::Keep {
-            return Err(helped(
-                "there is no confirmed document that the trial could return to",
-                "the log says why the document in force was not kept; mend that, then `homeostat reload`",
-            ));
+        None if confirm_by == ConfirmBy::Passes => {
+            confirm_or_roll_back(daemon, Confirmer::Passes).await;
         }
-        let guarded = match self.options.role {
-            Role::HoldTrial { guarded } => guarded,
-            Role::Keep => {
-                self.loops().iter().any(|control| control.status().open.count(Kind::Held) > 0)
+        _ => {}
+    }
+}
+
+/// Gives the trial more time, from now on.
+pub(super) fn extend(daemon: &mut Daemon, during: Duration) -> Result<()> {
+    check_within(during)?;
+    daemon.trials.unconfirmed()?.phase = Phase::Open { deadline: BootTime::after(during) };
+    daemon.publish();
+    Ok(())
+}
+
+fn finish(daemon: &mut Daemon, end: TrialEnd) {
+    let Some(trial) = daemon.trials.open.take() else { return };
+    record_end(&daemon.recent, trial.record.id, &end);
+    daemon.trials.ended(trial.record.id, end);
+    daemon.publish();
+}
+
+/// Gives the loops the document from before the trial. What only the trial made goes: a section that the document
+/// lacks is no mistake of somebody who edits, and values go back to what they were.
+pub(super) async fn roll_back(
+    daemon: &mut Daemon,
+    why: &str,
+    recipients: Recipients,
+) -> Result<()> {
+    let trial = daemon.trials.open.as_ref().ok_or_else(no_trial)?;
+    let (record, confirmed) = (trial.record.clone(), daemon.confirmed());
+    let document = Arc::new(confirmed.before(&record)?);
+    for control in daemon.loops() {
+        // One that is paused would stay as it is. One that has ended comes again below.
+        let _ = control.resume();
+    }
+    let caller = daemon.context.caller.clone();
+    daemon.context.caller.guards = record.leave().apply(caller.guards);
+    daemon.context.caller.on_release = OnRelease::Restore;
+    leave(daemon);
+    let along = Arc::new(WentAlong::default());
+    daemon.context.caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
+    daemon.context.caller.recorded = undo_file::recorded(&confirmed.undo_file());
+    let taken = daemon.take(document, recipients).await;
+    daemon.context.caller = caller;
+    taken?;
+    leave(daemon);
+    (daemon.own, daemon.unconfirmed) = (None, None);
+    if let Some(trial) = &mut daemon.trials.open {
+        let passes = if record.is_of_this_boot() { PASSES } else { PASSES_OF_A_BOOT };
+        let (why, until) = (why.to_owned(), BootTime::after(passes));
+        trial.phase = Phase::RollingBack { why, until };
+        trial.along = along;
+    }
+    daemon.publish();
+    Ok(())
+}
+
+/// Rolls back for nobody who could try again.
+pub(super) async fn roll_back_or_retry(daemon: &mut Daemon, why: &str) {
+    if let Err(error) = roll_back(daemon, why, Recipients::All).await {
+        retry_rollback(daemon, why, &error);
+    }
+}
+
+/// The trial cannot be rolled back now.
+fn retry_rollback(daemon: &mut Daemon, why: &str, error: &anyhow::Error) {
+    let Some(trial) = &mut daemon.trials.open else { return };
+    let text = failure::text(error);
+    let FailedAgain { failures, wait, is_logged } = FailedAgain::after(&trial.phase, &text);
+    trial.phase = Phase::Retrying {
+        why: why.to_owned(),
+        at: BootTime::after(wait),
+        failures,
+        last: text.clone(),
+    };
+    if is_logged {
+        tracing::error!(error = text, failures, "the trial cannot be rolled back yet");
+        let fields = json!({ "error": text, "failures": failures });
+        daemon.recent.record(Level::ERROR, "trial-not-rolled-back", fields);
+    }
+    daemon.publish();
+}
+
+/// The passes of the rollback have run, or have had their time.
+pub(super) async fn rolled_back(daemon: &mut Daemon) {
+    let Some(trial) = daemon.trials.open.clone() else { return };
+    let Trial { record, is_edit, terms, phase, along, .. } = trial;
+    let Phase::RollingBack { why, .. } = phase else { return };
+    let taken = undo_file::read(&daemon.confirmed().undo_file());
+    let Undone { lost, again } = undo_file::restore(&taken, &daemon.loops()).await;
+    let went_along = along.restore(&daemon.loops()).await;
+    let (mut not, not_count) = not_restored(daemon);
+    let not_count = not_count + lost.len();
+    not.splice(..0, lost);
+    not.truncate(NAMED);
+    let checks = check_after(daemon, &terms.checks).await;
+    let end = RolledBack {
+        why: why.clone(),
+        to: record.before,
+        not,
+        not_count,
+        made_again: again,
+        went_along,
+        checks,
+    };
+    if let Err(error) = daemon.confirmed().end_trial(&end) {
+        return retry_rollback(daemon, &why, &error);
+    }
+    if is_edit {
+        refused(&mut daemon.health, &tried_before(), &daemon.recent);
+    }
+    finish(daemon, TrialEnd::RolledBack(end));
+    // What was lifted for the rollback holds again.
+    if let Err(error) = daemon.arrange(Recipients::All).await {
+        log::log_error(&error, "the loops cannot be arranged after the rollback");
+    }
+}
+
+/// How the checks of a trial end once it is rolled back. A stop waits only so long.
+async fn check_after(daemon: &Daemon, checks: &[Check]) -> Vec<CheckResult> {
+    let Ok(top) = daemon.context.top_scope() else { return Vec::new() };
+    let ran = run_all(checks, &top.netns);
+    let Some(stops_at) = daemon.stops_at else { return ran.await };
+    let unknown = |check: &Check| {
+        let error = Some("the daemon stopped before it had ended".to_owned());
+        CheckResult { check: check.clone(), error }
+    };
+    tokio::select! {
+        results = ran => results,
+        () = stops_at.wait() => checks.iter().map(unknown).collect(),
+    }
+}
+
+/// The first keys that are open now and were not before the trial, and how many there are.
+fn not_restored(daemon: &Daemon) -> (Vec<NotRestored>, usize) {
+    let snapshot = daemon.snapshot.borrow();
+    let open_before = daemon.trials.open.as_ref().map(|trial| Arc::clone(&trial.open_before));
+    let open_before = open_before.unwrap_or_default();
+    let open = snapshot.open(None, Some(usize::MAX)).open.into_iter();
+    let open = open.map(|open| NotRestored {
+        source: open.source,
+        scope: open.scope,
+        key: open.key,
+        kind: open.kind,
+        reason: open.reason,
+    });
+    let is_new = |one: &NotRestored| {
+        let key = (one.source.clone(), one.scope.clone(), one.key.clone());
+        !open_before.contains(&key)
+    };
+    let unpassed = snapshot.loops.iter().filter(|control| !control.status().has_passed);
+    let unpassed = unpassed.filter(|control| !is_remote(&control.ledger_key().source));
+    let unpassed = unpassed.map(|control| NotRestored {
+        source: control.ledger_key().source.clone(),
+        scope: control.ledger_key().scope.clone(),
+        key: control.ledger_key().source.clone(),
+        kind: "unknown".to_owned(),
+        reason: control.status().last_error.map(|failure| failure.error),
+    });
+    let all: Vec<_> = unpassed.chain(open.filter(is_new)).collect();
+    let count = all.len();
+    (all.into_iter().take(NAMED).collect(), count)
+}
+
+/// Waits for what the open trial needs next, or for the end of a daemon that only holds one.
+pub(super) fn next_wake(daemon: &Daemon) -> impl Future<Output = Wake> + use<> {
+    let trial = daemon.trials.open.clone();
+    let (role, last) = (daemon.options.role, daemon.trials.last.is_some());
+    let snapshot = daemon.snapshot.borrow().clone();
+    async move {
+        let Some(trial) = trial else {
+            if role != Role::Keep {
+                BootTime::after(if last { LINGER } else { BEGIN }).wait().await;
+                return Wake::Stop;
             }
+            return std::future::pending().await;
         };
-        let record = TrialRecord {
-            id: confirmed.next_trial(),
-            before,
-            boot: boot_id(),
-            began_at: Stamp::now().to_string(),
-            guarded,
-            cascades: self.context.caller.guards.cascades == Cascades::Allow,
-        };
-        let origin = Origin {
-            from: from.clone(),
-            scope,
-            applied_by: request.by.clone(),
-            confirmed_by: None,
-        };
-        confirmed.begin_trial(document, &ReferencedFiles::of(document), origin, &record)?;
-        self.context.caller.trial = Some(self.losses);
-        self.context.caller.undo = Some(Arc::new(UndoFile::new(confirmed.undo_file())));
-        let within = request.within.as_secs_f64();
-        tracing::info!(trial = record.id, by = %request.by, within, "trial begun");
-        let phase = Phase::Open { deadline: BootTime::after(request.within) };
-        let open_before = self.snapshot.borrow().open(None, Some(usize::MAX)).open.into_iter();
-        let open_before = open_before.map(|open| (open.source, open.scope, open.key)).collect();
-        let is_edit = from == self.options.from;
-        let checks = Some(request.terms.checks.clone()).filter(|checks| !checks.is_empty());
-        self.trials.open = Some(Trial {
-            record,
-            by: request.by,
-            from,
-            is_edit,
-            phase,
-            terms: request.terms,
-            is_judged: false,
-            checking: checks.map(|checks| Arc::new(Checking::start(checks, netns))),
-            open_before: Arc::new(open_before),
-            along: Arc::default(),
-        });
-        Ok(())
-    }
-
-    /// Forgets the trial that was just begun: its document cannot be taken. Some loops may have it all the same.
-    pub(super) async fn abandon_trial(&mut self, why: &anyhow::Error) {
-        self.leave_trial();
-        let is_undone = match self.options.role {
-            Role::Keep => self.arrange(Recipients::All).await.is_ok(),
-            // Before a trial it has no loops.
-            Role::HoldTrial { .. } => self.loops().is_empty(),
-        };
-        if is_undone {
-            self.trials.open = None;
-            if let Err(error) = self.confirmed().discard_trial() {
-                log::log_error(&error, "a trial that was not begun cannot be discarded");
+        match &trial.phase {
+            Phase::Open { deadline } => {
+                tokio::select! {
+                    () = deadline.wait() => Wake::RollBack(trial.why_unconfirmed()),
+                    () = snapshot.wait_until_settled(), if trial.needs_judgement() => Wake::Tried,
+                    () = trial.wait_until_checked(&snapshot) => Wake::ChecksAreGood,
+                }
             }
-        } else {
-            self.roll_back_or_retry(&failure::text(why)).await;
-        }
-        self.publish();
-    }
-
-    /// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
-    /// tried again only if somebody asks for it; one that is confirmed needs no trial.
-    pub(super) async fn begin_trial_of_edit(
-        &mut self,
-        document: &Document,
-        is_asked_for: bool,
-    ) -> Result<()> {
-        // A change that takes the setting away is the last one that is tried.
-        let within = [document, &*self.document].map(|one| one.settings.confirm_within);
-        let Some(within) = within.into_iter().flatten().next() else { return Ok(()) };
-        let (confirmed, scope) = (self.confirmed(), self.context.top_scope()?.name);
-        if confirmed.is_newest_in(&scope, document, &ReferencedFiles::of(document)) {
-            return Ok(());
-        }
-        if !is_asked_for && confirmed.is_unconfirmed(document) {
-            return Err(tried_before());
-        }
-        let request =
-            TrialRequest { within: within.get(), by: Person::current(), terms: Terms::default() };
-        let from = self.options.from.clone();
-        self.begin_trial(document, request, from).await
-    }
-
-    /// From here on nothing is put off, and nothing is recorded to be undone.
-    fn leave_trial(&mut self) {
-        (self.context.caller.trial, self.context.caller.undo) = (None, None);
-    }
-
-    /// Ends the trial: what it made stays, and what was put off until now is done.
-    pub(super) async fn confirm_trial(&mut self, by: &Person, same_session: bool) -> Result<()> {
-        check_session(self.trials.unconfirmed()?, by, same_session)?;
-        self.confirm_trial_by(Confirmer::Person(by.clone()), Recipients::AllForClient).await
-    }
-
-    async fn confirm_trial_by(&mut self, by: Confirmer, recipients: Recipients) -> Result<()> {
-        let words = by.to_string();
-        let number = self.confirmed().confirm_trial(by)?;
-        self.end_trial(TrialEnd::Confirmed { number, by: words });
-        self.leave_trial();
-        if let Err(error) = self.arrange(recipients).await {
-            log::log_error(&error, "the loops cannot be arranged after the trial");
-        }
-        Ok(())
-    }
-
-    pub(super) async fn confirm_trial_by_checks(&mut self) {
-        let Ok(trial) = self.trials.unconfirmed() else { return };
-        let checks = trial.terms.checks.clone();
-        self.confirm_or_roll_back(Confirmer::Checks(checks)).await;
-    }
-
-    async fn confirm_or_roll_back(&mut self, by: Confirmer) {
-        if let Err(error) = self.confirm_trial_by(by, Recipients::All).await {
-            log::log_error(&error, "the trial cannot be confirmed");
-            self.roll_back_or_retry(&failure::text(&error)).await;
-        }
-    }
-
-    /// The first passes of a trial have run: a document that could not be applied completely may have to go back.
-    pub(super) async fn judge_trial(&mut self) {
-        let (not, _) = self.not_restored();
-        let Ok(trial) = self.trials.unconfirmed() else { return };
-        trial.is_judged = true;
-        let (confirm_by, on_failure) = (trial.terms.confirm_by, trial.terms.on_failure);
-        match not.first() {
-            Some(first) if on_failure == OnFailure::Rollback => {
-                let NotRestored { key, kind, reason, .. } = first;
-                let why = reason.as_deref().unwrap_or(kind);
-                let why = format!("not everything could be applied: {key}: {why}");
-                self.roll_back_or_retry(&why).await;
+            Phase::Retrying { why, at, .. } => {
+                at.wait().await;
+                Wake::RollBack(why.clone())
             }
-            None if confirm_by == ConfirmBy::Passes => {
-                self.confirm_or_roll_back(Confirmer::Passes).await;
-            }
-            _ => {}
-        }
-    }
-
-    /// Gives the trial more time, from now on.
-    pub(super) fn extend_trial(&mut self, during: Duration) -> Result<()> {
-        check_within(during)?;
-        self.trials.unconfirmed()?.phase = Phase::Open { deadline: BootTime::after(during) };
-        self.publish();
-        Ok(())
-    }
-
-    fn end_trial(&mut self, end: TrialEnd) {
-        let Some(trial) = self.trials.open.take() else { return };
-        record_end(&self.recent, trial.record.id, &end);
-        self.trials.ended(trial.record.id, end);
-        self.publish();
-    }
-
-    /// Gives the loops the document from before the trial. What only the trial made goes: a section that the document
-    /// lacks is no mistake of somebody who edits, and values go back to what they were.
-    pub(super) async fn roll_back(&mut self, why: &str, recipients: Recipients) -> Result<()> {
-        let trial = self.trials.open.as_ref().ok_or_else(no_trial)?;
-        let (record, confirmed) = (trial.record.clone(), self.confirmed());
-        let document = Arc::new(confirmed.before(&record)?);
-        for control in self.loops() {
-            // One that is paused would stay as it is. One that has ended comes again below.
-            let _ = control.resume();
-        }
-        let caller = self.context.caller.clone();
-        self.context.caller.guards = record.leave().apply(caller.guards);
-        self.context.caller.on_release = OnRelease::Restore;
-        self.leave_trial();
-        let along = Arc::new(WentAlong::default());
-        self.context.caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
-        self.context.caller.recorded = undo_file::recorded(&confirmed.undo_file());
-        let taken = self.take(document, recipients).await;
-        self.context.caller = caller;
-        taken?;
-        self.leave_trial();
-        (self.own, self.unconfirmed) = (None, None);
-        if let Some(trial) = &mut self.trials.open {
-            let passes = if record.is_of_this_boot() { PASSES } else { PASSES_OF_A_BOOT };
-            let (why, until) = (why.to_owned(), BootTime::after(passes));
-            trial.phase = Phase::RollingBack { why, until };
-            trial.along = along;
-        }
-        self.publish();
-        Ok(())
-    }
-
-    /// Rolls back for nobody who could try again.
-    pub(super) async fn roll_back_or_retry(&mut self, why: &str) {
-        if let Err(error) = self.roll_back(why, Recipients::All).await {
-            self.retry_rollback(why, &error);
-        }
-    }
-
-    /// The trial cannot be rolled back now.
-    fn retry_rollback(&mut self, why: &str, error: &anyhow::Error) {
-        let Some(trial) = &mut self.trials.open else { return };
-        let text = failure::text(error);
-        let FailedAgain { failures, wait, is_logged } = FailedAgain::after(&trial.phase, &text);
-        trial.phase = Phase::Retrying {
-            why: why.to_owned(),
-            at: BootTime::after(wait),
-            failures,
-            last: text.clone(),
-        };
-        if is_logged {
-            tracing::error!(error = text, failures, "the trial cannot be rolled back yet");
-            let fields = json!({ "error": text, "failures": failures });
-            self.recent.record(Level::ERROR, "trial-not-rolled-back", fields);
-        }
-        self.publish();
-    }
-
-    /// The passes of the rollback have run, or have had their time.
-    pub(super) async fn rolled_back(&mut self) {
-        let Some(trial) = self.trials.open.clone() else { return };
-        let Trial { record, is_edit, terms, phase, along, .. } = trial;
-        let Phase::RollingBack { why, .. } = phase else { return };
-        let taken = undo_file::read(&self.confirmed().undo_file());
-        let Undone { lost, again } = undo_file::restore(&taken, &self.loops()).await;
-        let went_along = along.restore(&self.loops()).await;
-        let (mut not, not_count) = self.not_restored();
-        let not_count = not_count + lost.len();
-        not.splice(..0, lost);
-        not.truncate(NAMED);
-        let checks = self.check_after(&terms.checks).await;
-        let end = RolledBack {
-            why: why.clone(),
-            to: record.before,
-            not,
-            not_count,
-            made_again: again,
-            went_along,
-            checks,
-        };
-        if let Err(error) = self.confirmed().end_trial(&end) {
-            return self.retry_rollback(&why, &error);
-        }
-        if is_edit {
-            refused(&mut self.health, &tried_before(), &self.recent);
-        }
-        self.end_trial(TrialEnd::RolledBack(end));
-        // What was lifted for the rollback holds again.
-        if let Err(error) = self.arrange(Recipients::All).await {
-            log::log_error(&error, "the loops cannot be arranged after the rollback");
-        }
-    }
-
-    /// How the checks of a trial end once it is rolled back. A stop waits only so long.
-    async fn check_after(&self, checks: &[Check]) -> Vec<CheckResult> {
-        let Ok(top) = self.context.top_scope() else { return Vec::new() };
-        let ran = run_all(checks, &top.netns);
-        let Some(stops_at) = self.stops_at else { return ran.await };
-        let unknown = |check: &Check| {
-            let error = Some("the daemon stopped before it had ended".to_owned());
-            CheckResult { check: check.clone(), error }
-        };
-        tokio::select! {
-            results = ran => results,
-            () = stops_at.wait() => checks.iter().map(unknown).collect(),
-        }
-    }
-
-    /// The first keys that are open now and were not before the trial, and how many there are.
-    fn not_restored(&self) -> (Vec<NotRestored>, usize) {
-        let snapshot = self.snapshot.borrow();
-        let open_before = self.trials.open.as_ref().map(|trial| Arc::clone(&trial.open_before));
-        let open_before = open_before.unwrap_or_default();
-        let open = snapshot.open(None, Some(usize::MAX)).open.into_iter();
-        let open = open.map(|open| NotRestored {
-            source: open.source,
-            scope: open.scope,
-            key: open.key,
-            kind: open.kind,
-            reason: open.reason,
-        });
-        let is_new = |one: &NotRestored| {
-            let key = (one.source.clone(), one.scope.clone(), one.key.clone());
-            !open_before.contains(&key)
-        };
-        let unpassed = snapshot.loops.iter().filter(|control| !control.status().has_passed);
-        let unpassed = unpassed.filter(|control| !is_remote(&control.ledger_key().source));
-        let unpassed = unpassed.map(|control| NotRestored {
-            source: control.ledger_key().source.clone(),
-            scope: control.ledger_key().scope.clone(),
-            key: control.ledger_key().source.clone(),
-            kind: "unknown".to_owned(),
-            reason: control.status().last_error.map(|failure| failure.error),
-        });
-        let all: Vec<_> = unpassed.chain(open.filter(is_new)).collect();
-        let count = all.len();
-        (all.into_iter().take(NAMED).collect(), count)
-    }
-
-    /// Waits for what the open trial needs next, or for the end of a daemon that only holds one.
-    pub(super) fn trial_wakes(&self) -> impl Future<Output = Wake> + use<> {
-        let trial = self.trials.open.clone();
-        let (role, last) = (self.options.role, self.trials.last.is_some());
-        let snapshot = self.snapshot.borrow().clone();
-        async move {
-            let Some(trial) = trial else {
-                if role != Role::Keep {
-                    BootTime::after(if last { LINGER } else { BEGIN }).wait().await;
-                    return Wake::Stop;
+            Phase::RollingBack { until, .. } => {
+                tokio::select! {
+                    () = snapshot.wait_until_settled() => {}
+                    () = until.wait() => {}
                 }
-                return std::future::pending().await;
-            };
-            match &trial.phase {
-                Phase::Open { deadline } => {
-                    tokio::select! {
-                        () = deadline.wait() => Wake::RollBack(trial.why_unconfirmed()),
-                        () = snapshot.wait_until_settled(), if trial.needs_judgement() => Wake::Tried,
-                        () = trial.wait_until_checked(&snapshot) => Wake::ChecksAreGood,
-                    }
-                }
-                Phase::Retrying { why, at, .. } => {
-                    at.wait().await;
-                    Wake::RollBack(why.clone())
-                }
-                Phase::RollingBack { until, .. } => {
-                    tokio::select! {
-                        () = snapshot.wait_until_settled() => {}
-                        () = until.wait() => {}
-                    }
-                    Wake::RolledBack
-                }
+                Wake::RolledBack
             }
         }
     }

@@ -7,12 +7,12 @@ use homeostat_netlink::uapi::{NLM_F_ACK, RTM_DELRULE, RTM_NEWRULE};
 
 use super::super::*;
 use crate::key::Key;
-use crate::neighbour::Neighbour;
+use crate::neighbour::{self, Neighbour};
 use crate::net::Family;
-use crate::nexthop::{Member, Nexthop, NexthopId};
+use crate::nexthop::{self, Member, Nexthop, NexthopId};
 use crate::number::Table;
-use crate::route::{Route, RouteKey};
-use crate::rule::{Rule, RuleAction, SeenRule};
+use crate::route::{self, Route, RouteKey};
+use crate::rule::{self, Rule, RuleAction, SeenRule};
 
 /// Writes one message and compares it with the recorded hex bytes.
 fn check(write: impl FnOnce(&mut Encoder<'_>) -> Encoded, recorded: &str) {
@@ -32,7 +32,7 @@ fn way(gateway: [u8; 4]) -> Nexthop {
 }
 
 fn put(id: u32, nexthop: &Nexthop, put: Put, recorded: &str) {
-    check(|encoder| encoder.put_nexthop(NexthopId(id), nexthop, put), recorded);
+    check(|encoder| nexthop::put(encoder, NexthopId(id), nexthop, put), recorded);
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn nexthops() {
     // ip nexthop del id 13
     let recorded = "20 00 00 00 69 00 05 00 -- -- -- -- 00 00 00 00 00 00 00 00 00 00 00 00
         08 00 01 00 0d 00 00 00";
-    check(|encoder| Ok(encoder.delete_nexthop(NexthopId(13))), recorded);
+    check(|encoder| Ok(nexthop::delete(encoder, NexthopId(13))), recorded);
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn a_route_through_a_nexthop() {
     let recorded = "2c 00 00 00 18 00 05 06 -- -- -- -- 00 00 00 00 02 10 00 00 fe 4c 00 01
         00 00 00 00 08 00 01 00 0a 05 00 00 08 00 1e 00 0a 00 00 00";
     let route = Route::through(NexthopId(10));
-    check(|encoder| encoder.put_route(&key, &route, Put::Create), recorded);
+    check(|encoder| route::message::put(encoder, &key, &route, Put::Create), recorded);
 }
 
 fn rule(key: &str, rule: Rule, recorded: &str) {
     let Ok(Key::Rule(key)) = key.parse() else { panic!("{key}") };
     let rule = SeenRule { key: *key, rule, protocol: Protocol::HOMEOSTAT };
-    check(|encoder| Ok(encoder.rule(RTM_NEWRULE, Put::Create.flags(), &rule)), recorded);
+    check(|encoder| Ok(rule::request(encoder, RTM_NEWRULE, Put::Create.flags(), &rule)), recorded);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn a_rule_is_deleted_as_ip_deletes_it_but_that_the_action_is_named_too() {
     let Ok(Key::Rule(key)) = "rule priority 1000 from 10.0.0.0/8".parse() else { panic!() };
     let rule = Rule::table(Table(1000));
     let rule = SeenRule { key: *key, rule, protocol: Protocol::HOMEOSTAT };
-    check(|encoder| Ok(encoder.rule(RTM_DELRULE, 0, &rule)), recorded);
+    check(|encoder| Ok(rule::request(encoder, RTM_DELRULE, 0, &rule)), recorded);
 }
 
 #[test]
@@ -136,15 +136,15 @@ fn neighbours() {
         80 00 00 00 05 00 0c 00 4c 00 00 00 08 00 01 00 0a 00 00 09
         0a 00 02 00 02 00 00 00 00 09 00 00";
     let (known, mac) = (key("neighbour 10.0.0.9 dev va"), "02:00:00:00:00:09".parse().unwrap());
-    check(|encoder| encoder.put_neighbour(&known, Neighbour::at(mac), Put::Create), recorded);
+    check(|encoder| neighbour::put(encoder, &known, Neighbour::at(mac), Put::Create), recorded);
     // ip neigh add proxy fd00::8 protocol 76 dev va
     let recorded = "38 00 00 00 1c 00 05 06 -- -- -- -- 00 00 00 00 0a 00 00 00 07 00 00 00
         80 00 08 00 05 00 0c 00 4c 00 00 00 14 00 01 00 fd 00 00 00 00 00 00 00 00 00 00 00
         00 00 00 08";
     let proxy = key("neighbour fd00::8 dev va proxy");
-    check(|encoder| encoder.put_neighbour(&proxy, Neighbour::proxy(), Put::Create), recorded);
+    check(|encoder| neighbour::put(encoder, &proxy, Neighbour::proxy(), Put::Create), recorded);
     // ip neigh del 10.0.0.9 dev va
     let recorded = "24 00 00 00 1d 00 05 00 -- -- -- -- 00 00 00 00 02 00 00 00 07 00 00 00
         80 00 00 00 08 00 01 00 0a 00 00 09";
-    check(|encoder| encoder.delete_neighbour(&known), recorded);
+    check(|encoder| neighbour::delete(encoder, &known), recorded);
 }
