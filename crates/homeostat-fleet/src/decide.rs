@@ -202,7 +202,7 @@ pub fn decide(rollout: &Rollout, view: &View, now: Time) -> Act {
         // Nothing of this rollout exists yet, so there is nothing to say about it.
         return if newer.is_some() { Act::Wait { until: None } } else { start(rollout, view) };
     };
-    let decision = Decision { rollout, view, now, stored };
+    let decision = Decision::new(rollout, view, now, stored);
     let state = &stored.record;
     let verb = view.request.as_ref().map_or(Verb::Run, |request| request.verb);
     match state.phase {
@@ -219,15 +219,13 @@ pub fn decide(rollout: &Rollout, view: &View, now: Time) -> Act {
     if let Some(why) = decision.reason_to_pause(verb) {
         return decision.pause(why);
     }
-    let reported = decision.failed(Lost::Ignored);
-    if let Some(why) = decision.too_many(&reported) {
+    if let Some(why) = decision.too_many_failed(Lost::Ignored) {
         return decision.enter(Step::Stop, Phase::Stopping, Some(why));
     }
     if let Some(absent) = decision.most_absent() {
         return decision.pause_for_absent(absent);
     }
-    let failed = decision.failed(Lost::Counted);
-    if let Some(why) = decision.too_many(&failed) {
+    if let Some(why) = decision.too_many_failed(Lost::Counted) {
         return decision.enter(Step::Stop, Phase::Stopping, Some(why));
     }
     if state.phase == Phase::Paused {
@@ -269,10 +267,6 @@ impl View {
             is_newer.then(|| Why::Newer { node: leaf.node.clone(), generation })
         })
     }
-
-    fn is_alive(&self, node: &Name) -> bool {
-        self.presence.get(node) == Some(&Presence::Alive)
-    }
 }
 
 /// Where a node is with what its want says.
@@ -302,20 +296,70 @@ struct Decision<'a> {
     view: &'a View,
     now: Time,
     stored: &'a Stored<State>,
+    /// In the order of the leaves.
+    nodes: Vec<Node<'a>>,
 }
 
-impl Decision<'_> {
-    fn state(&self) -> &State {
-        &self.stored.record
+/// What is known of one node.
+struct Node<'a> {
+    index: usize,
+    leaf: &'a Leaf,
+    /// Of this rollout.
+    take: Option<Take>,
+    progress: Progress,
+    is_alive: bool,
+    is_set_aside: bool,
+    /// Absent for two times of its lease.
+    is_lost: bool,
+    /// When it should have answered, or will be lost.
+    deadline: Option<Time>,
+    /// Lost, or alive without an answer for too long.
+    is_given_up: bool,
+}
+
+impl Node<'_> {
+    /// Touched, neither done nor failed, and not given up.
+    fn is_in_flight(&self) -> bool {
+        let is_away = self.is_set_aside && !self.is_alive;
+        self.progress == Progress::Pending && !is_away && !self.is_given_up
+    }
+}
+
+impl<'a> Decision<'a> {
+    fn new(rollout: &'a Rollout, view: &'a View, now: Time, stored: &'a Stored<State>) -> Self {
+        let mut decision = Decision { rollout, view, now, stored, nodes: Vec::new() };
+        let leaves = rollout.leaves.iter().enumerate();
+        decision.nodes = leaves.map(|(index, leaf)| decision.node(index, leaf)).collect();
+        decision
     }
 
-    fn take(&self, node: &Name) -> Option<Take> {
-        let want = &self.view.wants.get(node)?.record;
-        (want.generation == self.rollout.statement.generation).then_some(want.take)
+    fn node(&self, index: usize, leaf: &'a Leaf) -> Node<'a> {
+        let Statement { generation, settle, confirm_within, .. } = &self.rollout.statement;
+        let want = self.view.wants.get(&leaf.node).map(|want| &want.record);
+        let want = want.filter(|want| want.generation == *generation);
+        let take = want.map(|want| want.take);
+        let lost_at = match self.view.presence.get(&leaf.node) {
+            Some(Presence::Alive) => None,
+            Some(Presence::Absent { since }) => Some(since.after(2 * self.view.ttl)),
+            None => Some(Time::default()),
+        };
+        let is_over = |time: Option<Time>| time.is_some_and(|time| self.now > time);
+        let answer = want.map(|want| want.at.after(settle.get() + confirm_within.get() + ANSWER));
+        Node {
+            index,
+            leaf,
+            take,
+            progress: self.progress(leaf, take),
+            is_alive: lost_at.is_none(),
+            is_set_aside: self.state().set_aside.contains(&leaf.node),
+            is_lost: is_over(lost_at),
+            deadline: answer.into_iter().chain(lost_at).min(),
+            is_given_up: is_over(lost_at) || is_over(answer),
+        }
     }
 
-    fn progress(&self, leaf: &Leaf) -> Progress {
-        let Some(take) = self.take(&leaf.node) else { return Progress::Untouched };
+    fn progress(&self, leaf: &Leaf, take: Option<Take>) -> Progress {
+        let Some(take) = take else { return Progress::Untouched };
         let document = match take {
             Take::Document => leaf.document,
             Take::Fallback => leaf.fallback,
@@ -336,19 +380,15 @@ impl Decision<'_> {
         }
     }
 
-    fn is_set_aside(&self, node: &Name) -> bool {
-        self.state().set_aside.contains(node)
+    fn state(&self) -> &'a State {
+        &self.stored.record
     }
 
-    /// Touched, neither done nor failed, and not given up.
-    fn is_in_flight(&self, leaf: &Leaf) -> bool {
-        let is_away = self.is_set_aside(&leaf.node) && !self.view.is_alive(&leaf.node);
-        self.progress(leaf) == Progress::Pending && !is_away && !self.is_given_up(&leaf.node)
-    }
-
-    /// Lost, or alive without an answer for too long.
-    fn is_given_up(&self, node: &Name) -> bool {
-        self.is_lost(node) || self.deadline(node).is_some_and(|deadline| self.now > deadline)
+    /// The nodes of the current wave.
+    fn wave(&self) -> &[Node<'a>] {
+        let start = self.rollout.start(self.state().wave);
+        let end = start + self.rollout.wave(self.state().wave).len();
+        self.nodes.get(start..end).unwrap_or_default()
     }
 
     fn reason_to_pause(&self, verb: Verb) -> Option<Why> {
@@ -356,75 +396,54 @@ impl Decision<'_> {
             return Some(Why::Asked);
         }
         let Statement { generation, not_after, .. } = &self.rollout.statement;
-        let behind = self.rollout.leaves.iter().find_map(|leaf| {
-            let accepted = self.view.statuses.get(&leaf.node)?.accepted;
-            let node = leaf.node.clone();
+        let behind = self.nodes.iter().find_map(|node| {
+            let accepted = self.view.statuses.get(&node.leaf.node)?.accepted;
+            let node = node.leaf.node.clone();
             (accepted > *generation).then_some(Why::StoreBehind { node, accepted })
         });
         let expired = Why::Expired { since: *not_after };
-        let has_more = || self.rollout.leaves.iter().any(|leaf| self.take(&leaf.node).is_none());
+        let has_more = || self.nodes.iter().any(|node| node.take.is_none());
         behind.or_else(|| (self.now > *not_after && has_more()).then_some(expired))
     }
 
-    /// Nodes that were touched and have failed. Absent nodes fail after two times of their lease, and only in the current
-    /// wave: machines die for other reasons, too.
-    fn failed(&self, lost: Lost) -> Vec<&Leaf> {
+    /// Nodes that were touched and have failed, if they are too many. Good nodes that are lost count in the current wave only:
+    /// machines die for other reasons, too.
+    fn too_many_failed(&self, lost: Lost) -> Option<Why> {
         let start = self.rollout.start(self.state().wave);
-        let is_failed = |(index, leaf): &(usize, &Leaf)| match self.progress(leaf) {
+        let is_failed = |node: &&Node| match node.progress {
             Progress::Failed => true,
             Progress::Untouched | Progress::Held => false,
-            _ if lost == Lost::Ignored || self.is_set_aside(&leaf.node) => false,
-            Progress::Pending => self.is_given_up(&leaf.node),
-            Progress::Good { .. } => *index >= start && self.is_lost(&leaf.node),
+            _ if lost == Lost::Ignored || node.is_set_aside => false,
+            Progress::Pending => node.is_given_up,
+            Progress::Good { .. } => node.index >= start && node.is_lost,
         };
-        let failed = self.rollout.leaves.iter().enumerate().filter(is_failed);
-        failed.map(|(_, leaf)| leaf).collect()
-    }
-
-    fn is_lost(&self, node: &Name) -> bool {
-        match self.view.presence.get(node) {
-            Some(Presence::Alive) => false,
-            Some(Presence::Absent { since }) => self.now.since(*since) > 2 * self.view.ttl,
-            None => true,
-        }
-    }
-
-    /// When a node should have answered.
-    fn deadline(&self, node: &Name) -> Option<Time> {
-        let Statement { settle, confirm_within, .. } = &self.rollout.statement;
-        let want = &self.view.wants.get(node)?.record;
-        Some(want.at.after(settle.get() + confirm_within.get() + ANSWER))
-    }
-
-    fn too_many(&self, failed: &[&Leaf]) -> Option<Why> {
+        let failed: Vec<&Name> =
+            self.nodes.iter().filter(is_failed).map(|node| &node.leaf.node).collect();
         let count = failed.len() as u64;
-        let nodes = failed.iter().take(NAMED).map(|leaf| leaf.node.clone()).collect();
+        let nodes = failed.into_iter().take(NAMED).cloned().collect();
         (count > self.rollout.statement.max_failed).then_some(Why::Failed { count, nodes })
     }
 
     /// The absent nodes of the wave that nobody has set aside, if they are most of it.
-    fn most_absent(&self) -> Option<Vec<&Leaf>> {
-        let wave = self.rollout.wave(self.state().wave);
-        let counted: Vec<&Leaf> =
-            wave.iter().filter(|leaf| !self.is_set_aside(&leaf.node)).collect();
-        let all = counted.len();
-        let absent: Vec<&Leaf> =
-            counted.into_iter().filter(|leaf| !self.view.is_alive(&leaf.node)).collect();
-        (absent.len() >= FEWEST_ABSENT && absent.len() * 2 > all).then_some(absent)
+    fn most_absent(&self) -> Option<Vec<&Name>> {
+        let counted = self.wave().iter().filter(|node| !node.is_set_aside);
+        let absent = counted.clone().filter(|node| !node.is_alive);
+        let absent: Vec<&Name> = absent.map(|node| &node.leaf.node).collect();
+        let is_most = absent.len() >= FEWEST_ABSENT && absent.len() * 2 > counted.count();
+        is_most.then_some(absent)
     }
 
-    fn pause_for_absent(&self, absent: Vec<&Leaf>) -> Act {
+    fn pause_for_absent(&self, absent: Vec<&Name>) -> Act {
         let state = self.state();
         // A request to run that came after the pause says: go on without them.
         let request = self.view.request.as_ref().map_or(0, |request| request.serial);
         let is_paused = matches!(state.why, Some(Why::MostAbsent { .. }));
         if is_paused && request > state.request {
             let mut state = State { request, ..state.clone() };
-            state.set_aside.extend(absent.into_iter().map(|leaf| leaf.node.clone()));
+            state.set_aside.extend(absent.into_iter().cloned());
             return self.write(Step::SetAside, state, Vec::new());
         }
-        let wave = self.rollout.wave(state.wave).len() as u64;
-        let why = Why::MostAbsent { absent: absent.len() as u64, wave };
+        let why = Why::MostAbsent { absent: absent.len() as u64, wave: self.wave().len() as u64 };
         if is_paused { Act::Wait { until: None } } else { self.pause(why) }
     }
 
@@ -438,18 +457,13 @@ impl Decision<'_> {
 
     /// Assigns what may be assigned; else completes the wave, lets it soak, and opens the next one.
     fn advance(&self) -> Act {
-        let state = self.state();
         if let Some(act) = self.assign() {
             return act;
         }
-        let wave = self.rollout.wave(state.wave);
-        let is_done = |leaf: &Leaf| match self.progress(leaf) {
-            Progress::Good { .. } | Progress::Failed | Progress::Held => true,
-            Progress::Untouched => false,
-            // Who was given up is within the number that may fail, or it would have stopped the rollout.
-            Progress::Pending => !self.is_in_flight(leaf),
-        };
-        if !wave.iter().all(is_done) {
+        let state = self.state();
+        // Who was given up is within the number that may fail, or it would have stopped the rollout.
+        let is_done = |node: &Node| node.take.is_some() && !node.is_in_flight();
+        if !self.wave().iter().all(is_done) {
             return Act::Wait { until: self.next_deadline() };
         }
         let complete = match state.complete {
@@ -464,8 +478,8 @@ impl Decision<'_> {
         if self.now < soaked {
             return Act::Wait { until: Some(soaked) };
         }
-        let is_open = |leaf: &Leaf| self.progress(leaf) == Progress::Good { converged: false };
-        if wave.iter().any(|leaf| is_open(leaf) && !self.is_set_aside(&leaf.node)) {
+        let is_open = |node: &Node| node.progress == Progress::Good { converged: false };
+        if self.wave().iter().any(|node| is_open(node) && !node.is_set_aside) {
             return Act::Wait { until: None };
         }
         if state.wave + 1 == self.rollout.ends.len() {
@@ -476,68 +490,57 @@ impl Decision<'_> {
     }
 
     fn assign(&self) -> Option<Act> {
-        let Statement { max_in_flight, .. } = self.rollout.statement;
-        let in_flight = self.rollout.leaves.iter().filter(|leaf| self.is_in_flight(leaf)).count();
-        let mut room = max_in_flight.saturating_sub(in_flight as u64);
-        let mut state = State { complete: None, ..self.state().clone() };
-        let start = self.rollout.start(state.wave);
-        let mut wants = Vec::new();
-        for (offset, leaf) in self.rollout.wave(state.wave).iter().enumerate() {
-            if wants.len() == MOST_WANTS {
+        let in_flight = self.nodes.iter().filter(|node| node.is_in_flight()).count() as u64;
+        let mut room = self.rollout.statement.max_in_flight.saturating_sub(in_flight);
+        let mut chosen = Vec::new();
+        for node in self.wave().iter().filter(|node| node.take.is_none()) {
+            if chosen.len() == MOST_WANTS {
                 break;
             }
-            if self.take(&leaf.node).is_some() {
+            // Absent nodes get their want at once, and take no place.
+            if node.is_alive && room == 0 {
                 continue;
             }
-            let is_absent = !self.view.is_alive(&leaf.node);
-            if is_absent {
-                state.set_aside.insert(leaf.node.clone());
-            } else if room == 0 {
-                continue;
-            } else {
-                state.set_aside.remove(&leaf.node);
-                room -= 1;
-            }
-            let want = self.rollout.want(start + offset, leaf, Take::Document, self.now);
-            wants.push((leaf.node.clone(), want));
+            room -= u64::from(node.is_alive);
+            chosen.push(node);
         }
-        (!wants.is_empty()).then(|| self.write(Step::Assign, state, wants))
+        if chosen.is_empty() {
+            return None;
+        }
+        let mut state = State { complete: None, ..self.state().clone() };
+        for node in &chosen {
+            if node.is_alive {
+                state.set_aside.remove(&node.leaf.node);
+            } else {
+                state.set_aside.insert(node.leaf.node.clone());
+            }
+        }
+        let wants = chosen.into_iter().map(|node| self.want(node, Take::Document));
+        Some(self.write(Step::Assign, state, wants.collect()))
     }
 
     fn next_deadline(&self) -> Option<Time> {
-        let wave = self.rollout.wave(self.state().wave).iter();
-        let pending = wave.filter(|leaf| self.is_in_flight(leaf));
-        let times = pending.flat_map(|leaf| {
-            let lost = match self.view.presence.get(&leaf.node) {
-                Some(Presence::Absent { since }) => Some(since.after(2 * self.view.ttl)),
-                _ => None,
-            };
-            [self.deadline(&leaf.node), lost]
-        });
-        // Both limits are exceeded a moment later.
-        times.flatten().min().map(|time| time.after(Duration::from_millis(1)))
+        let awaited = self.nodes.iter().filter(|node| node.is_in_flight());
+        // Limits are exceeded a moment later.
+        awaited.filter_map(|node| node.deadline).min().map(|it| it.after(Duration::from_millis(1)))
     }
 
     /// Sends every touched node to its fallback, without a limit; each node still tries it and may roll back.
     fn fall_back(&self) -> Act {
-        let touched = self.rollout.leaves.iter().enumerate();
-        let touched = touched.filter(|(_, leaf)| self.take(&leaf.node) == Some(Take::Document));
-        let wants = touched.take(MOST_WANTS).map(|(index, leaf)| {
-            (leaf.node.clone(), self.rollout.want(index, leaf, Take::Fallback, self.now))
-        });
+        let touched = self.nodes.iter().filter(|node| node.take == Some(Take::Document));
+        let wants = touched.take(MOST_WANTS).map(|node| self.want(node, Take::Fallback));
         let wants: Vec<_> = wants.collect();
         if !wants.is_empty() {
             return self.write(Step::FallBack, self.state().clone(), wants);
         }
-        let awaited = self.rollout.leaves.iter().filter(|leaf| {
-            self.progress(leaf) == Progress::Pending && !self.is_given_up(&leaf.node)
-        });
-        let deadlines: Vec<Option<Time>> = awaited.map(|leaf| self.deadline(&leaf.node)).collect();
-        if deadlines.is_empty() {
-            return self.enter(Step::FinishStop, Phase::Stopped, self.state().why.clone());
+        if self.nodes.iter().any(Node::is_in_flight) {
+            return Act::Wait { until: self.next_deadline() };
         }
-        let until = deadlines.into_iter().flatten().min();
-        Act::Wait { until: until.map(|time| time.after(Duration::from_millis(1))) }
+        self.enter(Step::FinishStop, Phase::Stopped, self.state().why.clone())
+    }
+
+    fn want(&self, node: &Node, take: Take) -> (Name, Want) {
+        (node.leaf.node.clone(), self.rollout.want(node.index, node.leaf, take, self.now))
     }
 
     fn enter(&self, step: Step, phase: Phase, why: Option<Why>) -> Act {
@@ -565,12 +568,11 @@ impl Decision<'_> {
 
     fn counts(&self) -> Counts {
         let mut counts = Counts { nodes: self.rollout.statement.nodes, ..Counts::default() };
-        for leaf in &self.rollout.leaves {
-            let progress = self.progress(leaf);
-            counts.touched += u64::from(progress != Progress::Untouched);
-            counts.good += u64::from(matches!(progress, Progress::Good { .. }));
-            counts.failed += u64::from(progress == Progress::Failed);
-            counts.in_flight += u64::from(self.is_in_flight(leaf));
+        for node in &self.nodes {
+            counts.touched += u64::from(node.take.is_some());
+            counts.good += u64::from(matches!(node.progress, Progress::Good { .. }));
+            counts.failed += u64::from(node.progress == Progress::Failed);
+            counts.in_flight += u64::from(node.is_in_flight());
         }
         counts
     }

@@ -392,6 +392,16 @@ impl Statement {
     }
 }
 
+impl Leaves {
+    /// A part of so many leaves is well below the largest value of a store.
+    const PART: usize = 2000;
+
+    /// The records for all leaves of a rollout, in order.
+    pub fn parts(leaves: &[Leaf]) -> impl Iterator<Item = Leaves> {
+        leaves.chunks(Self::PART).map(|part| Leaves { leaves: part.to_vec() })
+    }
+}
+
 impl Accepted {
     /// What must grow.
     #[must_use]
@@ -507,6 +517,22 @@ mod tests {
             Digest::of(b"new")
         );
         assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn a_part_of_the_leaves_fits_in_a_value_of_the_store() {
+        let leaf = |number: usize| Leaf {
+            node: format!("{number:0>63}").parse().unwrap(),
+            document: Digest::of(b"new"),
+            fallback: Digest::of(b"old"),
+            class: Class::Irreversible,
+        };
+        let leaves: Vec<Leaf> = (0..4500).map(leaf).collect();
+        let parts: Vec<Vec<u8>> = Leaves::parts(&leaves).map(|part| part.write()).collect();
+        assert_eq!(parts.len(), 3);
+        assert!(parts.iter().all(|part| part.len() < 1024 * 1024));
+        let read = parts.iter().flat_map(|part| Leaves::read(part).unwrap().leaves);
+        assert!(read.eq(leaves));
     }
 
     #[test]

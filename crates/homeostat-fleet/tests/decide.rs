@@ -188,7 +188,7 @@ fn waves_follow_each_other_after_their_soak() {
     assert_eq!(world.waits(), Some(deadline));
     world.are_good([0]);
     world.does(Step::CompleteWave);
-    let soaked = world.now.after(Duration::from_secs(300));
+    let soaked = world.now.after(Duration::from_mins(5));
     assert_eq!(world.waits(), Some(soaked));
     world.pass(300);
     world.does(Step::NextWave);
@@ -547,7 +547,6 @@ fn a_clock_that_was_set_back_makes_the_soak_longer_and_not_endless() {
     world.does(Step::Start);
     world.does(Step::Assign);
     world.are_good([0]);
-    world.pass(10 * 365 * 86_400);
     world.now = "2026-11-16T20:00:00Z".parse().unwrap();
     world.does(Step::CompleteWave);
     world.now = "2026-11-16T12:00:00Z".parse().unwrap();
