@@ -39,6 +39,8 @@ const NEEDS: &[Need] = &[
     ),
     Need::new("unbound", "unbound", "tests reload it with files that it refuses"),
     Need::new("haproxy", "haproxy", "tests let it judge files before they are there"),
+    Need::new("etcd", "etcd-server", "tests keep what machines share in real members"),
+    Need::new("etcdctl", "etcd-client", "tests judge a store with it"),
     Need::new("bird", "bird2", "tests reload it, and benchmarks compare with it"),
     Need::new("nginx", "nginx-light", "tests find out when it keeps its former files"),
     Need::new("keepalived", "keepalived", "tests reload it with files that it understands in part"),
@@ -68,6 +70,7 @@ const BENCH_NEEDS: &[Need] = &[Need::new(
 const SERVICES: &[(&str, &str)] = &[
     ("bird2", "bird.service"),
     ("chrony", "chrony.service"),
+    ("etcd-server", "etcd.service"),
     ("haproxy", "haproxy.service"),
     ("keepalived", "keepalived.service"),
     ("nginx-light", "nginx.service"),

@@ -35,10 +35,12 @@ fn layer(name: &str) -> Layer {
         "homeostat-fleet" => Layer::Fleet,
         "homeostat-registry" => Layer::Registry,
         "homeostat-engine"
+        | "homeostat-etcd"
         | "homeostat-kit"
         | "homeostat-netlink"
         | "homeostat-netns"
         | "homeostat-pve-simulator"
+        | "homeostat-store"
         | "homeostat-systemd"
         | "homeostat-testkit" => Layer::Base,
         "homeostat" | "homeostat-bench" | "xtask" => Layer::Binary,
