@@ -7,7 +7,7 @@ use homeostat_core::{
 };
 
 use crate::accounts::Accounts;
-use crate::check::Check;
+use crate::check::{Check, Verdict};
 use crate::key::Key;
 use crate::model::{DesiredState, Object};
 use crate::observe::Moment;
@@ -75,7 +75,9 @@ impl Writer {
         };
         let verdict = check.ask(work.desired, work.moment.removed.clone());
         let Some((key, failure)) = verdict.failure() else { return Ok(()) };
-        self.files.counters.refused_checks.add(1);
+        if matches!(verdict, Verdict::Refused(_)) {
+            self.files.counters.refused_checks.add(1);
+        }
         let is_blamed = |item: &Item<'_>| key.and_then(Key::path) == Some(item.path);
         let item = items.iter().position(is_blamed).unwrap_or_default();
         Err(Trouble { item: Some(item), why: Why::Failed(failure) })

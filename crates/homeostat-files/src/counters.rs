@@ -17,6 +17,8 @@ pub struct Counters {
     pub refused_checks: Count,
     /// Processes that were replaced and still serve connections, at the last look at everything.
     pub old_processes: Count,
+    /// Whole days until the first certificate of the set ends, at the last look; of none, nothing is known.
+    pub certificate_days: LastValue,
 }
 
 /// The counters of all sets, by name. They outlive what is bound to a document. Clones share them.
@@ -35,6 +37,21 @@ impl CountersBySet {
     #[must_use]
     pub fn all(&self) -> BTreeMap<String, Counters> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+/// A number that threads share, if there is one.
+#[derive(Clone, Debug, Default)]
+pub struct LastValue(Arc<Mutex<Option<u64>>>);
+
+impl LastValue {
+    #[must_use]
+    pub fn get(&self) -> Option<u64> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn set(&self, value: Option<u64>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
     }
 }
 

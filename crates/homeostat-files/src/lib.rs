@@ -9,6 +9,7 @@
 mod accounts;
 mod apply;
 mod brake;
+mod certificates;
 mod check;
 mod conffiles;
 mod counters;
@@ -47,7 +48,7 @@ mod view;
 pub use apply::Writer;
 pub use brake::Limits;
 pub use check::{Check, Network, Refusal, Verdict};
-pub use counters::{Count, Counters, CountersBySet};
+pub use counters::{Count, Counters, CountersBySet, LastValue};
 pub use digest::{Digest, DigestKey};
 pub use disk::Tap;
 pub use exclusive::Exclusive;

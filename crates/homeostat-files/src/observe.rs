@@ -16,6 +16,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::accounts::Accounts;
 use crate::brake::Wait;
+use crate::certificates;
 use crate::check::Verdict;
 use crate::conffiles::Conffiles;
 use crate::digest::Digest;
@@ -75,6 +76,8 @@ pub struct Moment {
     pub(crate) is_structure_running: bool,
     /// What operators have set in the program, in words.
     pub(crate) notes: Vec<String>,
+    /// Days that are left to certificates, if they are too few.
+    pub(crate) expiring: BTreeMap<Key, i64>,
     /// Paths of exclusive directories that others' files were moved away from.
     pub(crate) moved: BTreeSet<FilePath>,
     /// What was moved away from directories that are not exclusive any more.
@@ -114,6 +117,8 @@ pub struct Reader {
     /// What was in exclusive directories at the last look.
     pub(crate) undeclared: Undeclared,
     pub(crate) packages: Packages,
+    /// When the first certificate in a content ends.
+    certificates: HashMap<Digest, Option<i64>>,
 }
 
 /// A set that was judged, with what leaves it.
@@ -195,6 +200,7 @@ impl Reader {
             wants_look: false,
             undeclared: Undeclared::default(),
             packages: Packages::default(),
+            certificates: HashMap::new(),
         }
     }
 
@@ -240,6 +246,28 @@ impl Reader {
             && haproxy
                 .observe(&target.declared)
                 .is_ok_and(|observed| target.declared.differs_in_servers_only(&observed))
+    }
+
+    /// Certificates among the files that end soon, or have ended.
+    fn find_expiring(&mut self, desired: &DesiredState, moment: &mut Moment) {
+        let now = clock_gettime(ClockId::Realtime).tv_sec;
+        let mut former = std::mem::take(&mut self.certificates);
+        let mut least = None;
+        for (key, wanted) in desired.iter() {
+            let (Object::File(file), Some(content)) = (&wanted.object, &wanted.content) else {
+                continue;
+            };
+            let known = former.remove(&file.digest);
+            let end = known.unwrap_or_else(|| certificates::end(content.bytes()));
+            self.certificates.insert(file.digest.clone(), end);
+            let Some(left) = end.map(|end| certificates::days_left(end, now)) else { continue };
+            least = Some(least.map_or(left, |least: i64| least.min(left)));
+            if left < i64::from(self.files.certificate_days) {
+                moment.expiring.insert(key.clone(), left);
+            }
+        }
+        let least = least.map(|left| u64::try_from(left).unwrap_or_default());
+        self.files.counters.certificate_days.set(least);
     }
 
     /// The content of a file: what was read last, if nothing has changed since.
@@ -347,6 +375,7 @@ impl homeostat_core::Reader<Files> for Reader {
             self.wakeup = Some(Wakeup::At(now() + AGAIN));
         }
         self.judge(view, &mut moment);
+        self.find_expiring(view.desired, &mut moment);
         if !moment.differs && !moment.runs_other {
             resolve::accept(self, view.desired);
         }

@@ -33,6 +33,7 @@ pub(crate) fn draft(
         drafting.take(change);
     }
     drafting.add_notes();
+    drafting.tell_expiring();
     drafting.take_verdict();
     drafting.brake();
     drafting.hold_all();
@@ -240,6 +241,20 @@ impl Drafting<'_> {
                 let held = Box::new(notes.join("; ").into());
                 self.draft.findings.push((key.clone(), Finding::Settled { wanted, held }));
             }
+        }
+    }
+
+    /// Nobody should learn of the end of a certificate from clients.
+    fn tell_expiring(&mut self) {
+        for (key, days) in &self.moment.expiring {
+            let on = match days {
+                ..0 => "a new certificate: this one has ended".to_owned(),
+                0 => "a new certificate: this one ends today".to_owned(),
+                1 => "a new certificate: this one ends in a day".to_owned(),
+                days => format!("a new certificate: this one ends in {days} days"),
+            };
+            let finding = Finding::Pending { on: WaitsOn::Condition(on) };
+            self.draft.findings.push((key.clone(), finding));
         }
     }
 

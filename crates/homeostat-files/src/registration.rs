@@ -19,7 +19,7 @@ use crate::live::LiveInputs;
 use crate::model::DesiredState;
 use crate::running::{Program, Reload, Request};
 use crate::section::{self, ProgramSection, Set, Sets, sets};
-use crate::source::{Files, Shrinking};
+use crate::source::{CERTIFICATE_DAYS, Files, Shrinking};
 use crate::store::Store;
 use crate::unit::Unit;
 
@@ -157,7 +157,8 @@ fn bind_set(
     };
     let source =
         source.braked_by(brake).counted_by(counters).sharing(live_inputs(binding, store, name));
-    let source = Files { shrinking, network, ..source };
+    let certificate_days = set.and_then(|set| set.certificate_days).unwrap_or(CERTIFICATE_DAYS);
+    let source = Files { shrinking, certificate_days, network, ..source };
     let desired: DesiredState = desired.unwrap_or_default();
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
     bound.ledger_key.scope = format!("{SCOPE}{name}");
@@ -263,6 +264,13 @@ fn metrics(memory: &Memory) -> Vec<Sample> {
         samples.extend(METRICS.map(|(kind, name, help, read)| {
             let (scope, value) = (format!("{SCOPE}{set}"), read(&counters).get());
             Sample { kind, name, help, scope, value }
+        }));
+        samples.extend(counters.certificate_days.get().map(|value| Sample {
+            kind: SampleKind::Gauge,
+            name: "files_certificate_days",
+            help: "Whole days until the first certificate of a set ends",
+            scope: format!("{SCOPE}{set}"),
+            value,
         }));
     }
     samples

@@ -1,5 +1,6 @@
 //! The section of the document: `[files.NAME]`, a set of files and directories.
 
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -44,6 +45,7 @@ pub struct Set {
     pub program: Option<ProgramSection>,
     /// The network in which programs of the set run.
     pub namespace: Option<Spanned<NamespaceName>>,
+    pub certificate_days: Option<u16>,
     /// What its files are made of.
     pub inputs: Vec<Input>,
     pub write: Vec<Write>,
@@ -150,9 +152,24 @@ pub(crate) fn files(document: &Document, scope: &Scope, named: &mut NamedFiles) 
         }));
         // Those that cannot be understood include nothing.
         if let Ok(templates) = set.templates(&document.files.directory(set.name.span)) {
-            named.files.extend(templates.templates());
+            let known = templates.templates();
+            // Which files a template includes by a name that it computes is not known: those that end as templates do.
+            let directories = templates.directories();
+            let endings: BTreeSet<_> = known.iter().filter_map(|path| path.extension()).collect();
+            let candidates = directories.iter().flat_map(|directory| files_in(directory));
+            let is_like =
+                |path: &PathBuf| path.extension().is_some_and(|end| endings.contains(end));
+            named.files.extend(candidates.filter(is_like));
+            named.files.extend(known.iter().cloned());
+            named.directories.extend(directories.iter().map(|path| Path::new(".").join(path)));
         }
     }
+}
+
+/// Named as the directory is, which may be the one that the program runs in.
+fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = fs::read_dir(Path::new(".").join(directory)).into_iter().flatten().flatten();
+    entries.map(|entry| directory.join(entry.file_name())).filter(|path| path.is_file())
 }
 
 /// Why the contents of a set cannot be had.
@@ -357,6 +374,11 @@ impl Record for Set {
             let help = "write it as `[\"/usr/sbin/haproxy\", \"-c\", \"-f\", \"/etc/haproxy/haproxy.cfg\"]`; no shell is used";
             fields.report(Diagnostic::new(fields.value_at("check"), message).help(help));
         }
+        let certificate_days: Option<u16> = fields.number(
+            "certificate-days",
+            "A certificate of the set that ends in fewer days is reported; 14 by default",
+            Number { what: "a number of days", least: 0, most: 1000 },
+        );
         let write: Option<Map<Write>> = fields.optional("write", "Files by path");
         let directories: Option<Map<Directory>> =
             fields.optional("directories", "Directories by path");
@@ -371,6 +393,7 @@ impl Record for Set {
             check,
             program,
             namespace,
+            certificate_days,
             inputs: inputs.map(|Map(all)| all).unwrap_or_default(),
             write: write.map(|Map(all)| all).unwrap_or_default(),
             directories: directories.map(|Map(all)| all).unwrap_or_default(),

@@ -32,6 +32,8 @@ pub struct Files {
     pub program: Option<Program>,
     /// What is done with files that lose most of their lines.
     pub shrinking: Shrinking,
+    /// A certificate that is not valid for as many days is a finding.
+    pub certificate_days: u16,
     /// The network whose links are facts.
     pub network: Network,
     /// The values that it is made of.
@@ -41,6 +43,9 @@ pub struct Files {
     /// Shared by all that speak of the same set.
     pub(crate) brake: Arc<Mutex<Brake>>,
 }
+
+/// Time enough to renew a certificate by hand.
+pub(crate) const CERTIFICATE_DAYS: u16 = 14;
 
 /// What is done with files that lose most of their lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +68,7 @@ impl Files {
             check: None,
             program: None,
             shrinking: Shrinking::Allow,
+            certificate_days: CERTIFICATE_DAYS,
             network: Network::Here,
             inputs: LiveInputs::default(),
             counters: Counters::default(),

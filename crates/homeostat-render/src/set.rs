@@ -118,6 +118,23 @@ impl FileSet {
         self.loader.loaded().values().filter_map(|loaded| loaded.path.clone()).collect()
     }
 
+    /// The directories in which templates may be that others include by a name that they compute: to be watched whole.
+    #[must_use]
+    pub fn directories(&self) -> BTreeSet<PathBuf> {
+        if !self.computes_names() {
+            return BTreeSet::new();
+        }
+        let mut directories: BTreeSet<PathBuf> = [self.loader.directory.clone()].into();
+        let templates = self.templates();
+        directories.extend(templates.iter().filter_map(|path| path.parent()).map(Path::to_owned));
+        directories
+    }
+
+    /// Whether a template includes others by a name that it computes.
+    fn computes_names(&self) -> bool {
+        self.loader.texts().into_values().flatten().any(|text| computes_names(&text))
+    }
+
     /// Whether another set renders the same files from the same data.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
@@ -127,7 +144,7 @@ impl FileSet {
             && self.loader.texts() == other.loader.texts()
     }
 
-    /// Whether a template names facts of the machine. One that is included by a computed name is not known.
+    /// Whether a template names facts of the machine. One that is included by a computed name may.
     #[must_use]
     pub fn names_facts(&self) -> bool {
         const FACTS: [&str; 3] = ["host", "links", "namespaces"];
@@ -138,7 +155,7 @@ impl FileSet {
                 FACTS.iter().any(|fact| variables.contains(*fact))
             })
         };
-        self.loader.texts().keys().any(names)
+        self.computes_names() || self.loader.texts().keys().any(names)
     }
 
     /// Finds mistakes that need no data: names that nobody declares, and what goes wrong with plain data alone.
@@ -480,14 +497,33 @@ fn marked(bytes: Vec<u8>) -> Body {
 
 /// The names in quotes behind the words that load another template.
 fn named_templates(text: &str) -> impl Iterator<Item = String> {
+    loading_blocks(text).filter_map(|rest| Some(quoted(rest)?.0.to_owned()))
+}
+
+/// Whether a word that loads another template has anything but one name in quotes behind it.
+fn computes_names(text: &str) -> bool {
+    const ENDS: [&str; 8] = ["%}", "-%}", "+%}", "ignore ", "with ", "without ", "as ", "import "];
+    loading_blocks(text).any(|rest| {
+        let ends = |rest: &str| ENDS.iter().any(|end| rest.trim_start().starts_with(end));
+        !quoted(rest).is_some_and(|(_, rest)| ends(rest))
+    })
+}
+
+/// What comes behind the words that load another template.
+fn loading_blocks(text: &str) -> impl Iterator<Item = &str> {
     text.split("{%").skip(1).filter_map(|block| {
         let block = block.trim_start_matches(['-', '+']).trim_start();
         let words = ["include", "import", "extends", "from"];
-        let rest = words.iter().find_map(|word| block.strip_prefix(word))?.trim_start();
-        let quote = rest.chars().next().filter(|first| ['"', '\''].contains(first))?;
-        let (name, _) = rest.get(1..)?.split_once(quote)?;
-        Some(name.to_owned())
+        let rest = words.iter().find_map(|word| block.strip_prefix(word))?;
+        let is_word = |c: char| c.is_alphanumeric() || c == '_';
+        (!rest.starts_with(is_word)).then(|| rest.trim_start())
     })
+}
+
+/// A text in quotes at the start of another, and what comes behind it.
+fn quoted(text: &str) -> Option<(&str, &str)> {
+    let quote = text.chars().next().filter(|first| ['"', '\''].contains(first))?;
+    text.get(1..)?.split_once(quote)
 }
 
 /// Where a template names a variable first.

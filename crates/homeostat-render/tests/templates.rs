@@ -551,6 +551,29 @@ fn templates_that_are_named_in_others_are_known_from_the_beginning() {
 }
 
 #[test]
+fn directories_are_known_in_which_templates_with_computed_names_may_be() {
+    for (include, is_computed) in [
+        ("{% include 'part.j2' %}", false),
+        ("{%- include \"part.j2\" ignore missing -%}", false),
+        ("{% from 'part.j2' import x %}{% set included = inputs.servers %}", false),
+        ("{% include inputs.which %}", true),
+        ("{% include 'part' ~ inputs.which %}", true),
+        ("{% include 'part.j2' if inputs.which else 'other.j2' %}", true),
+        ("{% include ['one.j2', 'two.j2'] %}", true),
+    ] {
+        let world =
+            World::new(&[("sub/a.j2", include), ("part.j2", "{% macro x() %}{% endmacro %}")]);
+        let file = Content::Template("sub/a.j2".into());
+        let set = world.builder().file(OUT, file, Secrecy::Public).build().unwrap();
+        let found = set.directories();
+        let expected = [world.0.path().to_owned(), world.0.path().join("sub")];
+        assert_eq!(found, expected.into_iter().filter(|_| is_computed).collect(), "{include}");
+        // They may name anything.
+        assert_eq!(set.names_facts(), is_computed, "{include}");
+    }
+}
+
+#[test]
 fn a_copy_has_no_meaning_but_for_the_generation() {
     let world = World::new(&[]);
     let copy = Content::Marked(b"{{ generation }} {% if %} {{ values }}\n".to_vec());

@@ -9,6 +9,7 @@
 mod at_rest;
 mod balancer;
 mod bench;
+mod certificates;
 mod checking;
 mod crashes;
 mod culprits;

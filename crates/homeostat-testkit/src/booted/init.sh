@@ -36,9 +36,10 @@ mount --bind "$machine/notify" "$root/run/host/notify"
 
 ip link set lo up
 hostname booted
+# systemd expects the root to be shared, as it is on other machines: it mounts credentials of units from aside.
 mkdir "$root/run/host/old"
 cd "$root"
 pivot_root . run/host/old
 exec env -i container=homeostat NOTIFY_SOCKET=/run/host/notify PATH=/usr/sbin:/usr/bin:/sbin:/bin \
-    chroot . sh -ec 'umount -l /run/host/old; rmdir /run/host/old; exec /lib/systemd/systemd --log-target=console --log-level=notice --show-status=no' \
+    chroot . sh -ec 'umount -l /run/host/old; rmdir /run/host/old; mount --make-rshared /; exec /lib/systemd/systemd --log-target=console --log-level=notice --show-status=no' \
     </dev/console >/dev/console 2>&1

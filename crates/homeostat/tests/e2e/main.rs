@@ -28,6 +28,7 @@ mod dump;
 mod examples;
 mod exclusive;
 mod failing;
+mod file_inputs;
 mod files;
 mod firewall;
 mod forwarding;

@@ -412,3 +412,19 @@ fn a_daemon_follows_the_name_of_its_host() {
         until("the new name", || holds(&world, "a").as_deref() == Some(&format!("{name}\n")));
     }
 }
+
+#[test]
+fn a_template_that_is_included_by_a_computed_name_is_followed() {
+    let world = world();
+    world.write("a.cfg.j2", "{% include inputs.servers[0].name ~ '.j2' %}\n");
+    world.write("one.j2", "{% if host.name %}\nfirst\n{% endif %}\n");
+    let _daemon = world.keep(&document(&world, DOCUMENT));
+    until("the file", || holds(&world, "a.cfg").as_deref() == Some("first\n"));
+    replace(&world, "one.j2", "second\n");
+    until("the new part", || holds(&world, "a.cfg").as_deref() == Some("second\n"));
+    // One that is not there yet is waited for.
+    replace(&world, "servers.json", r#"[{ "name": "two" }]"#);
+    until("the refusal", || world.run("status --json").stdout.contains("two.j2"));
+    world.write("two.j2", "two\n");
+    until("the other part", || holds(&world, "a.cfg").as_deref() == Some("two\n"));
+}
