@@ -84,7 +84,7 @@ impl Undo {
             Undo::Record => "undone from a recorded copy",
             Undo::Aside => "put aside, and returns as it was",
             Undo::MadeAgain => "recorded, and made again",
-            Undo::Repeat => "undone by a restart",
+            Undo::Repeat => "undone by a restart or a repeat",
             Undo::PutOff => "waits for the confirmation",
             Undo::Never => "cannot be undone",
         }

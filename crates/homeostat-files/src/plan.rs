@@ -317,6 +317,10 @@ impl Drafting<'_> {
     }
 }
 
+/// What a program may lose when it takes files over.
+pub(crate) const LOST_BY_A_RELOAD: &str =
+    "what the program drops by that: connections that are kept open, caches";
+
 /// One path of a swap.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -430,8 +434,16 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
     }
 
-    fn reversibility(&self, _: &DesiredState) -> Reversibility {
-        Reversibility::Reversible
+    /// What a program was told without a reload, it can be told again; a reload is only made good by another one.
+    fn reversibility(&self, desired: &DesiredState) -> Reversibility {
+        let is_told =
+            matches!(self.before(), Object::Program { differences, .. } if !differences.is_empty());
+        match self {
+            Step::Write { .. } if matches!(self.key_in(desired), Key::Program(_)) && !is_told => {
+                Reversibility::Compensable(LOST_BY_A_RELOAD.into())
+            }
+            _ => Reversibility::Reversible,
+        }
     }
 
     fn is_recorded(&self) -> bool {
@@ -465,5 +477,31 @@ impl homeostat_core::Step<DesiredState> for Step {
             _ => self.key_in(desired).path().map(|_| text),
         };
         emit(Line { before, after, note: self.note(), text, ..Line::new(action, key) });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use homeostat_core::Step as _;
+
+    use super::*;
+    use crate::digest::DigestKey;
+    use crate::model::Difference;
+
+    #[test]
+    fn a_reload_is_made_good_by_another_and_what_needs_none_is_undone() {
+        let digests = DigestKey::generate().unwrap();
+        let (files, directories) = (BTreeMap::new(), BTreeMap::new());
+        let desired = DesiredState::with_program(&digests, files, directories, Some(("web", "2")));
+        let is_reversible = |differences: Vec<Difference>| {
+            let before = Object::Program { generation: Some("1".to_owned()), differences };
+            let (slot, content) = (Slot::at(0), None);
+            let step = Step::Write { slot, before, adopts: None, content, says: None };
+            step.reversibility(&desired) == Reversibility::Reversible
+        };
+        assert!(!is_reversible(Vec::new()));
+        assert!(is_reversible(vec![Difference::new("server web/s1 weight".to_owned(), "1", "2")]));
     }
 }

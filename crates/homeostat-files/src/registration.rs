@@ -17,6 +17,7 @@ use crate::check::{Check, Network};
 use crate::counters::{Count, Counters, CountersBySet};
 use crate::live::LiveInputs;
 use crate::model::DesiredState;
+use crate::plan::LOST_BY_A_RELOAD;
 use crate::running::{Program, Reload, Request};
 use crate::section::{self, ProgramSection, Set, Sets, sets};
 use crate::source::{CERTIFICATE_DAYS, Files, Shrinking};
@@ -26,7 +27,11 @@ use crate::unit::Unit;
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new("a file or a directory is made, changed or deleted", Undo::Record),
-    StepKind::new("a program takes its files over", Undo::Repeat),
+    StepKind::losing(
+        "a program takes its files over, by a reload or a restart",
+        Undo::Repeat,
+        LOST_BY_A_RELOAD,
+    ),
     StepKind::new(
         "a running HAProxy gets other servers, maps or certificates",
         Undo::FormerDesired,

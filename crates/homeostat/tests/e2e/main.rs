@@ -15,6 +15,7 @@
 
 mod apply;
 mod bad;
+mod balancer;
 mod booted;
 mod checks;
 mod clusters;

@@ -1,0 +1,163 @@
+//! What a trial told a running `HAProxy` without a reload is taken back from the process itself, not only from its files.
+
+use std::io::{Read as _, Write as _};
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+
+use crate::keeping::until;
+use crate::undone::begin;
+use crate::world::World;
+
+/// A machine with an `HAProxy` that reads what a document writes.
+struct Site {
+    world: World,
+    process: Option<Child>,
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
+impl Site {
+    fn new() -> Self {
+        let world = World::new();
+        world.ip("link set lo up");
+        std::fs::create_dir(world.path().join("etc")).unwrap();
+        Site { world, process: None }
+    }
+
+    /// A document with these servers and this map.
+    fn document(&self, servers: &[&str], map: &str) -> String {
+        let at = |name: &str| self.world.path().join(name).display().to_string();
+        let (main, list) = (at("etc/haproxy.cfg"), at("etc/host.map"));
+        let servers = servers.join("\n  server ");
+        format!(
+            "[files.haproxy]\nprogram = \"haproxy\"\nsockets = {{ master = \"{}\", admin = \"{admin}\" }}\n\
+             [files.haproxy.write]\n\"{list}\" = {{ text = \"{map} web\\n\" }}\n\"{main}\" = {{ text = '''\n\
+             global\n  setenv HOMEOSTAT {{{{ generation }}}}\n  stats socket {admin} mode 600 level admin\n\
+             defaults\n  mode http\n  timeout client 60s\n  timeout server 60s\n  timeout connect 5s\n\
+             frontend front\n  bind 127.0.0.1:8001\n  use_backend %[req.hdr(host),map({list},web)]\n\
+             backend web\n  balance roundrobin\n  server {servers}\n''' }}\n",
+            at("master"),
+            admin = at("admin"),
+        )
+    }
+
+    /// Starts the program once its files are there.
+    fn start(&mut self) {
+        let main = self.world.path().join("etc/haproxy.cfg");
+        until("the files", || main.exists());
+        let mut command = self.world.command("/usr/sbin/haproxy");
+        command.args(["-W", "-S"]).arg(self.world.path().join("master")).arg("-f").arg(main);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        self.process = Some(command.spawn().unwrap());
+        until("the program", || self.ask("show info").is_some());
+    }
+
+    fn ask(&self, request: &str) -> Option<String> {
+        let mut stream = UnixStream::connect(self.world.path().join("admin")).ok()?;
+        stream.write_all(format!("{request}\n").as_bytes()).ok()?;
+        stream.shutdown(Shutdown::Write).ok()?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer).filter(|answer| !answer.is_empty())
+    }
+
+    /// Its process, its servers with their weights, and its map.
+    fn state(&self) -> (String, Vec<String>, String) {
+        let info = self.ask("show info").unwrap();
+        let process = info.lines().find(|line| line.starts_with("Pid: ")).unwrap().to_owned();
+        let servers = self.ask("show servers state web").unwrap();
+        let servers = servers.lines().filter(|line| !line.starts_with('#') && line.contains(' '));
+        let servers = servers.map(|line| {
+            let columns: Vec<&str> = line.split(' ').collect();
+            format!("{} {}:{} weight {}", columns[3], columns[4], columns[18], columns[7])
+        });
+        let map = self.world.path().join("etc/host.map");
+        let map = self.ask(&format!("show map {}", map.display())).unwrap();
+        let entries = map.lines().filter_map(|line| line.split_once(' ')).map(|(_, entry)| entry);
+        (process, servers.collect(), entries.collect())
+    }
+
+    fn converges(&self) {
+        self.world.run("resync").exits(0);
+        self.world.converges();
+    }
+}
+
+const BEFORE: [&str; 2] = ["s1 127.0.0.1:8101 weight 11", "s2 127.0.0.1:8102 weight 12"];
+const TRIED: [&str; 3] =
+    ["s1 127.0.0.1:8101 weight 21", "s2 127.0.0.2:8102 weight 12", "s3 127.0.0.1:8103 weight 13"];
+
+#[test]
+fn a_rollback_takes_back_what_a_running_program_was_told() {
+    let mut site = Site::new();
+    let before = site.document(&BEFORE, "a.test");
+    let tried = site.document(&TRIED, "b.test");
+    let mut daemon = site.world.keep(&before);
+    site.start();
+    site.converges();
+    site.world.confirms(1);
+    let then = site.state();
+    assert_eq!(then.1, BEFORE);
+    for is_killed in [false, true] {
+        let mut client = begin(&site.world, &tried, "");
+        site.converges();
+        let during = site.state();
+        assert_eq!((&during.1[..], &*during.2), (&TRIED.map(str::to_owned)[..], "b.test web"));
+        assert_eq!(during.0, then.0, "it was not reloaded");
+        if is_killed {
+            daemon.kill();
+            daemon = site.world.keep_at("host.toml");
+        } else {
+            site.world.run("rollback").exits(0);
+        }
+        client.wait().unwrap();
+        site.converges();
+        assert_eq!(site.state(), then);
+    }
+    drop(daemon);
+}
+
+/// A trial that needs a reload is taken back by another one.
+#[test]
+fn a_rollback_lets_a_program_read_its_former_files() {
+    let mut site = Site::new();
+    let before = site.document(&BEFORE, "a.test");
+    let tried = before.replace("bind 127.0.0.1:8001", "bind 127.0.0.1:8002");
+    let _daemon = site.world.keep(&before);
+    site.start();
+    site.converges();
+    site.world.confirms(1);
+    let generation = || site.ask("show env HOMEOSTAT").unwrap();
+    let (then, process) = (generation(), site.state().0);
+    let mut client = begin(&site.world, &tried, "");
+    site.converges();
+    assert_ne!(generation(), then);
+    site.world.run("rollback").exits(0);
+    client.wait().unwrap();
+    site.converges();
+    assert_eq!(generation(), then);
+    assert_ne!(site.state().0, process, "it was reloaded");
+}
+
+#[test]
+fn a_rollback_without_a_daemon_takes_back_what_a_running_program_was_told() {
+    let mut site = Site::new();
+    let (before, tried) = (site.document(&BEFORE, "a.test"), site.document(&TRIED, "b.test"));
+    site.world.write("host.toml", &before);
+    site.world.run("apply --yes host.toml");
+    site.start();
+    site.world.run("apply --yes host.toml").exits(0);
+    let then = site.state();
+    site.world.write("new.toml", &tried);
+    let ran = site.world.run("apply --yes --confirm-within 1s new.toml").exits(1);
+    assert!(ran.stdout.contains("Rolled back to the confirmed document"), "{ran:?}");
+    assert_eq!(site.state(), then);
+}
