@@ -151,7 +151,7 @@ pub struct Transaction {
 }
 
 /// What an act does, for logs and tests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
     Start,
     Assign,

@@ -22,7 +22,22 @@ use homeostat_fleet::decide::{Act, Expected, Rollout, Step, Transaction, View, d
 use homeostat_fleet::records::{Phase, Record, State, Statement, Wave};
 
 use crate::laws::{Law, judge};
-use crate::world::{Decide, World, is_failure};
+use crate::world::{Decide, Kind, World, is_failure};
+
+/// All but the end by a newer rollout, of which these histories have none.
+const EXPECTED: [Step; 11] = [
+    Step::Start,
+    Step::Assign,
+    Step::CompleteWave,
+    Step::NextWave,
+    Step::Finish,
+    Step::Pause,
+    Step::Resume,
+    Step::SetAside,
+    Step::Stop,
+    Step::FallBack,
+    Step::FinishStop,
+];
 
 fn extent() -> u64 {
     if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 200_000 } else { 400 }
@@ -33,6 +48,8 @@ fn every_history_keeps_the_laws() {
     let only = std::env::var("HOMEOSTAT_SEED").ok().and_then(|seed| seed.parse().ok());
     let seeds = only.map_or(0..extent(), |seed: u64| seed..seed + 1);
     let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    let mut steps: BTreeMap<Step, u64> = BTreeMap::new();
+    let mut refused = 0;
     for seed in seeds {
         let mut world = World::new(seed, decide);
         world.run();
@@ -40,13 +57,20 @@ fn every_history_keeps_the_laws() {
             panic!("seed {seed}: {law:?}: {what}\n{}", world.describe());
         }
         *ends.entry(format!("{:?}", world.state().unwrap().phase)).or_default() += 1;
+        refused += world.refused;
+        for event in &world.history {
+            if let Kind::Act { step, .. } = &event.kind {
+                *steps.entry(*step).or_default() += 1;
+            }
+        }
     }
-    println!("{ends:?}");
+    println!("{ends:?} {steps:?}, {refused} acts refused by guards");
     // The histories are worth something only if rollouts end in both ways.
-    assert!(
-        only.is_some() || ends.len() == 2 && ends.values().all(|count| *count > 50),
-        "{ends:?}"
-    );
+    if only.is_none() {
+        assert!(ends.len() == 2 && ends.values().all(|count| *count > 50), "{ends:?}");
+        assert!(EXPECTED.iter().all(|step| steps.contains_key(step)), "{steps:?}");
+        assert!(refused > 1000, "{refused}");
+    }
 }
 
 /// A wrong decision is found, and named by one of these laws.

@@ -116,6 +116,8 @@ pub(crate) struct World {
     messages: Vec<Message>,
     request: Request,
     pub(crate) history: Vec<Event>,
+    /// Acts that a guard kept from being carried out.
+    pub(crate) refused: u64,
 }
 
 fn digest(what: &str, number: usize) -> Digest {
@@ -187,6 +189,7 @@ impl World {
             messages: Vec::new(),
             request: Request { verb: Verb::Run, serial: 1, by: String::new() },
             history: Vec::new(),
+            refused: 0,
             dice,
         }
     }
@@ -215,8 +218,12 @@ impl World {
             40..65 => self.deliver(),
             65 => self.vanish(),
             66..70 => self.come_back(),
-            70 if self.dice.percent(20) => {
-                let verb = [Verb::Run, Verb::Run, Verb::Pause, Verb::Abort][self.dice.index(4)];
+            70 => {
+                let verb = match self.dice.roll(100) {
+                    0..60 => Verb::Run,
+                    60..95 => Verb::Pause,
+                    _ => Verb::Abort,
+                };
                 self.ask(verb);
             }
             _ => {
@@ -369,6 +376,7 @@ impl World {
         let message = self.messages.swap_remove(at);
         let Message { term, transaction, seen_failed, given_up } = &message;
         let holds = transaction.guards.iter().all(|it| self.store.holds(it.expected, &it.key));
+        self.refused += u64::from(!holds);
         if holds && !self.dice.percent(5) {
             self.store.revision += 1;
             let mut wants = Vec::new();
@@ -400,12 +408,14 @@ impl World {
     }
 
     fn vanish(&mut self) {
-        let most = if self.dice.percent(10) { self.nodes.len() } else { 1 };
-        for _ in 0..most {
+        let is_many = self.dice.percent(20);
+        let count = if is_many { self.nodes.len() } else { 1 };
+        // Of many, few die for good, but for a disaster now and then.
+        let deaths = if is_many && self.dice.percent(20) { 80 } else { 5 };
+        for _ in 0..count {
             let node = self.dice.index(self.nodes.len());
             self.set_alive(node, false);
-            // Only few die for good.
-            self.nodes[node].is_dead |= self.dice.percent(5);
+            self.nodes[node].is_dead |= self.dice.percent(deaths);
         }
     }
 
