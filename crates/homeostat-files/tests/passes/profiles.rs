@@ -56,7 +56,8 @@ impl Daemon {
             unit: None,
             restart: Some(start.clone()),
             running: (profile.running)(&setup),
-            within: Duration::from_secs(5),
+            // Far more than it takes: what is not taken over in time is never tried again.
+            within: Duration::from_mins(2),
             limits: Limits::default(),
             note: None,
             network: network.clone(),
