@@ -107,6 +107,9 @@ pub struct View {
     pub state: Option<Stored<State>>,
     pub request: Option<Request>,
     pub wants: BTreeMap<Name, Stored<Want>>,
+    /// Up to which revision `wants` is complete. While the state is newer, nothing is decided: wants that an act wrote
+    /// together with that state might be missing.
+    pub wants_revision: i64,
     pub statuses: BTreeMap<Name, Status>,
     /// Who is not named here is absent, and has been so all the time.
     pub presence: BTreeMap<Name, Presence>,
@@ -207,6 +210,7 @@ pub fn decide(rollout: &Rollout, view: &View, now: Time) -> Act {
     let verb = view.request.as_ref().map_or(Verb::Run, |request| request.verb);
     match state.phase {
         Phase::Stopped | Phase::Superseded => return Act::Finished,
+        _ if view.wants_revision < stored.revision => return Act::Wait { until: None },
         // Nodes that belong to a newer rollout are left to it.
         Phase::Stopping => return decision.fall_back(),
         _ if newer.is_some() => return decision.enter(Step::Supersede, Phase::Superseded, newer),

@@ -93,6 +93,7 @@ impl World {
         };
         self.revision += 1;
         let revision = self.revision;
+        self.view.wants_revision = revision;
         let mut nodes = Vec::new();
         for put in puts {
             if let Some(node) = keys.node_of(&put.key) {
@@ -513,6 +514,22 @@ fn a_newer_rollout_ends_this_one_and_keeps_its_nodes() {
     let mut late = at_once(3);
     late.view.wants.insert(name(1), newer);
     late.waits();
+}
+
+#[test]
+fn nothing_is_decided_while_wants_are_older_than_the_state() {
+    let mut world = at_once(3);
+    world.does(Step::Start);
+    let (wants, revision) = (world.view.wants.clone(), world.view.wants_revision);
+    world.does(Step::Assign);
+    world.ask(Verb::Abort, 1);
+    world.does(Step::Stop);
+    // With these wants it would seem that no node was ever touched, and the stop would be over.
+    let whole = world.view.clone();
+    world.view = View { wants, wants_revision: revision, ..whole.clone() };
+    assert_eq!(world.waits(), None);
+    world.view = whole;
+    assert_eq!(world.does(Step::FallBack), names(0..3));
 }
 
 #[test]

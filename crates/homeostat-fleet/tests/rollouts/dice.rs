@@ -4,7 +4,8 @@ pub(crate) struct Dice(u64);
 
 impl Dice {
     pub(crate) fn new(seed: u64) -> Self {
-        Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        // Not the constant of each roll: neighbouring seeds would have the same numbers, one roll later.
+        Dice(seed.wrapping_mul(0xD1B5_4A32_D192_ED03))
     }
 
     /// Below `sides`.

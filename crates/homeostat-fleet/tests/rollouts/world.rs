@@ -319,6 +319,7 @@ impl World {
         }
         if parts & 4 != 0 {
             view.wants.clone_from(&self.store.wants);
+            view.wants_revision = self.store.revision;
         }
         if parts & 8 != 0 {
             view.statuses.clone_from(&self.store.statuses);
