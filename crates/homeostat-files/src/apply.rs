@@ -256,7 +256,7 @@ fn outcome_of(trouble: Trouble) -> Outcome<Object> {
     match trouble.why {
         Why::Failed(failure) => Outcome::Failed(failure),
         Why::Moved => Outcome::Failed(Failure::new(
-            "somebody has changed it since it was looked at",
+            "another program has changed it since it was looked at",
             Retry::Now,
         )),
         Why::Occupied => {

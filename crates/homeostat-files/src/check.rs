@@ -138,7 +138,7 @@ const MOST_LINES: usize = 12;
 
 fn refusal(desired: &DesiredState, words: &str) -> Refusal {
     let lines = words.lines().map(str::trim).filter(|line| !line.is_empty()).take(MOST_LINES);
-    let mut told = lines.collect::<Vec<_>>().join("; ");
+    let mut quoted = lines.collect::<Vec<_>>().join("; ");
     let files = desired.iter().filter(|(key, _)| !key.is_directory());
     let blamed = files.filter_map(|(key, wanted)| {
         let (at, line) = place(words, key.path()?.as_str())?;
@@ -146,7 +146,7 @@ fn refusal(desired: &DesiredState, words: &str) -> Refusal {
     });
     let Some((_, _, key, line, wanted)) = blamed.min_by_key(|(no_line, at, ..)| (*no_line, *at))
     else {
-        return Refusal { key: None, line: None, words: told };
+        return Refusal { key: None, line: None, words: quoted };
     };
     if let (Some(number), Some(content), false) = (line, &wanted.content, wanted.object.is_secret())
     {
@@ -154,10 +154,10 @@ fn refusal(desired: &DesiredState, words: &str) -> Refusal {
         let first = number.saturating_sub(1 + AROUND);
         for (at, line) in text.lines().enumerate().skip(first).take(2 * AROUND + 1) {
             // Writing to a string cannot fail.
-            let _ = write!(told, "; {}: {}", at + 1, line.trim_end());
+            let _ = write!(quoted, "; {}: {}", at + 1, line.trim_end());
         }
     }
-    Refusal { key: Some(key.clone()), line, words: told }
+    Refusal { key: Some(key.clone()), line, words: quoted }
 }
 
 /// Where words speak of a file, and the number of the line that follows its path: `a.cfg:3`, `[a.cfg:3]`,

@@ -1,4 +1,4 @@
-//! Digests of contents, keyed: whoever reads one cannot guess a short secret by trying.
+//! Digests of contents, keyed: a reader of one cannot guess a short secret by trying.
 
 use std::fmt;
 

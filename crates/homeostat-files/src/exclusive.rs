@@ -22,7 +22,7 @@ use crate::source::{Files, Shrinking};
 /// That a directory has nothing but what is declared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exclusive {
-    /// Names that stay, whoever made them: `*` stands for any text.
+    /// Names that stay, no matter who made them: `*` stands for any text.
     pub except: Vec<String>,
 }
 

@@ -87,7 +87,7 @@ impl Fanotify {
         if found.is_empty() {
             return;
         }
-        // What we do ourselves is no news, and nobody's fault.
+        // Our own writes are no change by others.
         let other = notice.pid.filter(|pid| *pid != getpid());
         let culprit =
             other.zip(notice.process.as_ref()).and_then(|(pid, pidfd)| Culprit::read(pid, pidfd));

@@ -26,11 +26,11 @@ pub struct LiveInputs(Arc<Mutex<Live>>);
 pub(crate) struct Live {
     specs: BTreeMap<String, InputSpec>,
     pub(crate) inputs: Inputs,
-    /// Whether accepted values are kept: somebody writes the set.
+    /// Whether accepted values are kept: a loop writes the set.
     is_kept: bool,
     /// The generation that a program did not take over, and why.
     pub(crate) refused: Option<(String, String)>,
-    /// What happened to the set since somebody asked.
+    /// What happened to the set since the last call of `phases`.
     pub(crate) phases: Vec<Phase>,
 }
 

@@ -113,7 +113,7 @@ pub(crate) fn read(directory: impl AsFd, name: &str) -> io::Result<ReadFile> {
             return Ok(ReadFile { signature, content: Content::new(content) });
         }
     }
-    Err(io::Error::other("somebody is writing to it"))
+    Err(io::Error::other("another program is writing to it"))
 }
 
 /// The object on an entry, with the digest of its content.

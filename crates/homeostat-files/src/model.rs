@@ -29,7 +29,7 @@ pub enum Object {
     /// What a program runs: the generation of the set, or what it says in its place; nothing, if it is down.
     Program {
         generation: Option<String>,
-        /// Seen only: what it has otherwise than its files say, and can be told without a reload.
+        /// Seen only: what it has otherwise than its files say, and can be changed without a reload.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         differences: Vec<Difference>,
     },
@@ -392,7 +392,7 @@ impl DesiredState {
         Self::read_by_haproxy(digests, set, None, files, directories)
     }
 
-    /// The same for a program that can be changed without a reload: what it can be told does not change the generation.
+    /// The same for a program that can be changed without a reload: what can be changed at runtime does not change the generation.
     #[must_use]
     #[expect(clippy::needless_pass_by_value, reason = "as for a set that nobody reads")]
     pub fn read_by_haproxy(
@@ -645,11 +645,11 @@ impl Desired for DesiredState {
     }
 
     /// A set is written as one, and looked at as one.
-    fn dependants(&self, key: &Key, tell: &mut dyn FnMut(Key)) {
+    fn dependants(&self, key: &Key, each: &mut dyn FnMut(Key)) {
         let others = self.entries.iter().map(|(other, _)| other).filter(|other| *other != key);
-        others.for_each(|other| tell(other.clone()));
+        others.for_each(|other| each(other.clone()));
         let inputs = self.recipe.iter().flat_map(|recipe| recipe.inputs.keys());
-        inputs.for_each(|name| tell(Key::Input(name.clone())));
+        inputs.for_each(|name| each(Key::Input(name.clone())));
     }
 
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {

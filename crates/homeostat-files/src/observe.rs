@@ -587,11 +587,11 @@ impl Look<'_> {
         let answer = program.ask_if_up(&target.generation, up);
         let down = match answer {
             None => {
-                let told = recorded().unwrap_or(runs(None));
-                if told != runs(Some(target.generation.clone())) {
+                let known = recorded().unwrap_or(runs(None));
+                if known != runs(Some(target.generation.clone())) {
                     (moment.wait, self.reader.wakeup) = self.brake(program);
                 }
-                return told;
+                return known;
             }
             Some(Answer::RunsOther(words)) => {
                 (moment.wait, self.reader.wakeup) = self.brake(program);

@@ -39,7 +39,7 @@ impl Obstacle {
             }
             Obstacle::NotADirectory(_) | Obstacle::Failed { .. } => None,
             Obstacle::Exposed(path) => Some(format!(
-                "whoever can write there could put another file in place of this one: `chmod go-w {path}`, \
+                "others who can write there could put another file in place of this one: `chmod go-w {path}`, \
                  owned by root or by the \
                  user that the file belongs to (`owner`)"
             )),

@@ -292,8 +292,8 @@ impl Drafting<'_> {
     fn brake(&mut self) {
         let Some(wait) = &self.moment.wait else { return };
         let is_program = |step: &Step| matches!(step.key_in(self.desired), Key::Program(_));
-        let told = self.draft.steps.iter().find(|step| is_program(step));
-        let Some(key) = told.map(|step| step.key_in(self.desired).clone()) else { return };
+        let program = self.draft.steps.iter().find(|step| is_program(step));
+        let Some(key) = program.map(|step| step.key_in(self.desired).clone()) else { return };
         if self.blocked.is_none() {
             self.draft.wait(key.clone(), WaitsOn::Condition(wait.to_string()));
             self.blocked = Some(key);

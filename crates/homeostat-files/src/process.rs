@@ -62,7 +62,7 @@ pub(crate) struct Culprit {
     /// The name of the program.
     program: String,
     command_line: String,
-    /// The number of the user who has logged in, whoever he is now.
+    /// The number of the user who has logged in, whatever user it runs as now.
     login: Option<u32>,
 }
 

@@ -48,14 +48,14 @@ pub struct Profile {
     pub workers: Option<fn(Pid) -> Vec<Pid>>,
     /// Which processes of former reloads end their work.
     pub draining: Option<fn(&Program) -> Vec<Pid>>,
-    /// What a set must say to have it told and asked.
+    /// What a set must say so that it can be reloaded and asked.
     pub needs: &'static str,
     /// Tries what the check does not, in the network of the program: whether it could work with a new main file in place of
     /// the former one.
     pub try_out: Option<TryOut>,
     /// How values are quoted in its files.
     pub quoting: Quoting,
-    /// What the running program can be told without a reload.
+    /// What can be changed in the running program without a reload.
     pub mask: Option<Mask>,
 }
 

@@ -74,16 +74,16 @@ const OF_CHECKS: CapabilitySet = CapabilitySet::SYS_ADMIN
 /// To know which process has changed a file.
 const OF_HINTS: CapabilitySet = CapabilitySet::SYS_ADMIN;
 
-/// What it takes to tell a program and to ask it. Programs that are started for it are started as they are. Systemd and
+/// What it takes to reload a program and to ask it. Programs that are started for it are started as they are. Systemd and
 /// sockets ask for nothing more than that we are root.
 fn of_program(section: &ProgramSection) -> CapabilitySet {
     let ProgramSection { reload, restart, running, .. } = section;
     let starts = |request: &Request| matches!(request, Request::Run(_));
-    let told = match reload {
+    let starts_reload = match reload {
         Reload::Send(request) => starts(request),
         Reload::Signal(_) | Reload::Unit(_) => false,
     };
-    if told || restart.is_some() || running.as_ref().is_some_and(|one| starts(&one.ask)) {
+    if starts_reload || restart.is_some() || running.as_ref().is_some_and(|one| starts(&one.ask)) {
         return CapabilitySet::all();
     }
     match reload {

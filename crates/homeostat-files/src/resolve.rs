@@ -106,7 +106,7 @@ fn choose(
                 // Those that were refused together with these are tried after them.
                 let others = refused.keys().filter(|name| is_other(name));
                 for key in others.map(|name| Key::Input(name.clone())) {
-                    if !shortfalls.iter().any(|(told, _)| *told == key) {
+                    if !shortfalls.iter().any(|(known, _)| *known == key) {
                         shortfalls.push((key, Shortfall::NotTried));
                     }
                 }

@@ -32,7 +32,7 @@ pub struct Program {
     pub reload: Reload,
     /// The file that has the id of its first process.
     pub pid_file: Option<PathBuf>,
-    /// The unit in which it runs: without it being up, nobody is told.
+    /// The unit in which it runs: while that is not up, nothing is reloaded.
     pub unit: Option<Unit>,
     /// Starts the program if it died of a reload, and has no unit.
     pub restart: Option<Vec<String>>,
@@ -55,11 +55,11 @@ pub(crate) struct Target {
     pub(crate) generation: String,
     /// Changes with everything: what was refused is not tried again.
     pub(crate) identity: String,
-    /// What can be told without a reload.
+    /// What can be changed without a reload.
     pub(crate) declared: Declared,
 }
 
-/// How something is asked or told.
+/// How a program is asked or reloaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// By a program and its arguments.
@@ -252,29 +252,29 @@ impl Program {
         let has_all = |is_last| {
             let observed = haproxy.observe(declared);
             let is_so = observed.is_ok_and(|observed| declared.differences(&observed).is_empty());
-            // Whoever answers runs the new files, unless their generation is the former one.
-            let may_tell = had.is_none() || is_last;
-            let tell = || update(&haproxy, declared, store, counters);
-            is_so || may_tell && matches!(tell(), Ok(Some(Taken::Whole)))
+            // The process that answers runs the new files, unless their generation is the former one.
+            let may_update = had.is_none() || is_last;
+            let updated = || update(&haproxy, declared, store, counters);
+            is_so || may_update && matches!(updated(), Ok(Some(Taken::Whole)))
         };
         let reloaded = self.reload(&target.generation, has_all);
         match (&reloaded, &had) {
             (Err(_), Some(had)) => haproxy.put_back(declared, had),
             (Err(_), None) => {}
-            // Whoever was about to leave is gone with the former process.
+            // Servers that were about to leave are gone with the former process.
             (Ok(()), _) => forget_leaving(store).map_err(|error| Failure::soon(&error))?,
         }
         reloaded.map(|()| Taken::Whole)
     }
 
-    /// Tells it of new files, and waits until it runs them: it answers with their generation, and `has_all` agrees, which
+    /// Reloads it, and waits until it runs the new files: it answers with their generation, and `has_all` agrees, which
     /// learns whether it is asked for the last time.
     fn reload(&self, generation: &str, has_all: impl Fn(bool) -> bool) -> Result<(), Failure> {
         let former = self.workers();
         let deadline = now() + self.within;
-        let told = loop {
-            match self.tell() {
-                Ok(words) => break words,
+        let complaint = loop {
+            match self.send_reload() {
+                Ok(complaint) => break complaint,
                 // A master that executes itself anew does not listen for a moment.
                 Err(error)
                     if error.kind() == io::ErrorKind::ConnectionRefused && now() < deadline =>
@@ -287,7 +287,7 @@ impl Program {
         loop {
             let is_last = now() >= deadline || self.running.is_none();
             let answer = match self.ask(generation) {
-                None if told.is_empty() => return Ok(()),
+                None if complaint.is_empty() => return Ok(()),
                 None => Answer::RunsOther("nothing is known of it".to_owned()),
                 Some(Answer::Runs) if self.workers().iter().any(|one| former.contains(one)) => {
                     Answer::RunsOther("the former files in some of its processes".to_owned())
@@ -300,7 +300,7 @@ impl Program {
                 Some(answer) => answer,
             };
             if is_last {
-                return Err(refused(&told, &answer));
+                return Err(refused(&complaint, &answer));
             }
             std::thread::sleep(PAUSE);
         }
@@ -331,8 +331,8 @@ impl Program {
         }
     }
 
-    /// Returns what it said, if it did not do what it was told.
-    fn tell(&self) -> io::Result<String> {
+    /// Returns what it said, if it did not accept the reload.
+    fn send_reload(&self) -> io::Result<String> {
         match &self.reload {
             Reload::Send(request) => {
                 let (is_done, words) = self.send(request)?;
@@ -498,14 +498,14 @@ fn silent(why: &str) -> String {
     format!("the program, which does not answer: {why}")
 }
 
-fn refused(told: &str, answer: &Answer) -> Failure {
-    let told = if told.is_empty() { String::new() } else { format!("{told}; ") };
+fn refused(complaint: &str, answer: &Answer) -> Failure {
+    let complaint = if complaint.is_empty() { String::new() } else { format!("{complaint}; ") };
     let now = match answer {
         Answer::Runs => String::new(),
         Answer::RunsOther(words) => format!("it still runs `{}`", words.trim()),
         Answer::Down(on) => format!("now it waits on {on}"),
     };
-    let error = format!("its program did not take the new files over: {told}{now}");
+    let error = format!("its program did not take the new files over: {complaint}{now}");
     // The same files would fail again, and each try may cost requests.
     let help = "the former files are back; change the set, and it is tried again";
     Failure::new(error, Retry::Never).with_help(help)

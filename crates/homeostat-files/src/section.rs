@@ -409,7 +409,7 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         fields.optional("program", "A program that is known");
     let sockets: Option<Sockets> = fields.optional("sockets", "The sockets of that program");
     let reload: Option<Vec<String>> =
-        fields.optional("reload", "A program and its arguments that tell the program of new files");
+        fields.optional("reload", "A program and its arguments that reload the program");
     let restart: Option<Vec<String>> =
         fields.optional("restart", "A program and its arguments that start the program if it died");
     let pid_file: Option<MachinePath> =
@@ -464,8 +464,7 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
     let reload = reload.map(|arguments| Reload::Send(Request::Run(arguments)));
     let reload = reload.or(of_unit).or(of_profile).or(signalled);
     if let Some((profile, _)) = setup.filter(|_| reload.is_none() || running.is_none()) {
-        let message =
-            format!("`{}` cannot be told of new files, or asked what it runs", profile.name);
+        let message = format!("`{}` cannot be reloaded, or asked what it runs", profile.name);
         let help = format!("it needs {}", profile.needs);
         fields.report(Diagnostic::new(fields.at("program"), message).help(help));
         return None;
@@ -911,7 +910,7 @@ impl Text for Mode {
     }
 }
 
-/// The keys that a set declares, for whoever waits.
+/// The keys that a set declares, for callers that wait.
 pub(crate) fn keys(set: &Set) -> impl Iterator<Item = Key> {
     let directories = set.directories.iter().map(|one| Key::Directory(one.path.value.clone()));
     let files = set.write.iter().map(|write| Key::File(write.path.value.clone()));

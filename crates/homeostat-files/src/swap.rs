@@ -367,7 +367,7 @@ impl Swap<'_> {
         Ok(())
     }
 
-    /// Takes exchanges back, the last one first. What somebody has put there meanwhile stays.
+    /// Takes exchanges back, the last one first. What others have put there meanwhile stays.
     fn put_back(&mut self, entries: &[Planned]) {
         for planned in entries.iter().rev() {
             let _ = self.put_one_back(planned);

@@ -85,7 +85,7 @@ fn blocking<T: Send>(future: impl Future<Output = io::Result<T>> + Send) -> io::
     })
 }
 
-/// A connection that is kept, for whoever looks often, and the signals about the unit.
+/// A connection that is kept, for callers that look often, and the signals about the unit.
 #[derive(Debug)]
 pub(crate) struct Watch {
     unit: Unit,

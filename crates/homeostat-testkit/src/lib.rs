@@ -4,9 +4,10 @@
 //! source over a target in memory with faults on demand. [`ledger`] wraps a ledger to count its writes, or to abort
 //! the process at one of them. [`foreign_commits`] is another writer of nftables. [`namespace`] gives a kernel test a
 //! network namespace, [`unreachable_kernel`] takes the kernel away from open sockets. [`script`] writes executable
-//! scripts that replace other programs. [`booted`] is a machine with systemd.
+//! scripts that replace other programs. [`booted`] is a machine with systemd. [`entries`] puts plans and reports into lines.
 
 pub mod booted;
+pub mod entries;
 pub mod foreign_commits;
 pub mod laws;
 pub mod ledger;

@@ -4,9 +4,11 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage, Observer,
+    Alone, Config, Entry, Error, Explain, Finding, Focus, LedgerKey, LedgerPage, Observer,
     Original, Ownership, PassInput, Plan, Record, Report, Source as _, Stage, pass, plan,
 };
+
+use homeostat_testkit::entries::entry_lines;
 
 use super::block_on;
 use super::ledger::Watched;
@@ -130,24 +132,9 @@ fn record_text(key: &str, record: &Record<u32>) -> String {
     format!("{key}={},{original},{stage}{settled}", record.wrote)
 }
 
-const KINDS: [Kind; 9] = [
-    Kind::Change,
-    Kind::Applied,
-    Kind::Failed,
-    Kind::Pending,
-    Kind::Conflict,
-    Kind::Settled,
-    Kind::Matched,
-    Kind::Unknown,
-    Kind::Held,
-];
-
 /// All entries of a plan or a report, a line each, and at last whether it is converged.
 pub(crate) fn lines(explain: &dyn Explain) -> Vec<String> {
-    let mut lines = Vec::new();
-    for kind in KINDS {
-        explain.explain(kind, &mut |entry| lines.push(line(entry)));
-    }
+    let mut lines = entry_lines(explain, line);
     lines.push(if explain.is_converged() { "converged" } else { "not converged" }.to_owned());
     lines
 }

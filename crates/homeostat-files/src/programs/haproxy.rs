@@ -81,7 +81,7 @@ impl Haproxy {
         Process { admin: &self.admin }.observe(declared)
     }
 
-    /// Makes a running process as declared, without a reload. `leave` is told which servers will leave, before they do.
+    /// Makes a running process as declared, without a reload. `leave` gets the servers that will leave, before they do.
     pub(crate) fn update(
         &self,
         declared: &Declared,
@@ -94,7 +94,7 @@ impl Haproxy {
             return Ok(Update::Refused);
         };
         leave(&declared.leaving(&observed))?;
-        let busy = process.tell(&commands)?;
+        let busy = process.run(&commands)?;
         let observed = process.observe(declared)?;
         let left = declared.leaving(&observed);
         let differences =
@@ -116,7 +116,7 @@ impl Haproxy {
             && let Some(commands) = former.commands(&observed, &BTreeSet::new())
         {
             // The next look finds what is left.
-            let _ = process.tell(&commands);
+            let _ = process.run(&commands);
         }
     }
 }

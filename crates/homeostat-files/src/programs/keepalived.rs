@@ -1,4 +1,4 @@
-//! keepalived. Of a file that it understands in part it loads that part, and tells nobody but its log: only the check keeps such a
+//! keepalived. Of a file that it understands in part it loads that part, and says so only in its log: only the check keeps such a
 //! file away. The check looks at interfaces, so it must run in the network of the program.
 //!
 //! What runs is seen by the name of the process that does VRRP: the file says `vrrp_process_name {{ generation }}` in

@@ -1,9 +1,9 @@
-//! `nginx`. A reload is a signal to its master, which keeps the former files if it cannot use the new ones, and tells nobody
+//! `nginx`. A reload is a signal to its master, which keeps the former files if it cannot use the new ones, and reports that to nobody
 //! but its log: `nginx -t` does not try to listen. `nginx -t` makes logs, a pid file and directories, which stay in the view.
 //!
 //! What runs is asked of a worker: an address of the loopback at which a server of the set does nothing but
 //! `return 200 "{{ generation }}";`. A socket in the file system would do as well, but `nginx` does not start again over one
-//! that a killed `nginx` left behind. Workers of before a reload answer beside the new ones for 100 ms, until they are told to
+//! that a killed `nginx` left behind. Workers of before a reload answer beside the new ones for 100 ms, until they are asked to
 //! shut down, which then is in their title.
 
 use homeostat_render::Quoting;

@@ -3,7 +3,7 @@
 //! shall not see it.
 //!
 //! It is spoken to by its socket, not by `unbound-control`: that one reads the files of the set to find the way, and is
-//! speechless as soon as somebody breaks them.
+//! speechless as soon as they are broken.
 
 use std::path::Path;
 

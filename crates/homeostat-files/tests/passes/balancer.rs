@@ -9,7 +9,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use homeostat_engine::Explain as _;
 use homeostat_files::programs::{Known, Sockets, haproxy};
 use homeostat_files::{
     Attributes, Check, Content, DesiredState, FileSpec, Files, Limits, Network, Program,
@@ -127,20 +126,6 @@ impl Balancer {
         stream.read_to_string(&mut answer).unwrap();
         answer
     }
-
-    /// Passes until the program, which was just started, answers.
-    #[track_caller]
-    pub(crate) fn converge(&self, desired: &DesiredState) {
-        let mut last = Vec::new();
-        for _ in 0..500 {
-            let report = self.bench.pass(desired);
-            if report.is_converged() {
-                return;
-            }
-            last = report_lines(&report);
-        }
-        panic!("{last:#?}");
-    }
 }
 
 impl Drop for Balancer {
@@ -161,10 +146,10 @@ fn a_taken_port_is_found_before_anything_is_written_and_costs_no_request() {
     let first = balancer.desired(&[8001], "first");
     balancer.bench.pass(&first);
     balancer.start();
-    balancer.converge(&first);
+    balancer.bench.converge_soon(&first);
     assert!(Balancer::get(8001).ends_with("first"));
     let second = balancer.desired(&[8001, 8002], "second");
-    balancer.converge(&second);
+    balancer.bench.converge_soon(&second);
     assert!(Balancer::get(8002).ends_with("second"));
     // The check passes, and a reload would pause all listeners.
     let taken = TcpListener::bind("127.0.0.1:8003").unwrap();
@@ -177,7 +162,7 @@ fn a_taken_port_is_found_before_anything_is_written_and_costs_no_request() {
     assert!((0..100).all(|_| Balancer::get(8001).ends_with("second")), "it was not disturbed");
     balancer.bench.assert_quiet(&second);
     drop(taken);
-    balancer.converge(&third);
+    balancer.bench.converge_soon(&third);
     assert!(Balancer::get(8003).ends_with("third"));
 }
 

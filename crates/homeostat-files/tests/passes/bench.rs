@@ -7,14 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Config, Entry, Explain, Finding, Focus, Kind, Ledger, LedgerKey, LedgerPage,
-    MemoryLedger, Observer, OnRelease, Ownership, PassInput, Phase, Plan, Reader as _, Report,
-    Source as _, ledger_page, pass, plan,
+    Alone, Config, Entry, Explain, Finding, Focus, Ledger, LedgerKey, LedgerPage, MemoryLedger,
+    Observer, OnRelease, Ownership, PassInput, Phase, Plan, Reader as _, Report, Source as _,
+    ledger_page, pass, plan,
 };
 use homeostat_files::{
     Account, Attributes, Content, DesiredState, DirectorySpec, Exclusive, FileSpec, Files, Key,
     Mode, Store,
 };
+use homeostat_testkit::entries::entry_lines;
 use tempfile::TempDir;
 
 pub(crate) struct Bench {
@@ -119,6 +120,20 @@ impl Bench {
         assert!(report.is_converged(), "{:#?}", report_lines(&report));
     }
 
+    /// Passes until the program, which was just started, has read its files and answers.
+    #[track_caller]
+    pub(crate) fn converge_soon(&self, desired: &DesiredState) {
+        let mut last = Vec::new();
+        for _ in 0..500 {
+            let report = self.pass(desired);
+            if report.is_converged() {
+                return;
+            }
+            last = report_lines(&report);
+        }
+        panic!("{last:#?}");
+    }
+
     /// A pass that ends as declared.
     #[track_caller]
     pub(crate) fn converge(&self, desired: &DesiredState) -> Report<Files> {
@@ -221,22 +236,7 @@ pub(crate) fn names(path: &Path) -> Vec<String> {
 
 /// Everything in a plan or a report, one line each.
 pub(crate) fn report_lines(explain: &dyn Explain) -> Vec<String> {
-    let kinds = [
-        Kind::Change,
-        Kind::Applied,
-        Kind::Failed,
-        Kind::Pending,
-        Kind::Conflict,
-        Kind::Settled,
-        Kind::Matched,
-        Kind::Unknown,
-        Kind::Held,
-    ];
-    let mut lines = Vec::new();
-    for kind in kinds {
-        explain.explain(kind, &mut |entry| lines.push(line(&entry)));
-    }
-    lines
+    entry_lines(explain, |entry| line(&entry))
 }
 
 fn line(entry: &Entry) -> String {

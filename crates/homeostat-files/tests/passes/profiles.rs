@@ -7,7 +7,6 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_engine::Explain as _;
 use homeostat_files::programs::{Known, Profile, Setup, Sockets};
 use homeostat_files::{
     Attributes, Check, Content, DesiredState, FilePath, FileSpec, Files, Limits, Network, Program,
@@ -124,20 +123,6 @@ impl Daemon {
         }
     }
 
-    /// Passes until the program, which was just started, answers.
-    #[track_caller]
-    fn converge(&self, desired: &DesiredState) {
-        let mut last = Vec::new();
-        for _ in 0..500 {
-            let report = self.bench.pass(desired);
-            if report.is_converged() {
-                return;
-            }
-            last = report_lines(&report);
-        }
-        panic!("{last:#?}");
-    }
-
     /// What every known program does: its files are there before it runs, new ones are taken over, an edit is healed without a
     /// reload, and what its own check refuses is not written. `bad` is not understood in its last line, which is told as this.
     #[track_caller]
@@ -146,7 +131,7 @@ impl Daemon {
         let lines = report_lines(&self.bench.pass(&first)).join("\n");
         assert!(lines.contains(". program daemon: the program, which does not answer"), "{lines}");
         self.start();
-        self.converge(&first);
+        self.bench.converge_soon(&first);
         let pid = self.pid();
         let second = self.desired(second);
         self.bench.converge(&second);

@@ -5,7 +5,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use homeostat_engine::Explain as _;
 use homeostat_files::{
     Attributes, Content, DesiredState, FileSpec, Files, Limits, Network, Program, Reload, Request,
     Running, Unit,
@@ -89,22 +88,8 @@ impl Host {
         host.systemctl("daemon-reload");
         host.bench.pass(&desired);
         host.systemctl("start reader");
-        host.converge(&desired);
+        host.bench.converge_soon(&desired);
         (host, desired)
-    }
-
-    /// A unit is up before its program has read its file.
-    #[track_caller]
-    fn converge(&self, desired: &DesiredState) {
-        let mut last = Vec::new();
-        for _ in 0..500 {
-            let report = self.bench.pass(desired);
-            if report.is_converged() {
-                return;
-            }
-            last = report_lines(&report);
-        }
-        panic!("{last:#?}");
     }
 }
 
@@ -125,10 +110,10 @@ fn files_are_written_while_the_unit_is_missing_or_stopped_and_taken_over_when_it
     host.systemctl("daemon-reload");
     waits("which is inactive");
     host.systemctl("start reader");
-    host.converge(&first);
+    host.bench.converge_soon(&first);
     let process = host.systemctl("show -p MainPID reader");
     let second = host.desired("second");
-    host.converge(&second);
+    host.bench.converge_soon(&second);
     host.bench.assert_quiet(&second);
     assert_eq!(host.systemctl("show -p MainPID reader"), process, "a reload, not a restart");
 }
@@ -159,6 +144,6 @@ fn a_unit_that_dies_of_new_files_is_started_with_the_former_ones() {
     assert!(lines.contains("its program did not take the new files over"), "{lines}");
     assert_eq!(host.conf(), right);
     host.bench.source.program.as_mut().unwrap().within = Duration::from_secs(20);
-    host.converge(&desired);
+    host.bench.converge_soon(&desired);
     assert_eq!(host.systemctl("is-active reader"), "active\n");
 }

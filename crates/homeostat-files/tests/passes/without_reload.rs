@@ -55,7 +55,7 @@ impl Running {
         let desired = configuration(&balancer, setup);
         balancer.bench.pass(&desired);
         balancer.start();
-        balancer.converge(&desired);
+        balancer.bench.converge_soon(&desired);
         Running { balancer }
     }
 
@@ -138,7 +138,7 @@ fn servers_are_changed_added_and_removed_without_a_reload() {
     assert!(running.balancer.bench.source.counters.runtime_changes.get() >= 4);
     // The file has it as well: a process that reads it has the same.
     running.balancer.ask("master", "reload");
-    running.balancer.converge(&running.desired(&setup));
+    running.balancer.bench.converge_soon(&running.desired(&setup));
     assert_eq!(running.servers(), expected);
 }
 
@@ -265,13 +265,13 @@ fn what_cannot_be_told_for_certain_is_reloaded() {
     let running = Running::start(&setup);
     for (name, (before, after)) in cases {
         setup.web = before;
-        running.balancer.converge(&running.desired(&setup));
+        running.balancer.bench.converge_soon(&running.desired(&setup));
         setup.web = after;
         assert_eq!(running.apply(&setup), Applied::Reloaded, "{name}");
     }
     // Defaults count as much.
     setup = Setup { defaults: "  default-server inter 5s\n".to_owned(), ..Setup::default() };
-    running.balancer.converge(&running.desired(&setup));
+    running.balancer.bench.converge_soon(&running.desired(&setup));
     setup.web.push(server(4, ""));
     assert_eq!(running.apply(&setup), Applied::Reloaded, "default-server among defaults");
     setup.web[0] = "server s1 127.0.0.9:8101 weight 77".to_owned();
@@ -279,7 +279,7 @@ fn what_cannot_be_told_for_certain_is_reloaded() {
     // Requests change this map themselves.
     let path = running.balancer.path("host.map");
     setup.more = format!("  http-request set-map({path}) %[src] x\n");
-    running.balancer.converge(&running.desired(&setup));
+    running.balancer.bench.converge_soon(&running.desired(&setup));
     setup.map.push_str("z.test web\n");
     assert_eq!(running.apply(&setup), Applied::Reloaded, "set-map");
 }

@@ -5,11 +5,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use homeostat_engine::{
-    Alone, Config, Entry, Error, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage,
-    MemoryLedger, Observer, OnRelease, Ownership, PassInput, Plan, Report, Source, ledger_page,
-    pass, plan,
+    Alone, Config, Entry, Error, Explain, Finding, Focus, LedgerKey, LedgerPage, MemoryLedger,
+    Observer, OnRelease, Ownership, PassInput, Plan, Report, Source, ledger_page, pass, plan,
 };
 use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
+use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
 
 pub(crate) struct Bench {
@@ -98,22 +98,7 @@ pub(crate) fn desired(pairs: &[(&str, &str)]) -> DesiredState {
 
 /// Everything in a plan or a report, one short line each.
 pub(crate) fn report_lines(explain: &dyn Explain) -> Vec<String> {
-    let kinds = [
-        Kind::Change,
-        Kind::Applied,
-        Kind::Failed,
-        Kind::Pending,
-        Kind::Conflict,
-        Kind::Settled,
-        Kind::Matched,
-        Kind::Unknown,
-        Kind::Held,
-    ];
-    let mut lines = Vec::new();
-    for kind in kinds {
-        explain.explain(kind, &mut |entry| lines.push(line(entry)));
-    }
-    lines
+    entry_lines(explain, line)
 }
 
 fn line(entry: Entry) -> String {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 use homeostat_engine::{
-    Alone, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Hint, Kind, Ledger as _,
+    Alone, Config, Desired as _, Edit, Entry, Explain, Finding, Focus, Hint, Ledger as _,
     LedgerKey, LedgerPage, MassDelete, MemoryLedger, Observer, Original, Ownership, PassInput,
     Plan, Record, Report, Slot, Source as _, Stage, pass,
 };
@@ -15,6 +15,7 @@ use homeostat_rtnl::{
     LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, Protocol, Route, RouteKind,
     Rtnl, Rule, RuleAction, Setting, Table, Veth, Vxlan, Writer,
 };
+use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
 use serde_json::Value;
 use tokio::runtime::Runtime;
@@ -368,21 +369,7 @@ impl Bench {
 
 /// Everything that a plan or a report contains, one line each.
 pub(crate) fn explained(explain: &dyn Explain) -> Vec<String> {
-    let mut lines = Vec::new();
-    for kind in [
-        Kind::Change,
-        Kind::Applied,
-        Kind::Failed,
-        Kind::Pending,
-        Kind::Conflict,
-        Kind::Settled,
-        Kind::Matched,
-        Kind::Unknown,
-        Kind::Held,
-    ] {
-        explain.explain(kind, &mut |entry| lines.push(line(entry)));
-    }
-    lines
+    entry_lines(explain, line)
 }
 
 fn line(entry: Entry) -> String {

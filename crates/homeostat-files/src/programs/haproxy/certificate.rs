@@ -1,4 +1,4 @@
-//! Certificates in files, and how `HAProxy` is told of them.
+//! Certificates in files, and how they are changed in a running `HAProxy`.
 
 use std::fmt;
 

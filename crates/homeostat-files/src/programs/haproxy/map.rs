@@ -1,4 +1,4 @@
-//! Map files, and how `HAProxy` is told of their entries.
+//! Map files, and how their entries are changed in a running `HAProxy`.
 
 /// The entries of a map, in their order: it decides which one is found.
 pub(crate) type Entries = Vec<(String, String)>;

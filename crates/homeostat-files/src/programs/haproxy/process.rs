@@ -1,4 +1,4 @@
-//! Asks and tells a running `HAProxy`, by its sockets. What it answers to a command counts for nothing: it is asked again
+//! Asks and changes a running `HAProxy` by its sockets. What it answers to a command counts for nothing: it is asked again
 //! what it has.
 
 use std::collections::BTreeSet;
@@ -42,8 +42,8 @@ impl Process<'_> {
         Ok(observed)
     }
 
-    /// Tells it everything, and returns the servers that still have connections.
-    pub(crate) fn tell(&self, commands: &[Command]) -> io::Result<BTreeSet<ServerName>> {
+    /// Runs all commands, and returns the servers that still have connections.
+    pub(crate) fn run(&self, commands: &[Command]) -> io::Result<BTreeSet<ServerName>> {
         let mut busy = BTreeSet::new();
         let mut lines = String::new();
         for command in commands {

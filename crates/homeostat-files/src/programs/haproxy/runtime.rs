@@ -8,7 +8,7 @@ use crate::model::Difference;
 use crate::programs::haproxy::certificate::Certificate;
 use crate::programs::haproxy::map::{self, Entries, Update};
 
-/// What a set declares that can be told to the running process.
+/// What a set declares that can be changed in the running process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declared {
     pub(crate) backends: BTreeMap<String, Backend>,
@@ -35,7 +35,7 @@ pub(crate) enum Members {
     Open,
 }
 
-/// What can be told of a server; what cannot is in the masked text.
+/// What can be changed of a server at runtime; the rest is in the masked text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Server {
     pub(crate) address: Option<(IpAddr, u16)>,

@@ -1,4 +1,4 @@
-//! Which parts of a configuration `HAProxy` can be told without a reload. Pure.
+//! Which parts of a configuration `HAProxy` can change without a reload. Pure.
 //!
 //! Those parts are masked in the texts of a set, so that its generation stays the same while only they change; what they
 //! declare is returned beside them, to be compared with what runs. Everything that is not understood stays in the text,
@@ -17,7 +17,7 @@ use crate::programs::haproxy::runtime::{Backend, Declared, Members, Server};
 /// A set in two parts.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Split {
-    /// The texts of files without what can be told; a file that is not here has nothing of that.
+    /// The texts of files without what can change at runtime; a file that is not here has nothing of that.
     pub(crate) masked: BTreeMap<FilePath, Vec<u8>>,
     pub(crate) declared: Declared,
 }
@@ -186,7 +186,7 @@ impl<'a> File<'a> {
         Some(File { lines, sections, refers_to_servers })
     }
 
-    /// The text without what can be told, and what that declares. Comments and empty lines are left out: they declare nothing.
+    /// The text without what can change at runtime, and what that declares. Comments and empty lines are left out: they declare nothing.
     fn mask(&self) -> (String, BTreeMap<String, Backend>) {
         let mut masked = String::new();
         let mut backends = BTreeMap::new();
@@ -211,7 +211,7 @@ impl<'a> File<'a> {
         }
     }
 
-    /// A backend whose servers can be told something; and its text without that.
+    /// A backend whose servers can be changed at runtime; and its text without that.
     fn backend(&self, section: &Section<'a>) -> Option<(Backend, String)> {
         let is_backend = ["backend", "listen"].contains(&section.kind);
         let names = self.sections.iter().filter(|other| {
@@ -301,11 +301,11 @@ struct ServerLine<'a> {
     name: &'a str,
     address: &'a str,
     server: Server,
-    /// Whether its address is a number, so that it can be told.
+    /// Whether its address is a number, so that it can be changed at runtime.
     is_numeric: bool,
-    /// Whether its weight can be told.
+    /// Whether its weight can be changed at runtime.
     has_weight: bool,
-    /// Without the weight, if that can be told.
+    /// Without the weight, if that can be changed at runtime.
     keywords: Vec<&'a str>,
 }
 
@@ -367,7 +367,7 @@ fn can_be_added(keywords: &[&str]) -> bool {
     true
 }
 
-/// The text of a section in which servers are named only as far as they cannot be told.
+/// The text of a section in which servers are named only as far as they cannot be changed at runtime.
 fn masked_section(lines: &[Line<'_>], servers: &[ServerLine<'_>], members: &Members) -> String {
     let by_name: HashMap<&str, &ServerLine<'_>> =
         servers.iter().map(|server| (server.name, server)).collect();

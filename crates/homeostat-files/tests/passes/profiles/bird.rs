@@ -34,7 +34,7 @@ fn a_reload_that_it_refuses_is_told_in_its_words_and_the_former_files_are_back()
     let good = daemon.desired(CONF);
     daemon.bench.pass(&good);
     daemon.start();
-    daemon.converge(&good);
+    daemon.bench.converge_soon(&good);
     let text = daemon.text();
     let bad = daemon.desired(&format!("{CONF}no_such_thing x;\n"));
     let lines = report_lines(&daemon.bench.pass(&bad)).join("\n");

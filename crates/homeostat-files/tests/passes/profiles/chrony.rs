@@ -32,7 +32,7 @@ fn new_files_start_it_again_and_restored_ones_do_not() {
     let lines = report_lines(&daemon.bench.pass(&first)).join("\n");
     assert!(lines.contains(". program daemon: the program, which does not answer"), "{lines}");
     daemon.start();
-    daemon.converge(&first);
+    daemon.bench.converge_soon(&first);
     let pid = daemon.pid();
     fs::write(daemon.main(), "edited\n").unwrap();
     let report = daemon.bench.converge(&first);
@@ -62,7 +62,7 @@ fn a_restart_on_an_old_file_is_healed_and_one_on_the_right_file_is_left_alone() 
     let desired = daemon.desired(CONF);
     daemon.bench.pass(&desired);
     daemon.start();
-    daemon.converge(&desired);
+    daemon.bench.converge_soon(&desired);
     daemon.stop(Signal::TERM);
     daemon.start();
     daemon.bench.assert_quiet(&desired);

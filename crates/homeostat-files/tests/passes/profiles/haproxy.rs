@@ -47,14 +47,14 @@ fn no_reload_while_too_many_old_workers_drain() {
     let first = daemon.desired(CONF);
     daemon.bench.pass(&first);
     daemon.start();
-    daemon.converge(&first);
+    daemon.bench.converge_soon(&first);
     // A request that has not ended keeps its worker.
     let mut client = TcpStream::connect("127.0.0.1:8001").unwrap();
     client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
     assert!(client.read(&mut [0; 4096]).unwrap() > 0);
     client.write_all(b"GET / HTTP/1.1\r\n").unwrap();
     let second = daemon.desired(&CONF.replace("string here", "string second"));
-    daemon.converge(&second);
+    daemon.bench.converge_soon(&second);
     let third = daemon.desired(&CONF.replace("string here", "string third"));
     let text = daemon.text();
     let lines = report_lines(&daemon.bench.pass(&third)).join("\n");
@@ -64,7 +64,7 @@ fn no_reload_while_too_many_old_workers_drain() {
     std::fs::write(daemon.main(), "edited\n").unwrap();
     daemon.bench.converge(&second);
     drop(client);
-    daemon.converge(&third);
+    daemon.bench.converge_soon(&third);
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn reloads_keep_their_distance() {
     let first = daemon.desired(CONF);
     daemon.bench.pass(&first);
     daemon.start();
-    daemon.converge(&first);
+    daemon.bench.converge_soon(&first);
     limit(&mut daemon, Limits { min_interval: Duration::from_hours(1), ..Limits::default() });
     let second = daemon.desired(&CONF.replace("string here", "string second"));
     daemon.bench.converge(&second);
@@ -88,5 +88,5 @@ fn reloads_keep_their_distance() {
     daemon.bench.converge(&second);
     // What is declared by then is what it gets.
     limit(&mut daemon, Limits::default());
-    daemon.converge(&daemon.desired(&CONF.replace("string here", "string fourth")));
+    daemon.bench.converge_soon(&daemon.desired(&CONF.replace("string here", "string fourth")));
 }

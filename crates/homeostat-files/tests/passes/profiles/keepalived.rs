@@ -53,11 +53,11 @@ fn a_file_that_it_understands_in_part_is_refused_by_its_check_alone() {
     let good = daemon.desired(CONF);
     daemon.bench.pass(&good);
     daemon.start();
-    daemon.converge(&good);
+    daemon.bench.converge_soon(&good);
     let bad = daemon.desired(&CONF.replace("interface v0", "interface none0"));
     let lines = report_lines(&daemon.bench.pass(&bad)).join("\n");
     assert!(lines.contains("its program refuses it") && lines.contains("none0"), "{lines}");
     daemon.unchecked();
     let partly = daemon.desired(&format!("{CONF}no_such_keyword x\n"));
-    daemon.converge(&partly);
+    daemon.bench.converge_soon(&partly);
 }

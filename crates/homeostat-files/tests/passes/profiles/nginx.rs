@@ -34,7 +34,7 @@ fn a_port_that_is_taken_is_seen_and_the_former_files_are_back() {
     let good = daemon.desired(CONF);
     daemon.bench.pass(&good);
     daemon.start();
-    daemon.converge(&good);
+    daemon.bench.converge_soon(&good);
     let text = daemon.text();
     let taken = TcpListener::bind("127.0.0.1:8098").unwrap();
     let taking = CONF.replace("\n}\n", "\n  server { listen 127.0.0.1:8098; }\n}\n");
@@ -54,7 +54,7 @@ fn a_restart_on_an_old_file_is_healed() {
     let first = daemon.desired(CONF);
     daemon.bench.pass(&first);
     daemon.start();
-    daemon.converge(&first);
+    daemon.bench.converge_soon(&first);
     let old = daemon.text();
     let second = daemon.desired(&CONF.replace("access_log off;", "access_log off; gzip on;"));
     daemon.bench.converge(&second);
@@ -67,7 +67,7 @@ fn a_restart_on_an_old_file_is_healed() {
     while !is_old() {
         std::thread::yield_now();
     }
-    daemon.converge(&second);
+    daemon.bench.converge_soon(&second);
     assert_eq!(daemon.text(), new);
     // Workers of that reload may still answer; one more reload does no harm.
     while !daemon.bench.pass(&second).plan().steps.is_empty() {}

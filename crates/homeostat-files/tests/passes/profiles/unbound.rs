@@ -36,7 +36,7 @@ fn dead_of_a_reload_it_is_back_with_the_last_good() {
     let good = daemon.desired(CONF);
     daemon.bench.pass(&good);
     daemon.start();
-    daemon.converge(&good);
+    daemon.bench.converge_soon(&good);
     let (text, pid) = (daemon.text(), daemon.pid());
     // It dies long before that.
     daemon.bench.source.program.as_mut().unwrap().within = std::time::Duration::from_secs(10);
@@ -47,6 +47,6 @@ fn dead_of_a_reload_it_is_back_with_the_last_good() {
         "{told}"
     );
     assert_eq!(daemon.text(), text);
-    daemon.converge(&good);
+    daemon.bench.converge_soon(&good);
     assert_ne!(daemon.pid(), pid, "it died, and was started again");
 }

@@ -180,7 +180,7 @@ fn no_request_fails_while_everything_changes_without_a_reload() {
         changed(&mut setup, n);
         traffic.go_on();
         // Whoever leaves goes when its requests have ended.
-        running.balancer.converge(&running.desired(&setup));
+        running.balancer.bench.converge_soon(&running.desired(&setup));
     }
     assert!(looks.load(Ordering::Relaxed) > 0);
     let (requests, failed, closed) = traffic.stop();
@@ -197,7 +197,7 @@ fn no_request_fails_while_everything_changes_without_a_reload() {
         changed(&mut setup, n);
         setup.more = format!("  http-request set-header x {n}\n");
         traffic.go_on();
-        running.balancer.converge(&running.desired(&setup));
+        running.balancer.bench.converge_soon(&running.desired(&setup));
     }
     let (requests, failed, closed) = traffic.stop();
     println!(
@@ -230,14 +230,14 @@ fn a_server_leaves_when_its_connections_have_ended() {
     assert_eq!(running.servers(), ["s0 127.0.0.1:8101 1 1", "s1 127.0.0.1:8102 1 0"]);
     // It is declared again: it works again, and another one leaves.
     setup.web = vec![server(0, 0)];
-    running.balancer.converge(&running.desired(&setup));
+    running.balancer.bench.converge_soon(&running.desired(&setup));
     assert_eq!(running.servers(), ["s0 127.0.0.1:8101 1 0"]);
     setup.web = vec![server(1, 0)];
     let report = running.balancer.bench.pass(&running.desired(&setup));
     assert!(!report.is_converged());
     held.lock().unwrap().clear();
     assert!(client.join().unwrap().unwrap().starts_with("HTTP/1.1 200"));
-    running.balancer.converge(&running.desired(&setup));
+    running.balancer.bench.converge_soon(&running.desired(&setup));
     assert_eq!(running.servers(), ["s1 127.0.0.1:8102 1 0"]);
     assert_eq!(running.balancer.worker(), worker);
     // A server that is not there any more is enabled when it comes again.
