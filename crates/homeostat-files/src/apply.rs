@@ -286,7 +286,7 @@ fn try_out(program: &Program, work: &Work<'_, Files>, items: &[Item<'_>]) -> Res
     let Some(item) = items.iter().position(|item| item.path == main) else { return Ok(()) };
     let key = Key::File(main.clone());
     if work.moment.edited.contains(&key) {
-        // What it runs is not what is there, so that nobody knows what is new.
+        // What it runs is not what is there, so it is unknown what is new.
         return Ok(());
     }
     let wanted = work.desired.wanted(&key);

@@ -1,4 +1,4 @@
-//! Configuration files as Debian packages shipped them: nobody has edited such a file, so nobody is asked.
+//! Configuration files as Debian packages shipped them: such a file was never edited, so it is taken over without consent.
 
 use std::collections::HashMap;
 use std::fs;

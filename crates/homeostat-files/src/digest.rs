@@ -68,7 +68,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// Random letters for the name of a file that nobody else has.
+/// Random letters for the name of a file, so that it is unique.
 pub(crate) fn random_name() -> Option<String> {
     let mut bytes = [0; 8];
     SystemRandom::new().fill(&mut bytes).ok()?;

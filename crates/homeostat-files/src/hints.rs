@@ -41,7 +41,7 @@ impl Names {
         all.map(|(key, is_secret)| (key.clone(), *is_secret)).collect()
     }
 
-    /// What a name means; nothing, if it is nobody's.
+    /// What a name means; nothing, if no file of the set has it.
     pub(crate) fn of(&self, name: &str) -> BTreeSet<(Key, bool)> {
         if let Some(keys) = self.by_name.get(name) {
             return keys.iter().map(|(key, is_secret)| (key.clone(), *is_secret)).collect();

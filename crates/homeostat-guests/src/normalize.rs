@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(kind: Kind, option: &str, (text, expected): (&str, &str)) {
+    fn check(kind: Kind, option: &str, text: &str, expected: &str) {
         let found = normal(kind, option, text);
         assert_eq!(found, expected, "{option} {text:?}");
         assert_eq!(normal(kind, option, &found), found, "a normal form stays as it is");
@@ -210,47 +210,43 @@ mod tests {
 
     #[test]
     fn normal_forms() {
-        let lxc = |option, row| check(Kind::Lxc, option, row);
-        lxc("description", ("web\n\n", "web"));
-        lxc("description", ("two\nlines\n", "two\nlines"));
-        lxc("description", ("\n  web", "\n  web"));
-        lxc("description", ("0", ""));
-        lxc("tags", ("Web, blue;web  a", "a;blue;web"));
-        lxc("nameserver", ("10.0.0.1,  10.0.0.2", "10.0.0.1 10.0.0.2"));
-        lxc("cpuunits", ("50000", "10000"));
-        lxc("cpuunits", ("0", "1"));
-        lxc("memory", ("0512", "512"));
-        lxc("onboot", ("yes", "1"));
+        let lxc = |option, text, expected| check(Kind::Lxc, option, text, expected);
+        lxc("description", "web\n\n", "web");
+        lxc("description", "two\nlines\n", "two\nlines");
+        lxc("description", "\n  web", "\n  web");
+        lxc("description", "0", "");
+        lxc("tags", "Web, blue;web  a", "a;blue;web");
+        lxc("nameserver", "10.0.0.1,  10.0.0.2", "10.0.0.1 10.0.0.2");
+        lxc("cpuunits", "50000", "10000");
+        lxc("cpuunits", "0", "1");
+        lxc("memory", "0512", "512");
+        lxc("onboot", "yes", "1");
         lxc(
             "net0",
-            (
-                "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0,type=veth",
-                "bridge=vmbr0,hwaddr=BC:24:11:00:00:01,name=eth0",
-            ),
+            "name=eth0,hwaddr=bc:24:11:00:00:01,bridge=vmbr0,type=veth",
+            "bridge=vmbr0,hwaddr=BC:24:11:00:00:01,name=eth0",
         );
-        lxc("startup", ("up=10,order=1", "order=1,up=10"));
-        lxc("rootfs", ("local:disk,size=4G,acl=1", "local:disk,acl=1,size=4G"));
-        lxc("hostname", (" web ", "web"));
-        let qemu = |option, row| check(Kind::Qemu, option, row);
-        qemu("memory", ("current=2048", "2048"));
-        qemu("net0", ("virtio,bridge=vmbr0", "bridge=vmbr0,model=virtio"));
+        lxc("startup", "up=10,order=1", "order=1,up=10");
+        lxc("rootfs", "local:disk,size=4G,acl=1", "local:disk,acl=1,size=4G");
+        lxc("hostname", " web ", "web");
+        let qemu = |option, text, expected| check(Kind::Qemu, option, text, expected);
+        qemu("memory", "current=2048", "2048");
+        qemu("net0", "virtio,bridge=vmbr0", "bridge=vmbr0,model=virtio");
         qemu(
             "net0",
-            (
-                "virtio=bc:24:11:00:00:01,bridge=vmbr0",
-                "bridge=vmbr0,macaddr=BC:24:11:00:00:01,model=virtio",
-            ),
+            "virtio=bc:24:11:00:00:01,bridge=vmbr0",
+            "bridge=vmbr0,macaddr=BC:24:11:00:00:01,model=virtio",
         );
-        qemu("boot", ("order=scsi0;net0", "order=scsi0;net0"));
-        qemu("numa0", ("memory=512,cpus=0-1", "cpus=0-1,memory=512"));
-        qemu("scsi0", ("local:disk,size=4G,cache=none", "local:disk,cache=none,size=4G"));
+        qemu("boot", "order=scsi0;net0", "order=scsi0;net0");
+        qemu("numa0", "memory=512,cpus=0-1", "cpus=0-1,memory=512");
+        qemu("scsi0", "local:disk,size=4G,cache=none", "local:disk,cache=none,size=4G");
     }
 
     #[test]
     fn a_text_is_not_taken_apart_although_it_looks_like_a_list_of_pairs() {
         let arguments = "-smbios type=1,serial=2 -smbios type=2,asset=1";
-        check(Kind::Qemu, "args", (arguments, arguments));
-        check(Kind::Qemu, "cipassword", ("x,z=1,a=2", "x,z=1,a=2"));
+        check(Kind::Qemu, "args", arguments, arguments);
+        check(Kind::Qemu, "cipassword", "x,z=1,a=2", "x,z=1,a=2");
     }
 
     #[test]

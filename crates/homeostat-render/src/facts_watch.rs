@@ -25,7 +25,7 @@ use crate::facts::{Facts, Host, Link};
 use crate::sys::register_for_priority;
 use crate::watch::Watch;
 
-/// The kernel announces its changes to whoever polls it for priority data.
+/// The kernel announces its changes to a poll for priority data.
 const HOST_NAME: &str = "/proc/sys/kernel/hostname";
 /// Where namespaces have their names.
 const NAMESPACES: &str = "/run/netns";

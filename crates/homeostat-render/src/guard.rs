@@ -11,7 +11,7 @@ pub struct Shrunk {
 }
 
 impl Shrunk {
-    /// Whether a file shrinks too much for being written without anybody's consent.
+    /// Whether a file shrinks too much to be written without consent.
     #[must_use]
     pub fn find(old: &[u8], new: &[u8]) -> Option<Self> {
         Self::find_by_lines(Self::lines(old), Self::lines(new))

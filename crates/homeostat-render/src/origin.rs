@@ -91,7 +91,7 @@ impl InputSpec {
         self.understand_file(&shown(path), &reader.read(path)?)
     }
 
-    /// The text of a file, of which nobody says how long it should be.
+    /// The text of a file, whose length is not declared.
     fn understand_file(&self, name: &str, text: &str) -> Result<Value, Error> {
         if self.form == Form::Lines && !text.is_empty() && !text.ends_with('\n') {
             return Err(Error::CutOff { name: name.to_owned() });

@@ -189,7 +189,7 @@ async fn follow_path(path: PathBuf, spec: InputSpec, reader: FileReader, mut pos
         // Before it is read, so that no change is lost.
         watch.add();
         let answer = spec.read(&reader, &path);
-        // One that was written a moment ago is read in a moment, and nobody has to hear of it before.
+        // One that was written a moment ago is read in a moment, so it is not reported before.
         let is_young = matches!(&answer, Err(Error::BeingWritten { due_in: Some(_), .. }));
         if !(is_young && matches!(post.last, Some(Ok(_)))) {
             post.put(&answer);

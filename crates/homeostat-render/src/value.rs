@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 
-/// Whether something may be shown to whoever may see plans and logs.
+/// Whether something may be shown in plans and logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Secrecy {
     #[default]

@@ -270,7 +270,7 @@ pub(crate) fn delete(encoder: &mut Encoder<'_>, key: &AddressKey) -> Encoded {
     Ok(message.finish())
 }
 
-/// Deletes addresses of a link, whosever they are.
+/// Deletes addresses of a link, of any owner.
 pub(crate) fn delete_on_link(
     connection: &mut Connection,
     link: IfIndex,

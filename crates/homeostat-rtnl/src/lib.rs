@@ -38,8 +38,6 @@ mod apply;
 mod builder;
 mod desired;
 mod events;
-#[cfg(feature = "document")]
-mod keepers;
 mod key;
 mod link;
 mod message;
@@ -51,6 +49,8 @@ mod nexthop;
 mod number;
 mod object;
 mod observe;
+#[cfg(feature = "document")]
+mod other_programs;
 mod plan;
 #[cfg(feature = "document")]
 mod registration;

@@ -15,11 +15,10 @@ use crate::link::model::Link;
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::{KnownLinks, MayLose};
 use crate::link::{self, LinkName};
-use crate::message::AF_INET6;
 use crate::moment::{Beyond, Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
-use crate::route::observe::EVERYWHERE;
+use crate::route::observe::{ALL_IPV6, EVERYTHING};
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
@@ -253,9 +252,9 @@ impl Observation<'_, '_> {
         };
         // A link, address or nexthop that is deleted may take foreign routes of any table along.
         if may_lose.everything || address_goes || nexthop_goes {
-            route::observe::note_foreign(self, moment, EVERYWHERE)?;
+            route::observe::note_foreign(self, moment, EVERYTHING)?;
         } else if may_lose.ipv6_routes {
-            route::observe::note_foreign(self, moment, (AF_INET6, None))?;
+            route::observe::note_foreign(self, moment, ALL_IPV6)?;
         }
         route::observe::some(self, moment, keys)
     }

@@ -12,10 +12,10 @@ use homeostat_registry::{
 };
 
 use crate::desired::DesiredState;
-use crate::keepers::take_kept_by_others;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::number::Protocol;
+use crate::other_programs::take_kept_by_others;
 use crate::section::{self, Links, Neighbours, Nexthops, Routes, Rules, route_files};
 use crate::source::Rtnl;
 use crate::step::LINK_DATA;

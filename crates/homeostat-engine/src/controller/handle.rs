@@ -91,7 +91,7 @@ impl<S: Source> Handle<S> {
         self.take(&mut latest, bound, |bound| Command::Put(bound, Forget::Changed)).map(|()| true)
     }
 
-    /// The same for an operator who asks for it, and may have mended the cause of a failure: everything is
+    /// The same for an operator who asks for it, and may have removed the cause of a failure: everything is
     /// opened again and tried again, also if nothing changed, and does not wait for the pace of new desired states.
     pub fn replace(&self, bound: Bound<S>) -> Result<(), CommandRefused> {
         let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);

@@ -320,7 +320,7 @@ mod tests {
         }
     }
 
-    /// Steps that were applied. Those that nobody asked for are never put into words.
+    /// Steps that were applied. Their texts are made only for events that have a subscriber.
     struct Healed(usize);
 
     impl Explain for Healed {

@@ -2,8 +2,8 @@
 //! is asked by `get_option identity`: the file says `identity: "{{ generation }}"`, and `hide-identity: yes` if the network
 //! shall not see it.
 //!
-//! It is spoken to by its socket, not by `unbound-control`: that one reads the files of the set to find the way, and is
-//! speechless as soon as they are broken.
+//! It is spoken to by its socket, not by `unbound-control`: that one reads the files of the set to find the way, and
+//! does not answer as soon as they are broken.
 
 use std::path::Path;
 

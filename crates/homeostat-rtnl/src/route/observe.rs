@@ -15,23 +15,31 @@ use crate::observe::{Observation, foreign, request_for, whole};
 use crate::route::RouteKey;
 use crate::route::message::{SeenRoute, decode};
 
-/// A family or all, and one of its tables or all.
-pub(crate) type Place = (u8, Option<Table>);
+/// Which routes are dumped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Part {
+    /// `AF_UNSPEC` for all.
+    family: u8,
+    /// None for all.
+    table: Option<Table>,
+}
 
 /// IPv4 and IPv6 in one dump. Routes of other families are in it, too, and are left out.
-pub(crate) const EVERYWHERE: Place = (AF_UNSPEC, None);
+pub(crate) const EVERYTHING: Part = Part { family: AF_UNSPEC, table: None };
+
+pub(crate) const ALL_IPV6: Part = Part { family: AF_INET6, table: None };
 
 pub(crate) fn all(observation: &mut Observation<'_, '_>, moment: &mut Moment) -> Result<(), Error> {
-    dump(observation, moment, EVERYWHERE, |_| true)
+    dump(observation, moment, EVERYTHING, |_| true)
 }
 
 /// Learns what foreign routes there are, and hands on none.
 pub(crate) fn note_foreign(
     observation: &mut Observation<'_, '_>,
     moment: &mut Moment,
-    place: Place,
+    part: Part,
 ) -> Result<(), Error> {
-    dump(observation, moment, place, |_| false)
+    dump(observation, moment, part, |_| false)
 }
 
 /// Reports the routes that have some keys; dumps the tables of those that the shadow does not know.
@@ -50,12 +58,13 @@ pub(crate) fn some(
             shadow.forget(key);
         }
     }
-    let places: BTreeSet<Place> = unknown
-        .iter()
-        .map(|key| (if key.is_ipv4() { AF_INET } else { AF_INET6 }, Some(key.table)))
-        .collect();
+    let parts = unknown.iter().map(|key| Part {
+        family: if key.is_ipv4() { AF_INET } else { AF_INET6 },
+        table: Some(key.table),
+    });
+    let parts: BTreeSet<Part> = parts.collect();
     let is_unknown = |key: &RouteKey| unknown.contains(key);
-    places.into_iter().try_for_each(|place| dump(observation, moment, place, is_unknown))
+    parts.into_iter().try_for_each(|part| dump(observation, moment, part, is_unknown))
 }
 
 /// Reports what the shadow knows of a key; false, if it does not know.
@@ -73,9 +82,10 @@ fn recall(observation: &mut Observation<'_, '_>, key: &RouteKey) -> bool {
 fn dump(
     observation: &mut Observation<'_, '_>,
     moment: &mut Moment,
-    (family, table): Place,
+    part: Part,
     is_wanted: impl Fn(&RouteKey) -> bool,
 ) -> Result<(), Error> {
+    let Part { family, table } = part;
     let mut request = Batch::new();
     let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     request_for(&mut request, RTM_GETROUTE, &fixed, table)?;

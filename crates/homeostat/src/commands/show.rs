@@ -32,7 +32,8 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
         let shown = (source.show)(&binding, extent).map_err(of_source)?;
         all.sections.extend(shown.sections);
         all.notes.extend(shown.notes);
-        all.notes.extend(shown.kept_by_others.iter().map(left_out));
+        all.notes
+            .extend(shown.kept_by_others.iter().map(|(program, keys)| left_out(program, keys)));
     }
     // Long texts come last.
     let (texts, sections): (Map<_, _>, Map<_, _>) =
@@ -47,13 +48,13 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn left_out((keeper, keys): (&String, &Vec<String>)) -> String {
+fn left_out(program: &str, keys: &[String]) -> String {
     let named = keys.get(..NAMED).unwrap_or(keys).join(", ");
     let more = match keys.len().saturating_sub(NAMED) {
         0 => String::new(),
         more => format!(", and {more} more"),
     };
-    format!("Kept by {keeper}, and shown only by --all: {named}{more}")
+    format!("Kept by {program}, and shown only by --all: {named}{more}")
 }
 
 /// Whether a section is a table of one text with several lines.

@@ -547,7 +547,7 @@ pub(super) async fn roll_back(
     Ok(())
 }
 
-/// Rolls back for nobody who could try again.
+/// Rolls back without a client that could try again: a failure is retried.
 pub(super) async fn roll_back_or_retry(daemon: &mut Daemon, why: &str) {
     if let Err(error) = roll_back(daemon, why, Recipients::All).await {
         retry_rollback(daemon, why, &error);
