@@ -212,8 +212,8 @@ impl World {
     /// Quirk `anycast-is-joined-twice` (Linux 6.18): `ip -6 address add 2001:db8::9/64 dev br7 nodad` leaves the rest to a
     /// worker. If `net.ipv6.conf.br7.forwarding` is set to 1 before that has run, the anycast address of the network has
     /// two users for one address (`/proc/net/anycast6`), and its route does not return when the link was down.
-    fn uses_all_addresses(&self) -> bool {
-        let routes = self.listed("-6 route show table local type local");
+    pub(crate) fn uses_all_addresses(&self) -> bool {
+        let routes = self.listed("-6 route show table all type local");
         let links = self.listed("-6 address show");
         let mut addresses = links.iter().flat_map(|link| link["addr_info"].as_array().unwrap());
         addresses.all(|address| {

@@ -30,7 +30,7 @@ pub(crate) fn round_trip_with(
     world.converges();
     world.confirms(1);
     others();
-    until("addresses can be used", || !world.ip("-6 address show").contains("tentative"));
+    until("addresses are used", || world.uses_all_addresses());
     let then = world.dump();
     let mut client = begin(world, tried, options);
     world.converges();
