@@ -37,8 +37,8 @@ struct Job {
     backends: usize,
     /// The weight of the first server.
     weight: fn(usize) -> usize,
-    /// A line of `global`.
-    line: fn(usize) -> String,
+    /// A variable of the process.
+    variable: fn(usize) -> usize,
     ask: &'static str,
     is: fn(usize) -> String,
 }
@@ -47,7 +47,7 @@ static LARGE: Job = Job {
     name: "large",
     backends: 1000,
     weight: |n| 1 + n % 200,
-    line: |_| "  set-var proc.n int(0)\n".to_owned(),
+    variable: |_| 0,
     ask: "get weight b0/s0",
     is: |n| format!("{} (", 1 + n % 200),
 };
@@ -56,32 +56,56 @@ static SMALL: Job = Job {
     name: "small",
     backends: 2,
     weight: |_| 100,
-    line: |n| format!("  set-var proc.n int({n})\n"),
+    variable: |n| n,
     ask: "get var proc.n",
     is: |n| format!("value=<{n}>"),
 };
 
 impl Job {
-    /// The text of its configuration, with ten servers a backend.
-    fn text(&self, run: &Run, place: &Place, n: usize, marker: &str) -> Result<String> {
-        let (admin, backends) = (place.path("admin"), run.size(self.backends, 2));
-        let line = (self.line)(n);
-        let mut text = format!(
-            "global\n  setenv HOMEOSTAT {marker}\n  stats socket {} mode 600 level admin\n{line}\
-             defaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\n\
-             frontend front\n  bind 127.0.0.1:8001\n  default_backend b0\n",
-            program::text(&admin)?
-        );
-        for backend in 0..backends {
-            writeln!(text, "backend b{backend}")?;
-            for server in 0..10 {
-                let weight = if (backend, server) == (0, 0) { (self.weight)(n) } else { 100 };
-                let host = format!("127.{}.{}.{server}", backend / 250, backend % 250);
-                writeln!(text, "  server s{server} {host}:8101 weight {weight}")?;
-            }
-        }
-        Ok(text)
+    /// Its nth configuration.
+    fn text(&self, backends: usize, place: &Place, n: usize) -> Result<String> {
+        let (weight, variable) = ((self.weight)(n).to_string(), (self.variable)(n).to_string());
+        configuration(backends, place, "none", &weight, &variable)
     }
+
+    /// The input that makes the nth of the template.
+    fn input(&self, n: usize) -> String {
+        let (weight, variable) = ((self.weight)(n), (self.variable)(n));
+        serde_json::json!({ "weight": weight, "variable": variable }).to_string()
+    }
+}
+
+/// The configurations of a job as one template.
+fn template(backends: usize, place: &Place) -> Result<String> {
+    let [weight, variable] =
+        ["weight", "variable"].map(|it| format!("{{{{ inputs.state.{it} }}}}"));
+    configuration(backends, place, "{{ generation }}", &weight, &variable)
+}
+
+/// A configuration with ten servers a backend.
+fn configuration(
+    backends: usize,
+    place: &Place,
+    marker: &str,
+    first: &str,
+    variable: &str,
+) -> Result<String> {
+    let admin = place.path("admin");
+    let mut text = format!(
+        "global\n  setenv HOMEOSTAT {marker}\n  stats socket {} mode 600 level admin\n  \
+         set-var proc.n int({variable})\ndefaults\n  mode http\n  timeout client 5s\n  timeout server 5s\n  timeout connect 5s\n\
+         frontend front\n  bind 127.0.0.1:8001\n  default_backend b0\n",
+        program::text(&admin)?
+    );
+    for backend in 0..backends {
+        writeln!(text, "backend b{backend}")?;
+        for server in 0..10 {
+            let weight = if (backend, server) == (0, 0) { first } else { "100" };
+            let host = format!("127.{}.{}.{server}", backend / 250, backend % 250);
+            writeln!(text, "  server s{server} {host}:8101 weight {weight}")?;
+        }
+    }
+    Ok(text)
 }
 
 /// A directory with files, and the processes that work on them in a network of their own.
@@ -107,10 +131,10 @@ impl Place {
     }
 
     /// Starts `HAProxy` on a first configuration.
-    fn balance(&mut self, run: &Run, job: &Job) -> Result<()> {
+    fn balance(&mut self, backends: usize, job: &Job) -> Result<()> {
         let program = program::find_or_leave_out("haproxy", "haproxy")?;
         let (main, master) = (self.path("haproxy.cfg"), self.path("master"));
-        std::fs::write(&main, job.text(run, self, 0, "none")?)?;
+        std::fs::write(&main, job.text(backends, self, 0)?)?;
         let arguments = ["-W", "-S", text(&master)?, "-f", text(&main)?];
         self.processes.push(Running::start(text(&program)?, &arguments)?);
         self.wait(job, 0)
@@ -134,11 +158,15 @@ impl Place {
         Ok(answer)
     }
 
-    /// Puts the nth state of the configuration where it is copied from.
-    fn put_source(&self, source: PathBuf, content: &str) -> Result<()> {
+    /// Puts a content in the place of a file. It was written some seconds ago: a daemon waits for a second before it reads
+    /// a younger one, which is not measured here.
+    fn put(&self, file: &str, content: &str) -> Result<()> {
         let new = self.path("new");
         std::fs::write(&new, content)?;
-        Ok(std::fs::rename(new, source)?)
+        let file = self.path(file);
+        let written = std::fs::metadata(&new)?.modified()? - Duration::from_secs(5);
+        std::fs::File::options().append(true).open(&new)?.set_modified(written)?;
+        Ok(std::fs::rename(new, file)?)
     }
 }
 
@@ -191,46 +219,33 @@ fn restore(run: &mut Run) -> Result<()> {
     })
 }
 
-/// From a new file beside the document to what the process says.
+/// From a new value of an input to what the process says.
 fn change(run: &mut Run, job: &'static Job) -> Result<()> {
-    let first = |run: &Run| {
+    let backends = run.size(job.backends, 2);
+    let start = || {
         let mut place = Place::new()?;
-        place.balance(run, job)?;
+        place.balance(backends, job)?;
         let path = |name: &str| -> Result<String> { Ok(text(&place.path(name))?.to_owned()) };
         let toml = format!(
             "[files.haproxy]\nprogram = \"haproxy\"\nsockets = {{ master = {:?}, admin = {:?} }}\n\
-             [files.haproxy.write.{:?}]\ncopy = {:?}\nadopt = true\n",
+             [files.haproxy.inputs.state]\nfile = {:?}\n\
+             [files.haproxy.write.{:?}]\ntemplate = {:?}\nadopt = true\n",
             path("master")?,
             path("admin")?,
+            path("state.json")?,
             path("haproxy.cfg")?,
-            path("source.cfg")?,
+            path("template")?,
         );
-        let source = place.path("source.cfg");
-        place.put_source(source, &job.text(run, &place, 0, "{{ generation }}")?)?;
+        place.put("template", &template(backends, &place)?)?;
+        place.put("state.json", &job.input(0))?;
         let document = Document::new(&toml)?;
         place.processes.insert(0, document.keep()?);
         place.document = Some(document);
         Ok(place)
     };
-    let name = format!("{} by homeostat", job.name);
-    let sized = &*run;
-    let mut text = None;
-    with(
-        &name,
-        || first(sized),
-        |place| {
-            text = Some(job.text(sized, place, place.turns, "{{ generation }}")?);
-            Ok(())
-        },
-    )?;
-    let text = text.context("a text")?;
-    // The place is there now.
-    let none = || anyhow::bail!("the place is gone");
-    with(&name, none, |place| {
-        place.turns -= 1;
-        let source = place.path("source.cfg");
+    with(&format!("{} by homeostat", job.name), start, |place| {
         run.time(1, || {
-            place.put_source(source, &text)?;
+            place.put("state.json", &job.input(place.turns))?;
             place.wait(job, place.turns)
         })?;
         place.document.as_ref().context("a document")?.ask(&["status", "--wait", "--timeout", "1m"])
@@ -265,21 +280,14 @@ fn restore_by_playbook(run: &mut Run) -> Result<()> {
 
 fn change_by_playbook(run: &mut Run, job: &'static Job) -> Result<()> {
     let name = format!("{} by playbook", job.name);
-    let sized = &*run;
+    let backends = run.size(job.backends, 2);
     let start = || {
         let mut place = Place::new()?;
-        place.balance(sized, job)?;
+        place.balance(backends, job)?;
         Ok(place)
     };
-    let mut texts = None;
     with(&name, start, |place| {
-        texts = Some(job.text(sized, place, place.turns, "none")?);
-        Ok(())
-    })?;
-    let content = texts.context("a text")?;
-    let none = || anyhow::bail!("the place is gone");
-    with(&name, none, |place| {
-        place.turns -= 1;
+        let content = job.text(backends, place, place.turns)?;
         let (source, main) = (place.path("source.cfg"), place.path("haproxy.cfg"));
         let reload = format!(
             "import socket; s = socket.socket(socket.AF_UNIX); s.connect('{}'); s.sendall(b'reload\\n')",
@@ -293,7 +301,7 @@ fn change_by_playbook(run: &mut Run, job: &'static Job) -> Result<()> {
         );
         let (program, book) = playbook(place, &tasks)?;
         run.time(1, || {
-            place.put_source(source, &content)?;
+            place.put("source.cfg", &content)?;
             play(&program, &book)?;
             place.wait(job, place.turns)
         })
