@@ -49,7 +49,8 @@ pub enum PrefixRefused {
     },
 }
 
-/// The prefixes in use in one target; the only way to get one, so that overlaps cannot go unseen.
+/// The prefixes in use in one target; the only way to get one, so that overlaps cannot go unseen. By default none is in
+/// use.
 #[derive(Debug, Default)]
 pub struct Prefixes {
     taken: Vec<String>,

@@ -10,12 +10,26 @@
 //! *One:* say what an object is, and how it is listed and written. That is [`simple::Api`], and it is
 //! all that you write. A key is one line of text that parses back; `String` will do. An object is a type of yours that
 //! derives `Clone`, `PartialEq` and serde's `Serialize` and `Deserialize`: it is shown in plans, and recorded where
-//! the target cannot say whose it is. Two things need thought. A list is whole or it fails: "empty for now" would
-//! delete everything. And a create never writes over what is there, and sets your mark in the same
-//! call.
+//! the target cannot say whose it is. Four things need thought:
 //!
-//! *Two:* say how yours are distinguished from others' ([`Strategy`]). There is no default, since a
+//! - A list is whole or it fails: "empty for now" would delete everything.
+//! - A create never writes over what is there, and sets your mark in the same call.
+//! - An update or delete touches an object only if it still is yours: `before` is what the pass saw. If the target holds
+//!   something else by now, answer [`Moved`](simple::Refusal::Moved).
+//! - No call blocks the thread: `std::fs` or a synchronous client goes into `spawn_blocking`
+//!   ([how, and what to watch for](simple#calls-that-block)).
+//!
+//! *Two:* say how yours are distinguished from others' ([`strategy`]). There is no default, since a
 //! wrong one deletes your neighbour's lamps.
+//!
+//! | the target | strategy |
+//! |---|---|
+//! | holds a text with each object: a tag, a label, a comment | [`Strategy::marker("me")`](Strategy::marker) |
+//! | holds none, but you choose the names | [`Strategy::prefix("me-")`](Strategy::prefix): **every** name that begins so is ours, whoever made it; a desired state with any other name is refused as a whole |
+//! | neither | [`Strategy::Checkpoint`] with `Reconciler::state` or [`Applied`]: what we made is recorded |
+//! | has no other owner at all | [`Strategy::Exclusive`] |
+//!
+//! Without marks, [`Strategy::seen`] is given `None`, and a create writes none.
 //!
 //! *Three:* say what should be there, as a map, and call [`reconcile()`] or a [`Reconciler`].
 //!
@@ -51,9 +65,12 @@
 //!
 //! # A loop
 //!
-//! With this `main` in its place, the same program keeps the lamps as they were sent last. It heals what others change
-//! ([`Reconciler::run`] says how soon), and returns when `shutdown` is ready, which is any future, such as that of
-//! `tokio::signal::ctrl_c`.
+//! Replace `main` and the `use` line above it with this, and the same program keeps the lamps as they were sent last. A
+//! state that is put is applied at once. What others change is healed at the next look at everything, every 5 seconds
+//! unless [`Reconciler::resync`] says otherwise, or at once where [`simple::Api::watch`] announces it. A state that cannot
+//! be used is refused as a whole, the one before stays in force, and [`provider::Sender::verdict`] says why. If the sender is dropped,
+//! the last state stays. [`Reconciler::run`] returns when its second argument is ready: any future without a result, such as
+//! `async { _ = tokio::signal::ctrl_c().await }`.
 //!
 #![doc = concat!(
     "```\n",
@@ -73,6 +90,9 @@
 //! | no state at all: what is ours goes in and comes out as a value | [`reconcile()`] |
 //! | commands, status, several sources in one program | [`engine::Loop`], which all of these run |
 //!
+//! All but `run` take the map by reference. Plans and reports print themselves (`{plan}`), and [`Report::is_converged`] says
+//! whether all is well.
+//!
 //! # If you know kube-rs
 //!
 //! | in kube-rs | here |
@@ -87,7 +107,7 @@
 //! | the periodic relist | [`Reconciler::resync`] |
 //! | `finalizer` | [`lifecycle`] |
 //! | conditions in `status` | [`Report`], and [`Finding`] for each key |
-//! | leader election | one process for each owner: [`Reconciler`] says how it is ensured |
+//! | leader election | none: one process for each owner. With `Reconciler::state`, a second one in the same directory fails at once, and its error names the first; without it, you vouch for it |
 //!
 //! # What to answer
 //!
@@ -98,7 +118,10 @@
 //!
 //! Writes return what the target holds now, or a [`simple::Refusal`]: it is gone, it is another owner's, it
 //! changed meanwhile, it is a task, not now, the answer was lost, it failed. Each is handled in its own way; its page has
-//! the table. A plain `io::Error` becomes the right one with `?`.
+//! the table. With `?`, an `io::Error` of a connection becomes the right one: `Unknown` where the answer may be lost, else
+//! `Failed`. It knows nothing of your objects, so answer for them yourself: a delete or update that finds nothing is `Gone`, a create
+//! that finds something is `Moved` (look again) or `Conflict` (it is another's). A write that may have been done in part is
+//! `Unknown`, never `Failed`. In a read, write `.map_err(Failure::soon)?`.
 //!
 //! # What else is here
 //!
@@ -124,6 +147,8 @@
 //! # What you can rely on
 //!
 //! - Nothing is deleted unless it is ours and was seen in this pass. An object that could not be read is left alone.
+//! - A pass that would delete more than ten of our objects, and more than half of them, deletes none and says so, until
+//!   [`Reconciler::allow_mass_delete`] permits it.
 //! - A pass that finds nothing to do writes nothing, neither to the target nor to the disk.
 //! - A call whose answer was lost is not sent again before the target was looked at.
 //! - While no desired state can be read, the last good one stays in force.

@@ -97,7 +97,8 @@ impl<A: Api> Reconciler<A> {
         }
     }
 
-    /// Names the owner, under whose name the state is filed. By default it is the owner of the marker.
+    /// Names the owner, under whose name the state is filed and locked. By default it is the owner of the marker; without a
+    /// marker it is `default`, so two programs that share a directory each need a name.
     #[must_use]
     pub fn owner(mut self, owner: &str) -> Self {
         owner.clone_into(&mut self.ledger_key.owner);

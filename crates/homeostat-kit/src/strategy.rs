@@ -11,7 +11,7 @@
 //! | strategy | the target must be able to | survives a crash between call and record by |
 //! |---|---|---|
 //! | [`Marker`] | hold a text, set in the creating call | the mark itself |
-//! | [`NamePrefix`], from [`Prefixes::claim`] | nothing | the name itself |
+//! | [`NamePrefix`], from [`Strategy::prefix`] or [`Prefixes::claim`] | nothing | the name itself |
 //! | `Checkpoint` | nothing | an intent in the ledger before the call |
 //! | [`Exclusive`] | have no other owner | everything being ours; deletes are guarded |
 
@@ -19,7 +19,7 @@ mod marker;
 
 use homeostat_engine::{Owner, Ownership, Seen};
 
-pub use homeostat_engine::{Exclusive, NamePrefix, Prefixes};
+pub use homeostat_engine::{Exclusive, NamePrefix, PrefixRefused, Prefixes};
 pub use marker::{Copies, Marker, MarkerRefused};
 
 /// How our objects are distinguished from others'. There is no default.
@@ -40,6 +40,12 @@ impl Strategy {
     /// The target holds the owner's name as the mark. [`Marker`] has more to it, for owners of which there are copies.
     pub fn marker(owner: &str) -> Result<Self, MarkerRefused> {
         Marker::new(owner).map(Strategy::Marker)
+    }
+
+    /// Names that begin with this are ours, whoever made them. A program with several prefixes in one target takes them
+    /// from one [`Prefixes`], so that they cannot overlap.
+    pub fn prefix(prefix: &str) -> Result<Self, PrefixRefused> {
+        Prefixes::default().claim(prefix).map(Strategy::Prefix)
     }
 
     /// The same, as a pass takes it.

@@ -73,13 +73,13 @@ impl Api for Lamps {
         Ok(Some(wanted.clone()))
     }
 
-    async fn update(&self, name: &String, _: &Lamp, wanted: &Lamp) -> Written<Self> {
+    async fn update(&self, name: &String, _before: &Lamp, wanted: &Lamp) -> Written<Self> {
         let mut lamps = self.wall.write().await;
         *self.ours(&mut lamps, name)? = wanted.clone();
         Ok(Some(wanted.clone()))
     }
 
-    async fn delete(&self, name: &String, _: &Lamp) -> Result<(), Refusal> {
+    async fn delete(&self, name: &String, _before: &Lamp) -> Result<(), Refusal> {
         let mut lamps = self.wall.write().await;
         self.ours(&mut lamps, name)?;
         lamps.remove(name);

@@ -117,7 +117,15 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// A connection that broke says nothing about the request that was on it; one that never stood does.
+/// For errors of a connection. One that broke says nothing about the request that was on it; one that never stood does.
+///
+/// | kind | becomes |
+/// |---|---|
+/// | `BrokenPipe`, `ConnectionAborted`, `ConnectionReset`, `TimedOut`, `UnexpectedEof` | `Unknown` |
+/// | `InvalidInput`, `PermissionDenied`, `Unsupported` | `Failed`, and not tried again |
+/// | all others, `NotFound` and `AlreadyExists` among them | `Failed`, and tried again soon |
+///
+/// An API of files answers `Gone`, `Moved` or `Conflict` for the last two by itself: only it knows what they mean.
 impl From<io::Error> for Refusal {
     fn from(error: io::Error) -> Self {
         match error.kind() {
