@@ -170,6 +170,9 @@ pub(crate) struct WatchResponse {
     pub compact_revision: i64,
     #[prost(string, tag = "6")]
     pub cancel_reason: String,
+    /// More of the same answer follows.
+    #[prost(bool, tag = "7")]
+    pub fragment: bool,
     #[prost(message, repeated, tag = "11")]
     pub events: Vec<Event>,
 }

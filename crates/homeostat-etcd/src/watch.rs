@@ -15,6 +15,8 @@ pub(crate) struct EtcdWatch {
     stream: Streaming,
     /// What was received and not yet returned.
     waiting: VecDeque<WatchEvent<String, Entry>>,
+    /// Fragments of an answer whose last one has not come: the changes of one transaction are returned together.
+    partial: Vec<Event>,
     after: Revision,
     /// The newest revision that the store was seen to have.
     newest: Revision,
@@ -36,7 +38,13 @@ impl EtcdWatch {
         };
         let request = WatchRequest { create_request: Some(request) };
         let stream = connection.stream("/etcdserverpb.Watch/Watch", &request).await?;
-        let mut watch = EtcdWatch { stream, waiting: VecDeque::new(), after, newest: after };
+        let mut watch = EtcdWatch {
+            stream,
+            waiting: VecDeque::new(),
+            partial: Vec::new(),
+            after,
+            newest: after,
+        };
         let created: WatchResponse = watch.stream.next().await?;
         watch.take(created)?;
         Ok(watch)
@@ -59,12 +67,17 @@ impl EtcdWatch {
             return Ok(());
         }
         self.newest = store;
-        if response.events.is_empty() && !response.created {
+        self.partial.extend(response.events);
+        if response.fragment {
+            return Ok(());
+        }
+        let events = std::mem::take(&mut self.partial);
+        if events.is_empty() && !response.created {
             self.waiting.push_back(WatchEvent::Progress { revision: store });
         }
         let after = self.after;
         // Quirk `future-watch` (before etcd 3.4.38, 3.5.22, 3.6.2): a watch of a future revision sends older events.
-        let changes = response.events.into_iter().filter_map(change);
+        let changes = events.into_iter().filter_map(change);
         self.waiting.extend(changes.filter(
             |event| !matches!(event, WatchEvent::Changed { revision, .. } if *revision <= after),
         ));

@@ -15,6 +15,8 @@ enum Layer {
     Render,
     /// Many machines: pure, and for the binary alone.
     Fleet,
+    /// Carries out what a fleet decides.
+    Coordinator,
     /// How sources describe themselves to the binary, with their sections.
     Registry,
     /// May use everything.
@@ -43,6 +45,7 @@ fn layer(name: &str) -> Layer {
         | "homeostat-store"
         | "homeostat-systemd"
         | "homeostat-testkit" => Layer::Base,
+        "homeostat-coordinator" => Layer::Coordinator,
         "homeostat" | "homeostat-bench" | "xtask" => Layer::Binary,
         _ if name.starts_with("homeostat-") => Layer::Source,
         _ => Layer::Foreign,
@@ -81,6 +84,7 @@ fn is_refused(member: &str, dependency: &str) -> bool {
         // A source depends on document and registry for its section, behind a feature.
         (Layer::Source, Layer::Document | Layer::Registry | Layer::Render)
         | (Layer::Registry | Layer::Render | Layer::Fleet, Layer::Document)
+        | (Layer::Coordinator, Layer::Fleet)
         | (Layer::Binary, _)
         | (_, Layer::Foreign) => false,
         (Layer::Core, _)
@@ -92,6 +96,7 @@ fn is_refused(member: &str, dependency: &str) -> bool {
             | Layer::Registry
             | Layer::Render
             | Layer::Fleet
+            | Layer::Coordinator
             | Layer::Binary,
         ) => true,
         (_, Layer::Core | Layer::Base) => false,
