@@ -37,7 +37,7 @@ use anyhow::{Context as _, Result, anyhow};
 use homeostat_document::{Document, OnStop as StopPolicy};
 use homeostat_engine::{Control, Events, Failure, Ledger, Losses, OnStop};
 use homeostat_kit::provider::{Answer, Verdict};
-use homeostat_registry::{CapabilitySet, CommandDeps};
+use homeostat_registry::{Caller, CapabilitySet, CommandDeps};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
@@ -125,6 +125,8 @@ pub(crate) struct Daemon {
     /// The number of the confirmed document in force, while the provider's cannot be taken.
     fallback: Option<u64>,
     trials: Trials,
+    /// How loops are bound until the passes of a rollback have run.
+    rolls_back_as: Option<Caller>,
     /// Whether the client of the present command lets a trial do what cannot be undone.
     losses: Losses,
     /// When the daemon ends at the latest, once it was asked to stop while a trial is open.
@@ -206,6 +208,7 @@ impl Daemon {
             unconfirmed: None,
             fallback: fallback.map(|fallback| fallback.entry.number),
             trials,
+            rolls_back_as: None,
             losses: Losses::Hold,
             stops_at: None,
             ledger,
@@ -400,11 +403,22 @@ impl Daemon {
     /// Brings the loops in line with the document and with the namespaces that are there. Those of
     /// our own come first, since the others may be inside.
     async fn arrange(&mut self, recipients: Recipients) -> Result<()> {
-        let Daemon { context, document, ledger, events, scopes, .. } = self;
+        let context = &self.rolling_context();
+        let Daemon { document, ledger, events, scopes, .. } = self;
         let by = Arrangement { context, document, ledger, events, recipients };
         let arranged = scopes.arrange(by).await;
         self.publish();
         arranged
+    }
+
+    /// A rollback goes on as it was begun until its passes have run, whatever else the loops are arranged for meanwhile: at
+    /// a boot namespaces come while the target of a source is not there yet.
+    fn rolling_context(&self) -> Context {
+        let mut context = self.context.clone();
+        if let Some(caller) = &self.rolls_back_as {
+            context.caller = caller.clone();
+        }
+        context
     }
 
     /// The same for namespaces that came or went. Files that the document names and that have changed since it was
@@ -592,7 +606,7 @@ impl Daemon {
     async fn take(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
         self.context.check_same(&document.settings)?;
         if let Some(allowed) = self.allowed {
-            let needed = capabilities::needed(&self.context, &document, &*self.ledger)?;
+            let needed = capabilities::needed(&self.rolling_context(), &document, &*self.ledger)?;
             capabilities::check(allowed, needed)?;
         }
         let bound = ReferencedFiles::of(&document);

@@ -506,6 +506,7 @@ pub(super) fn extend(daemon: &mut Daemon, during: Duration) -> Result<()> {
 
 fn finish(daemon: &mut Daemon, end: TrialEnd) {
     let Some(trial) = daemon.trials.open.take() else { return };
+    daemon.rolls_back_as = None;
     record_end(&daemon.recent, trial.record.id, &end);
     daemon.trials.ended(trial.record.id, end);
     daemon.publish();
@@ -525,15 +526,18 @@ pub(super) async fn roll_back(
         // One that is paused would stay as it is. One that has ended comes again below.
         let _ = control.resume();
     }
-    let caller = daemon.context.caller.clone();
-    daemon.context.caller.guards = record.leave().apply(caller.guards);
-    daemon.context.caller.on_release = OnRelease::Restore;
-    leave(daemon);
     let along = Arc::new(WentAlong::default());
-    daemon.context.caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
-    daemon.context.caller.recorded = undo_file::recorded(&confirmed.undo_file());
+    let mut caller = daemon.context.caller.clone();
+    caller.guards = record.leave().apply(caller.guards);
+    caller.on_release = OnRelease::Restore;
+    caller.trial = None;
+    caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
+    caller.recorded = undo_file::recorded(&confirmed.undo_file());
+    daemon.rolls_back_as = Some(caller);
     let taken = daemon.take(document, recipients).await;
-    daemon.context.caller = caller;
+    if taken.is_err() {
+        daemon.rolls_back_as = None;
+    }
     taken?;
     leave(daemon);
     (daemon.own, daemon.unconfirmed) = (None, None);
