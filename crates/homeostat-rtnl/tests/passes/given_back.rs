@@ -17,6 +17,13 @@ fn dump(namespace: &Namespace) -> Vec<Value> {
         let follows_none = |link: &Value| link["ifname"] == "lo" || link["ifname"] == "br0";
         links.iter().all(|link| follows_none(link) || link["operstate"] == "UP" && has_own(link))
     });
+    // Another one makes the local route of an IPv6 address of a link that is up, some time after the address.
+    until("used addresses", || {
+        let routes = listed(namespace, "-6 route show table local");
+        let links = listed(namespace, "-6 address show up");
+        let mut addresses = links.iter().flat_map(|link| link["addr_info"].as_array().unwrap());
+        addresses.all(|address| routes.iter().any(|route| route["dst"] == address["local"]))
+    });
     let mut all = Vec::new();
     for args in [
         "-d address show",

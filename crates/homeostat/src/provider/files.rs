@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Diagnostics, Document, Format};
@@ -130,12 +131,22 @@ impl Provider for Files {
 /// Reads the documents; every mistake in them is shown at once, those that only a source can see
 /// included.
 pub(crate) fn load(paths: &[PathBuf]) -> Result<Document> {
-    let read = understand(registry::READER.load(paths));
-    match Unfinished::find_open(texts(paths).iter().map(PathBuf::as_path)) {
-        None => read,
-        Some(unfinished) => Err(unfinished.failure().into()),
+    let mut tries = TRIES;
+    loop {
+        let read = understand(registry::READER.load(paths));
+        tries -= 1;
+        match Unfinished::find_open(texts(paths).iter().map(PathBuf::as_path)) {
+            None => return read,
+            Some(unfinished) if tries == 0 => return Err(unfinished.failure().into()),
+            Some(_) => std::thread::sleep(MOMENT),
+        }
     }
 }
+
+/// A file that is open for writing is looked at so often, with a moment between. Most often nobody writes: a program with
+/// threads that has just written and closed it starts another program, which has it open for the moment before its start.
+const TRIES: u32 = 20;
+const MOMENT: Duration = Duration::from_millis(25);
 
 /// A document, or every mistake in it.
 pub(crate) fn understand(read: Result<Document, Diagnostics>) -> Result<Document> {
