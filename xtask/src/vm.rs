@@ -68,17 +68,6 @@ pub(crate) fn vm(order: &Order) -> Result<()> {
     run(&kernel, &directory, order)
 }
 
-/// The same, but only warns if the machine cannot be prepared: other checks do not need root.
-pub(crate) fn vm_if_possible(order: &Order) -> Result<()> {
-    match prepare() {
-        Ok((kernel, directory)) => run(&kernel, &directory, order),
-        Err(error) => {
-            console::note(&format!("warning: the second kernel was LEFT OUT: {error:#}"));
-            Ok(())
-        }
-    }
-}
-
 /// The kernel, and the directory for what a run makes.
 fn prepare() -> Result<(Kernel, PathBuf)> {
     if std::env::consts::ARCH != "x86_64" {

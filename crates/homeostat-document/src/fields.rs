@@ -15,7 +15,7 @@ use crate::number::{Number, Whole};
 use crate::section::{Erased, SectionType, SourceSections};
 use crate::shape::{Definitions, Shape, Text};
 use crate::span::{Span, Spanned};
-use crate::words::{Synonyms, nearest, synonym};
+use crate::words::{Synonyms, advice, nearest, synonym};
 
 /// Words of other tools for what belongs to no source.
 const OWN_SYNONYMS: Synonyms = &[("netns", "namespaces")];
@@ -68,6 +68,8 @@ pub type Kinds = &'static [&'static str];
 /// The fields of one table, being read or being described.
 pub struct Fields<'a> {
     name: Option<&'a Spanned<String>>,
+    /// [`Record::NAME`] of the table.
+    record: &'static str,
     entries: &'a [Entry],
     span: Span,
     known: Vec<Known>,
@@ -93,11 +95,12 @@ struct Known {
 impl<'a> Fields<'a> {
     fn new(entries: &'a [Entry], span: Span, work: Work<'a>) -> Self {
         let (known, missing) = (Vec::new(), Vec::new());
-        let (name, kind, kinds) = (None, None, &[]);
-        Self { name, entries, span, known, missing, kind, kinds, is_extended: false, work }
+        let (name, record, kind, kinds) = (None, "", None, &[]);
+        Self { name, record, entries, span, known, missing, kind, kinds, is_extended: false, work }
     }
 
     fn read<T: Record>(mut self) -> Option<T> {
+        self.record = T::NAME;
         let value = T::read(&mut self);
         self.finish().then_some(value).flatten()
     }
@@ -354,22 +357,31 @@ impl<'a> Fields<'a> {
         if same.iter().any(|one| self.fits(one.kinds)) {
             return None;
         }
-        if !same.is_empty() {
-            // Which kind was meant is not known when the kind itself is wrong.
-            let unsure = self.kind.is_none() && self.has("kind");
-            return (!unsure).then(|| self.wrong_kind(key, &same));
+        // When the kind itself is wrong, the field may be one of the kind that was meant.
+        let has_kinds = self.known.iter().any(|one| !one.kinds.is_empty());
+        if has_kinds && self.kind.is_none() && self.has("kind") {
+            return None;
         }
+        if !same.is_empty() {
+            return Some(self.wrong_kind(key, &same));
+        }
+        let diagnostic =
+            Diagnostic::new(key.span, format!("unknown field `{}`", shorten(&key.value)));
         let synonyms = self.sources().iter().map(|source| source.synonyms);
-        let synonyms = synonyms.chain([OWN_SYNONYMS]);
-        let near = synonym(&key.value, synonyms, self.usable())
-            .or_else(|| nearest(&key.value, self.usable()));
+        let stands_for = synonym(&key.value, synonyms.chain([OWN_SYNONYMS]), self.usable());
+        let advices = self.sources().iter().flat_map(|source| source.advice);
+        if stands_for.is_none()
+            && let Some(help) = advice(&key.value, self.record, advices)
+        {
+            return Some(diagnostic.help(help));
+        }
+        let near = stands_for.or_else(|| nearest(&key.value, self.usable()));
         meant.extend(near);
-        let message = format!("unknown field `{}`", shorten(&key.value));
         let help = near.map(|name| format!("did you mean `{name}`?")).or_else(|| {
             let names: Vec<&str> = self.usable().collect();
             (!names.is_empty()).then(|| format!("the fields here are {}", names.join(", ")))
         });
-        Some(Diagnostic::new(key.span, message).maybe_help(help))
+        Some(diagnostic.maybe_help(help))
     }
 
     fn fits(&self, kinds: Kinds) -> bool {

@@ -49,4 +49,4 @@ pub use settings::{DEFAULT_PROTOCOL, Mode, OnStop, Protocol, Settings, SourceSet
 pub use shape::{Definitions, MachinePath, Shape, Text, ValueError, check, read_list};
 pub use span::{FileId, Span, Spanned};
 pub use time::{Percent, Period};
-pub use words::{Synonyms, nearest, refuse, synonym};
+pub use words::{Advice, Synonyms, nearest, refuse, synonym};

@@ -20,7 +20,7 @@ use crate::fields::Fields;
 use crate::node::Node;
 use crate::shape::{Definitions, Shape};
 use crate::span::Span;
-use crate::words::Synonyms;
+use crate::words::{Advice, Synonyms};
 
 /// One section of a scope.
 pub trait Section: Sized + Clone + fmt::Debug + PartialEq + Eq + Send + Sync + 'static {
@@ -101,13 +101,15 @@ pub struct SourceSections {
     pub extensions: &'static [ExtensionType],
     /// Words of other tools for its sections and fields.
     pub synonyms: Synonyms,
+    /// What to do about words of other tools that have no field here.
+    pub advice: &'static [Advice],
 }
 
 impl SourceSections {
     /// A source with sections of its own, and nothing else.
     #[must_use]
     pub const fn new(source: &'static str, sections: &'static [SectionType]) -> Self {
-        Self { source, sections, extensions: &[], synonyms: &[] }
+        Self { source, sections, extensions: &[], synonyms: &[], advice: &[] }
     }
 }
 

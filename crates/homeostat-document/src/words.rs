@@ -69,6 +69,27 @@ pub fn refuse(text: &str, what: &str, words: &[&str]) -> ValueError {
 /// Words that other tools use, each with the word of documents for it.
 pub type Synonyms = &'static [(&'static str, &'static str)];
 
+/// Words of other tools for what documents have no field for, with what to write or run instead.
+#[derive(Clone, Copy, Debug)]
+pub struct Advice {
+    /// The [`Record::NAME`](crate::Record::NAME) of each table where the words may stand.
+    pub tables: &'static [&'static str],
+    /// In lower case, with hyphens for underscores.
+    pub words: &'static [&'static str],
+    pub help: &'static str,
+}
+
+/// What to do about a word of another tool in this table.
+pub(crate) fn advice(
+    word: &str,
+    table: &str,
+    advices: impl IntoIterator<Item = &'static Advice>,
+) -> Option<&'static str> {
+    let word = plain(word);
+    let fits = |one: &&Advice| one.tables.contains(&table) && one.words.contains(&word.as_str());
+    advices.into_iter().find(fits).map(|one| one.help)
+}
+
 /// The one of `known` that `word` stands for.
 pub fn synonym<'a>(
     word: &str,
@@ -129,6 +150,20 @@ mod tests {
             ("via", None),
         ] {
             assert_eq!(synonym(word, synonyms, known), meant, "{word}");
+        }
+    }
+
+    #[test]
+    fn advice_is_for_its_own_tables() {
+        static ADVICES: [Advice; 1] =
+            [Advice { tables: &["link"], words: &["dhcp4"], help: "run a client" }];
+        for (word, table, help) in [
+            ("dhcp4", "link", Some("run a client")),
+            ("DHCP4", "link", Some("run a client")),
+            ("dhcp4", "route", None),
+            ("dhcp", "link", None),
+        ] {
+            assert_eq!(advice(word, table, &ADVICES), help, "{word} in {table}");
         }
     }
 

@@ -28,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_document::{Checker, Document, Scope as Section, SourceSections};
+use homeostat_document::{Checker, Diagnostic, Document, Scope as Section, SourceSections};
 pub use homeostat_engine::MissingSections;
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{Planner, ScopeLock, StepKind};
@@ -59,6 +59,8 @@ pub struct Registration {
     pub bind: fn(&Binding<'_>) -> BindResult,
     /// Checks the source's part of a section, without looking at the machine.
     pub resolve: fn(&Section, Lists, &mut Checker),
+    /// What is possible, and is probably not what the author of the document wants.
+    pub warnings: fn(&Section) -> Vec<Diagnostic>,
     /// The keys that wait for a namespace that is not there.
     pub waiting: fn(&Document, &Section) -> Vec<String>,
     /// The other namespaces that a scope refers to, by name.
@@ -97,6 +99,7 @@ impl Registration {
             sections,
             bind,
             resolve: |_, _, _| {},
+            warnings: |_| Vec::new(),
             waiting: |_, _| Vec::new(),
             namespaces: |_| Vec::new(),
             files: |_, _, _| {},

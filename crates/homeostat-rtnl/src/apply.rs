@@ -276,6 +276,9 @@ impl Writer {
             }
         });
         ran.map_err(|error| failure(&error))?;
+        if matches!(outcome, Outcome::Applied { .. }) {
+            place.set_vlans(&mut connection, seen.index).map_err(|error| failure(&error))?;
+        }
         Ok(outcome)
     }
 

@@ -285,6 +285,14 @@ pub enum Impossible {
     Alias,
     #[error("{0}")]
     Options(&'static str),
+    #[error("the value of `{0}` is not one that a port of a bridge can have")]
+    PortOption(&'static str),
+    #[error("VLAN ids are from 1 to 4094, and only a single id can be the pvid")]
+    VlanId,
+    #[error("a VLAN id is in the list twice")]
+    VlanTwice,
+    #[error("two VLANs are the pvid: frames without a tag are of one VLAN")]
+    TwoPvids,
     #[error("another entry creates it: declare its fields there")]
     MadeElsewhere,
 }

@@ -187,6 +187,15 @@ impl DesiredState {
         keys.take_while(move |key| key.link == link)
     }
 
+    pub(crate) fn neighbours_on(&self, link: LinkName) -> impl Iterator<Item = NeighbourKey> {
+        let lowest = Key::Neighbour(NeighbourKey::lowest_on(link));
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        self.others.iter().skip(first).map_while(move |declared| match &declared.key {
+            Key::Neighbour(key) if key.link == link => Some(*key),
+            _ => None,
+        })
+    }
+
     /// The keys of the routes of some templates, by their numbers.
     pub(crate) fn routes_of_all(
         &self,
@@ -316,13 +325,22 @@ impl DesiredState {
         if let Some((maker, _)) = self.maker_of(name) {
             need(Key::Link(maker));
         }
-        self.fields_of(name).for_each(need);
+        let is_of_bridge =
+            |key: &Key| matches!(key, Key::LinkField(_, field) if field.is_of_bridge());
+        self.fields_of(name).filter(|key| !is_of_bridge(key)).for_each(need);
+    }
+
+    /// The declared master of a link, created or only configured.
+    pub(crate) fn master(&self, name: LinkName) -> Option<LinkName> {
+        let field = || self.field(name, Field::Master).and_then(Setting::link_name);
+        self.link(name).and_then(|link| link.master).or_else(field)
     }
 
     /// What is declared in two places: a field of a link that is created as well, or a link that is
     /// created as the other end of a pair as well.
     pub(crate) fn link_made_twice(&self) -> Option<Key> {
-        let fields = self.fields().map(|(name, field, _)| (name, Key::LinkField(name, field)));
+        let fields = self.fields().filter(|(_, field, _)| !field.is_of_bridge());
+        let fields = fields.map(|(name, field, _)| (name, Key::LinkField(name, field)));
         let ends = self.links().filter_map(|(_, link)| link.peer_here());
         let mut both = fields.chain(ends.map(|end| (end, Key::Link(end))));
         both.find(|(name, _)| self.link(*name).is_some()).map(|(_, key)| key)
@@ -345,8 +363,9 @@ impl DesiredState {
         match key {
             Key::Link(name) => self.link_depth(*name),
             Key::LinkField(name, field) => {
-                let setting = self.field(*name, *field).filter(|_| *field == Field::Master);
-                let master = setting.and_then(Setting::link_name);
+                let joins = *field == Field::Master || field.is_of_bridge();
+                let master = self.field(*name, Field::Master).filter(|_| joins);
+                let master = master.and_then(Setting::link_name);
                 1 + self.link_depth(*name).max(master.map_or(0, |master| self.link_depth(master)))
             }
             _ => 0,

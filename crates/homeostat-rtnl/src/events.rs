@@ -352,7 +352,7 @@ impl DirtyKeys {
     fn name_link(&mut self, name: LinkName) {
         let Some(desired) = self.shadow.as_ref().map(|shadow| Arc::clone(shadow.desired())) else {
             self.name(Key::Link(name));
-            for field in Field::ALL {
+            for field in Field::all() {
                 self.name(Key::LinkField(name, field));
             }
             return;

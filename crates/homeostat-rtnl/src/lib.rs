@@ -71,6 +71,8 @@ mod subscription;
 mod unused;
 #[cfg(feature = "document")]
 mod values;
+#[cfg(feature = "document")]
+mod words;
 
 pub use address::cascade::Cascade;
 pub use address::{Address, AddressKey, AddressMarks, Lifetime};
@@ -83,8 +85,12 @@ pub use homeostat_netns::Netns;
 pub use ipnet::IpNet;
 pub use key::Key;
 pub use link::kinds::*;
-pub use link::model::{Configured, Field, Incarnation, Link, LinkRef, Setting, Settings};
+pub use link::model::{
+    BridgeSettings, Configured, Field, Incarnation, Link, LinkRef, PortSettings, Setting, Settings,
+};
+pub use link::port::PortOption;
 pub use link::sysctls::SysctlSet;
+pub use link::vlans::{VlanFlags, VlanRange, Vlans};
 pub use link::{IfIndex, LinkName, Links};
 pub use moment::Moment;
 pub use neighbour::{Mac, Neighbour, NeighbourKey};

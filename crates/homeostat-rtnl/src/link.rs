@@ -14,11 +14,13 @@ pub(crate) mod namespaces;
 pub(crate) mod observe;
 pub(crate) mod parking;
 pub(crate) mod plan;
+pub(crate) mod port;
 pub(crate) mod ports;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 pub(crate) mod sysctls;
 mod tun_sys;
+pub(crate) mod vlans;
 
 use std::fmt;
 use std::str::FromStr;

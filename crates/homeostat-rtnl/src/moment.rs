@@ -7,9 +7,11 @@ use std::sync::Arc;
 use homeostat_core::{Owner, Taken};
 
 use crate::address::{Address, AddressKey, AddressMarks};
+use crate::link::model::{Field, Setting};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::LinkTable;
-use crate::link::{LinkName, Links};
+use crate::link::vlans::Vlans;
+use crate::link::{IfIndex, LinkName, Links};
 use crate::neighbour::NeighbourKey;
 use crate::net::Net;
 use crate::nexthop::{NexthopId, Nexthops};
@@ -27,6 +29,8 @@ pub struct Moment {
     pub(crate) rules: Vec<ObservedRule>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
     pub(crate) table: LinkTable,
+    /// The VLANs of bridges and their ports, as far as the focus is on them.
+    pub(crate) vlans: BTreeMap<IfIndex, Vlans>,
     pub(crate) namespaces: OtherNamespaces,
     /// The namespaces with the other ends of pairs that the pass may delete or set down, by what ours calls them.
     pub(crate) beyond: BTreeMap<i32, Beyond>,
@@ -202,6 +206,21 @@ impl Moment {
     #[must_use]
     pub fn links(&self) -> &Links {
         &self.links
+    }
+
+    /// The value of a field of a link that is there. What a link has only in a bridge, it does not have elsewhere.
+    pub(crate) fn setting(&self, name: LinkName, field: Field) -> Option<Setting> {
+        let seen = self.table.get(name)?;
+        match field {
+            Field::Vlans => {
+                self.table.part_of_bridge(seen)?;
+                Some(Setting::Vlans(self.vlans.get(&seen.index).cloned().unwrap_or_default()))
+            }
+            Field::Port(option) => seen.port.get(&option).map(|value| option.setting(*value)),
+            Field::Mtu | Field::Mac | Field::Master | Field::Alias | Field::Up => {
+                Some(seen.setting(field))
+            }
+        }
     }
 
     /// The secondary addresses that go with this one, unless the kernel promotes them.

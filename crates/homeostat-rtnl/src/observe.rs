@@ -11,10 +11,10 @@ use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Mess
 use crate::address::AddressMarks;
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link::model::Link;
+use crate::link::model::{Field, Link};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::{KnownLinks, MayLose};
-use crate::link::{self, LinkName};
+use crate::link::{self, IfIndex, LinkName};
 use crate::moment::{Beyond, Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
@@ -186,6 +186,9 @@ pub(crate) fn failure(error: &Error) -> Failure {
 /// With more keys than this, a dump costs less than asking for each.
 pub(crate) const MOST_LOOKUPS: usize = 256;
 
+/// With more links than this, a dump of all VLANs costs less than asking for those of each.
+const MOST_VLAN_LOOKUPS: usize = 8;
+
 /// One observation while it runs.
 pub(crate) struct Observation<'a, 'v> {
     pub(crate) connection: &'a mut Connection,
@@ -295,9 +298,44 @@ impl Observation<'_, '_> {
             (moment.links, moment.table) = (known.links.clone(), known.table.clone());
         }
         if has_link {
+            self.vlans(moment)?;
             self.other_namespaces(moment);
             link::observe::report(moment, self.source, self.view, self.see);
             self.look_beyond(moment);
+        }
+        Ok(())
+    }
+
+    /// Asks for the VLANs of the links whose VLANs are declared or recorded: for each, if they are few.
+    fn vlans(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        let of = |key: &Key| match key {
+            Key::LinkField(name, Field::Vlans) => Some(*name),
+            _ => None,
+        };
+        let names: BTreeSet<LinkName> = match self.view.focus {
+            Focus::Keys(keys) => keys.iter().filter_map(of).collect(),
+            Focus::All => {
+                let declared = self.view.desired.fields();
+                let declared = declared.filter(|(_, field, _)| *field == Field::Vlans);
+                let recorded = self.view.records.keys().filter_map(of);
+                declared.map(|(name, ..)| name).chain(recorded).collect()
+            }
+        };
+        let seen = names.iter().filter_map(|name| moment.table.get(*name));
+        let held = seen.filter(|seen| moment.table.part_of_bridge(seen).is_some());
+        let held: Vec<IfIndex> = held.map(|seen| seen.index).collect();
+        if held.len() > MOST_VLAN_LOOKUPS {
+            moment.vlans = link::vlans::read(self.connection, None)?;
+            return Ok(());
+        }
+        for index in held {
+            match link::vlans::read(self.connection, Some(index)) {
+                Ok(found) => moment.vlans.extend(found),
+                // It left its bridge a moment ago, or is gone.
+                Err(Error::Refused(refusal))
+                    if matches!(refusal.errno, Errno::INVAL | Errno::NODEV) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(())
     }

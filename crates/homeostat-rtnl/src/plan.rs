@@ -295,8 +295,8 @@ impl<'a> Planner<'a> {
         cascade
     }
 
-    /// Creates declared routes again that the kernel deletes along with addresses and nexthops, after those are
-    /// deleted. Routes that the pass creates anyway are created then, too.
+    /// Creates declared routes and neighbours again that the kernel deletes along with addresses and nexthops, after
+    /// those are deleted. Those that the pass creates anyway are created then, too.
     fn make_again(&mut self) {
         let (mut leaving, mut certain) = (Leaving::default(), Vec::new());
         for step in &self.draft.steps {
@@ -308,7 +308,7 @@ impl<'a> Planner<'a> {
                 certain.push(key);
             }
         }
-        let mut lost = leaving.lost_routes(self.desired);
+        let mut lost = leaving.lost(self.desired);
         self.lost_with_nexthops(&mut lost);
         self.take_from_former_links(&certain, &mut lost);
         let moving = self.moving_templates();

@@ -50,6 +50,7 @@ const STEP_KINDS: &[StepKind] = &[
 /// The network, for a list of sources.
 pub const REGISTRATION: Registration = Registration {
     resolve: section::resolve,
+    warnings: section::warnings,
     waiting,
     namespaces: |section| section::namespaces(section).map(ToOwned::to_owned).collect(),
     files: |_, section, named| {

@@ -48,6 +48,12 @@ impl Relations {
         for declared in &desired.others {
             relations.add(declared);
         }
+        // A bridge that changes may change what its ports have there.
+        for (name, field, _) in desired.fields().filter(|(_, field, _)| field.is_of_bridge()) {
+            if let Some(master) = desired.master(name) {
+                relations.refer(&Key::LinkField(name, field), master);
+            }
+        }
         relations.templates.add_all(&desired.templates);
         for address in desired.others.iter().map_while(|declared| declared.key.address()) {
             for number in relations.templates.near(&address) {

@@ -4,7 +4,7 @@
 
 use homeostat_core::{Failure, Retry};
 use homeostat_document::{
-    Checker, Diagnostic, Document, Scope, SectionType, SourceSections, Span, Spanned, Synonyms,
+    Checker, Diagnostic, Document, Scope, SectionType, SourceSections, Span, Spanned,
 };
 use homeostat_registry::{Error, Lists};
 
@@ -17,9 +17,10 @@ use crate::nexthop::section::nexthops;
 use crate::object::Object;
 use crate::route::section::routes;
 use crate::rule::section::rules;
+use crate::words::{ADVICE, SYNONYMS};
 
 pub use crate::address::section::DeclaredAddress;
-pub use crate::link::section::{DeclaredLink, Links, namespaces};
+pub use crate::link::section::{DeclaredLink, Links, namespaces, warnings};
 pub use crate::neighbour::section::Neighbours;
 pub use crate::nexthop::section::Nexthops;
 pub use crate::route::line::RouteLine;
@@ -31,6 +32,7 @@ pub use crate::show::show;
 /// All that the network adds to documents.
 pub const SECTIONS: SourceSections = SourceSections {
     synonyms: SYNONYMS,
+    advice: ADVICE,
     ..SourceSections::new(
         "rtnl",
         &[
@@ -42,23 +44,6 @@ pub const SECTIONS: SourceSections = SourceSections {
         ],
     )
 };
-
-/// Words of `ip`, netplan and others.
-pub(crate) const SYNONYMS: Synonyms = &[
-    ("address", "addresses"),
-    ("destination", "to"),
-    ("device", "dev"),
-    ("dst", "to"),
-    ("gateway", "via"),
-    ("gw", "via"),
-    ("hwaddr", "mac"),
-    ("interface", "dev"),
-    ("interfaces", "links"),
-    ("lladdr", "mac"),
-    ("neighbors", "neighbours"),
-    ("pref", "priority"),
-    ("preference", "priority"),
-];
 
 /// An entry of a section: what is declared, and where it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::LinkKind;
 use crate::link::kinds::behaviour::Parent;
-use crate::link::model::{Link, LinkRef};
+use crate::link::model::{Configured, Field, Link, LinkRef};
 use crate::object::Object;
 use crate::observe::ListedObject;
 use crate::section::{Neighbours, Nexthops, Routes, Rules};
@@ -74,6 +74,23 @@ fn links(found: &[ListedObject], declarable: &[&ListedObject]) -> Map<String, Va
         }
     }
     addresses.retain(|_, list| !list.is_empty());
+    let vlans: BTreeMap<LinkName, &Configured> = found
+        .iter()
+        .filter_map(|one| match (&one.key, &one.object) {
+            (Key::LinkField(name, Field::Vlans), Object::Setting(vlans)) => Some((*name, vlans)),
+            _ => None,
+        })
+        .collect();
+    // What a new port has goes without saying, and the cost depends on the speed of the link.
+    let mut ports: BTreeMap<LinkName, Map<String, Value>> = BTreeMap::new();
+    for one in found {
+        if let (Key::LinkField(name, Field::Port(option)), Object::Setting(value)) =
+            (&one.key, &one.object)
+            && option.usual().is_some_and(|usual| option.setting(usual) != value.setting)
+        {
+            ports.entry(*name).or_default().insert(option.word().to_owned(), json!(value));
+        }
+    }
     let mut shown = Map::new();
     for (name, link) in links() {
         let mut fields = if is_whole(name, link, &names) { made(link) } else { Map::new() };
@@ -83,6 +100,12 @@ fn links(found: &[ListedObject], declarable: &[&ListedObject]) -> Map<String, Va
             ("master", json!(link.master)),
             ("alias", json!(link.alias.as_deref().filter(|alias| !alias.is_empty()))),
         ]));
+        if let Some(vlans) = vlans.get(&name) {
+            fields.insert("vlans".to_owned(), json!(vlans));
+        }
+        if let Some(port) = ports.remove(&name) {
+            fields.insert("bridge-port".to_owned(), Value::Object(port));
+        }
         if let Some(addresses) = addresses.remove(&name) {
             fields.insert("addresses".to_owned(), Value::Array(addresses));
         }

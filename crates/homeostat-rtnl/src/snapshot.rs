@@ -29,6 +29,7 @@ use serde::{Deserialize, Serialize};
 use crate::key::Key;
 use crate::link::model::{Field, Link, LinkRef};
 use crate::link::observe::SeenLink;
+use crate::link::vlans::{Holder, Vlans};
 use crate::link::{self, IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, NoLink};
 use crate::neighbour::Nature;
@@ -299,6 +300,9 @@ pub(crate) struct Place {
     kind: String,
     /// What was set there.
     options: Vec<(u16, Vec<u8>)>,
+    /// The VLANs that it had, if it is a port of a bridge.
+    #[serde(default)]
+    vlans: Option<Vlans>,
 }
 
 /// What a request can set of a port of a bridge, as far as it is the same later.
@@ -335,7 +339,7 @@ impl Place {
         let (_, attrs) = message.split::<16>()?;
         let Some(master) = attrs.clone().first(IFLA_MASTER)? else { return Ok(None) };
         let master = links.name(IfIndex(master.u32()?));
-        let mut place = Place { master, kind: String::new(), options: Vec::new() };
+        let mut place = Place { master, kind: String::new(), options: Vec::new(), vlans: None };
         let Some(info) = attrs.first(IFLA_LINKINFO)? else { return Ok(Some(place)) };
         if let Some(kind) = info.attrs().first(IFLA_INFO_SLAVE_KIND)? {
             kind.str().unwrap_or_default().clone_into(&mut place.kind);
@@ -358,6 +362,25 @@ impl Place {
     pub(crate) fn has_options(&self) -> bool {
         !self.options.is_empty()
     }
+
+    /// Gives it the VLANs that it had there, once it is there again. A kernel without VLANs of bridges had none.
+    pub(crate) fn set_vlans(
+        &self,
+        connection: &mut Connection,
+        link: IfIndex,
+    ) -> Result<(), Error> {
+        let Some(vlans) = &self.vlans else { return Ok(()) };
+        let seen = link::vlans::read(connection, Some(link))?.remove(&link).unwrap_or_default();
+        let mut batch = Batch::new();
+        link::vlans::change(&mut batch, link, Holder::Port, &seen, vlans)?;
+        connection.ask(&mut batch, &mut |_| {})
+    }
+
+    /// Notes the VLANs of a port, of those of all links.
+    pub(crate) fn note_vlans(&mut self, link: IfIndex, all: &BTreeMap<IfIndex, Vlans>) {
+        let is_known = self.kind == "bridge" && !all.is_empty();
+        self.vlans = is_known.then(|| all.get(&link).cloned().unwrap_or_default());
+    }
 }
 
 /// The places of these links.
@@ -370,10 +393,14 @@ fn places(
     if !keys.iter().any(is_place) {
         return Ok(Vec::new());
     }
+    let vlans = link::vlans::read(connection, None)?;
     collect(connection, RTM_GETLINK, &[0; 16], |message| {
-        let (_, name) = link::message::index_and_name(message)?;
+        let (index, name) = link::message::index_and_name(message)?;
         let key = Key::LinkField(name, Field::Master);
-        let place = if keys.contains(&key) { Place::of(message, links)? } else { None };
+        let mut place = if keys.contains(&key) { Place::of(message, links)? } else { None };
+        if let Some(place) = &mut place {
+            place.note_vlans(index, &vlans);
+        }
         let snapshot = place.and_then(|place| serde_json::to_string(&place).ok());
         Ok(snapshot.map(|snapshot| (key, Snapshot(snapshot))))
     })

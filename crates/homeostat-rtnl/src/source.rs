@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    ChangeList, Coverage, Draft, Fails, Failure, Focus, Records, Retry, ScopeLock, Seen, Snapshot,
-    Source, View,
+    ChangeList, Coverage, Draft, Fails, Failure, Focus, Owner, Records, Retry, ScopeLock, Seen,
+    Snapshot, Source, View,
 };
 use homeostat_netlink::{Connection, Family, Filter, Group, Listener, Options};
 use homeostat_netns::Netns;
@@ -14,8 +14,11 @@ use crate::address::AddressMarks;
 use crate::apply::Writer;
 use crate::desired::DesiredState;
 use crate::key::Key;
+use crate::link::kinds::LinkKind;
+use crate::link::model::{Field, Link, Setting};
 use crate::link::namespaces::NamedNamespaces;
 use crate::link::sysctls::Sysctls;
+use crate::link::{self, LinkName};
 use crate::moment::Moment;
 use crate::number::Protocol;
 use crate::object::Object;
@@ -226,13 +229,52 @@ impl Rtnl {
         let mut found = Vec::new();
         let (desired, records) = (Arc::new(DesiredState::default()), Records::new());
         let view = View::new(&Focus::All, &desired, &records);
-        Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
+        let moment = Reader::open(self.clone(), None)?.look(&view, &mut |seen| {
             if let Seen::Present { key, object, owner } = seen {
                 found.push(ListedObject { key, object, owner });
             }
         })?;
+        found.extend(self.list_vlans(&found)?);
+        let ports = moment
+            .table
+            .values()
+            .flat_map(|seen| seen.port.keys().map(|option| (seen.name, Field::Port(*option))));
+        let ports = ports.filter_map(|(name, field)| {
+            let object = Object::Setting(moment.setting(name, field)?.into());
+            Some(ListedObject { key: Key::LinkField(name, field), object, owner: Owner::Nobody })
+        });
+        found.extend(ports);
         found.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(found)
+    }
+
+    /// The VLANs of bridges that filter by them, and of their ports.
+    fn list_vlans(&self, found: &[ListedObject]) -> Result<Vec<ListedObject>, Failure> {
+        let links = || {
+            found.iter().filter_map(|one| match (&one.key, &one.object) {
+                (Key::Link(name), Object::Link(link)) => Some((*name, link)),
+                _ => None,
+            })
+        };
+        let filters = |link: &Link| matches!(&link.kind, LinkKind::Bridge(bridge) if bridge.vlan_filtering == Some(true));
+        let bridges = links().filter(|(_, link)| filters(link)).map(|(name, _)| name);
+        let bridges: BTreeSet<LinkName> = bridges.collect();
+        if bridges.is_empty() {
+            return Ok(Vec::new());
+        }
+        let read = link::vlans::read(&mut self.connect()?, None);
+        let mut read = read.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
+        let is_part = |name: LinkName, link: &Link| {
+            bridges.contains(&name) || link.master.is_some_and(|master| bridges.contains(&master))
+        };
+        let parts = links().filter(|(name, link)| is_part(*name, link));
+        let parts = parts.map(|(name, link)| {
+            let vlans = link.incarnation.0.and_then(|index| read.remove(&index));
+            let object = Object::Setting(Setting::Vlans(vlans.unwrap_or_default()).into());
+            let key = Key::LinkField(name, Field::Vlans);
+            ListedObject { key, object, owner: Owner::Nobody }
+        });
+        Ok(parts.collect())
     }
 }
 

@@ -55,7 +55,7 @@ pub enum Phase {
     DeleteLinks,
     /// Routes are made whose gateway is reached by another link once addresses are gone.
     PutMoved,
-    /// Routes are made again that went along with an address or a nexthop.
+    /// Routes and neighbours are made again that went along with an address or a nexthop.
     PutAgain,
 }
 
@@ -372,6 +372,8 @@ impl homeostat_core::Step<DesiredState> for Step {
                 cascade.again.iter().for_each(|slot| disturb(desired.key(*slot)));
                 let routes = desired.routes_of_all(cascade.templates(&key, desired));
                 routes.for_each(|route| disturb(Key::Route(route)));
+                let neighbours = cascade.neighbours(&key, desired);
+                neighbours.for_each(|neighbour| disturb(Key::Neighbour(neighbour)));
             }
             _ => {}
         }

@@ -18,6 +18,7 @@ const INIT: &str = include_str!("init.sh");
 
 /// Required programs and their paths in the machine: the kernel itself starts `modprobe`.
 const PROGRAMS: &[(&str, &str)] = &[
+    ("bridge", "/sbin/bridge"),
     ("busybox", "/bin/busybox"),
     ("ip", "/sbin/ip"),
     ("modprobe", "/sbin/modprobe"),

@@ -22,8 +22,12 @@ const LEFT_OUT: &[(&str, &str)] =
     &[("homeostat-netlink/uapi", "compares with the C headers of the machine that builds")];
 
 /// The test programs of a short run.
-pub(crate) const SHORT: &[&str] =
-    &["homeostat-netns/kernel", "homeostat-knobs/controllers", "homeostat-nft/flowtables"];
+pub(crate) const SHORT: &[&str] = &[
+    "homeostat-netns/kernel",
+    "homeostat-knobs/controllers",
+    "homeostat-rtnl/bridges",
+    "homeostat-nft/flowtables",
+];
 
 /// A program that cargo has built from a package's `tests` directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,6 +114,7 @@ mod tests {
     fn all() -> Vec<TestProgram> {
         let messages = [
             message("homeostat-rtnl", "passes", "test"),
+            message("homeostat-rtnl", "bridges", "test"),
             message("homeostat-netlink", "uapi", "test"),
             message("homeostat-netlink", "kernel", "test"),
             message("homeostat-netlink", "homeostat_netlink", "lib"),
@@ -129,7 +134,7 @@ mod tests {
     #[test]
     fn test_programs_are_found_in_the_messages_of_cargo() {
         let found = all();
-        assert_eq!(found.len(), 7, "{found:?}");
+        assert_eq!(found.len(), 8, "{found:?}");
         let path = PathBuf::from("/target/debug/deps/passes-0123");
         assert_eq!(found[0], TestProgram { name: "homeostat-rtnl/passes".to_owned(), path });
     }
@@ -141,6 +146,7 @@ mod tests {
             "homeostat-netlink/kernel",
             "homeostat-knobs/controllers",
             "homeostat-rtnl/passes",
+            "homeostat-rtnl/bridges",
             "homeostat-nft/flowtables",
         ];
         assert_eq!(names(&[]), expected);
@@ -149,7 +155,7 @@ mod tests {
     #[test]
     fn words_choose_by_package_and_by_target() {
         assert_eq!(names(&["/kernel"]), ["homeostat-netns/kernel", "homeostat-netlink/kernel"]);
-        assert_eq!(names(&["rtnl"]), ["homeostat-rtnl/passes"]);
+        assert_eq!(names(&["rtnl"]), ["homeostat-rtnl/passes", "homeostat-rtnl/bridges"]);
         assert_eq!(names(SHORT), SHORT);
     }
 

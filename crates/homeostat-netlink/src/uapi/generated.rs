@@ -27,6 +27,13 @@ pub const IFLA_GRE_PMTUDISC: u16 = 10;
 pub const NETNSA_NSID: u16 = 1;
 pub const NETNSA_FD: u16 = 3;
 
+pub const BRIDGE_VLANDB_ENTRY: u16 = 1;
+pub const BRIDGE_VLANDB_ENTRY_INFO: u16 = 1;
+pub const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
+
+pub const IFLA_BRIDGE_FLAGS: u16 = 0;
+pub const IFLA_BRIDGE_VLAN_INFO: u16 = 2;
+
 pub const BOND_MODE_ROUNDROBIN: u8 = 0;
 pub const BOND_MODE_ACTIVEBACKUP: u8 = 1;
 pub const BOND_MODE_XOR: u8 = 2;
@@ -61,6 +68,13 @@ pub const IFF_UP: u32 = 0x0000_0001;
 pub const IFF_LOWER_UP: u32 = 0x0001_0000;
 
 pub const GRE_KEY: u16 = 8192;
+
+pub const BRIDGE_FLAGS_MASTER: u16 = 1;
+pub const BRIDGE_FLAGS_SELF: u16 = 2;
+pub const BRIDGE_VLAN_INFO_PVID: u16 = 2;
+pub const BRIDGE_VLAN_INFO_UNTAGGED: u16 = 4;
+pub const BRIDGE_VLAN_INFO_RANGE_BEGIN: u16 = 8;
+pub const BRIDGE_VLAN_INFO_RANGE_END: u16 = 16;
 
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]

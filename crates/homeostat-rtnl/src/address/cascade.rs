@@ -1,14 +1,16 @@
-//! What the kernel deletes along with an address: secondary addresses, and routes. Pure.
+//! What the kernel deletes along with an address: secondary addresses, routes, and neighbours. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use homeostat_core::{Owner, Slot, Taken};
+use homeostat_core::{Desired as _, Owner, Slot, Taken};
 
 use crate::address::AddressKey;
 use crate::desired::{DesiredState, RouteTemplate};
+use crate::key::Key;
 use crate::link::LinkName;
 use crate::moment::{Moment, OnLink};
+use crate::neighbour::NeighbourKey;
 use crate::net::Net;
 
 /// What is on a link only while the link has an IPv4 address.
@@ -21,7 +23,7 @@ pub struct Cascade {
     pub takes: Vec<Taken>,
     /// Declared addresses that are made again at once.
     pub again: Vec<Slot>,
-    /// Whether its link is without IPv4 for a moment at least, and so loses all IPv4 routes.
+    /// Whether its link is without IPv4 for a moment at least, and so loses all IPv4 routes and neighbours.
     pub empties_link: bool,
     /// Whether another step empties the same link. Only both together do, so that one of them names all routes on it.
     pub is_one_of_several: bool,
@@ -59,6 +61,21 @@ impl Cascade {
         }
         templates
     }
+
+    /// The declared neighbours that go along with `key`.
+    pub(crate) fn neighbours(
+        &self,
+        key: &AddressKey,
+        desired: &DesiredState,
+    ) -> impl Iterator<Item = NeighbourKey> {
+        let emptied = (self.empties_link && !self.is_one_of_several).then_some(key.link);
+        emptied.into_iter().flat_map(|link| ipv4_neighbours(link, desired))
+    }
+}
+
+/// The declared neighbours that are on a link only while the link has an IPv4 address.
+fn ipv4_neighbours(link: LinkName, desired: &DesiredState) -> impl Iterator<Item = NeighbourKey> {
+    desired.neighbours_on(link).filter(|key| key.ip.is_ipv4())
 }
 
 /// The addresses of a plan by link and network, so that each that goes is judged without a look at all others.
@@ -115,7 +132,7 @@ impl Subnets {
     }
 }
 
-/// The addresses that go in a plan, by what declared routes may need of them.
+/// The addresses that go in a plan, by what declared routes and neighbours may need of them.
 #[derive(Debug, Default)]
 pub(crate) struct Leaving {
     sources: BTreeSet<IpAddr>,
@@ -133,8 +150,8 @@ impl Leaving {
         }
     }
 
-    /// The slots of declared routes that go along.
-    pub(crate) fn lost_routes(&self, desired: &DesiredState) -> BTreeSet<Slot> {
+    /// The slots of declared routes and neighbours that go along.
+    pub(crate) fn lost(&self, desired: &DesiredState) -> BTreeSet<Slot> {
         if self.sources.is_empty() {
             return BTreeSet::new();
         }
@@ -148,7 +165,9 @@ impl Leaving {
             template.route.src.is_some_and(|src| self.sources.contains(&src))
                 || is_ipv4 && is_near()
         };
-        let mut lost = BTreeSet::new();
+        let neighbours = self.emptied.iter().flat_map(|link| ipv4_neighbours(*link, desired));
+        let mut lost: BTreeSet<Slot> =
+            neighbours.filter_map(|key| desired.slot(&Key::Neighbour(key), None)).collect();
         for template in &desired.templates {
             let routes = desired.routes_of(template);
             let routes = routes.filter(|route| is_lost(template, route.is_ipv4()));

@@ -15,6 +15,8 @@ use crate::link::message::{self, Parts};
 use crate::link::model::{Field, Link, Setting};
 use crate::link::observe::{SeenLink, ask, find, look_up};
 use crate::link::parking::{self, Parked, Parking, ToPark};
+use crate::link::port::PortOption;
+use crate::link::vlans::{self, Holder, Vlans};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
 use crate::moment::Moment;
 use crate::object::Object;
@@ -78,7 +80,13 @@ impl<'a> LinkWriter<'a> {
                 self.set(*name, *field, setting, *cycle)
             }
             (Key::LinkField(name, field), Act::Release { restore: Some(original) }) => {
-                self.set(*name, *field, original, Cycle::Stay)
+                match self.set(*name, *field, original, Cycle::Stay) {
+                    // What a link had in a bridge goes with the bridge.
+                    Err(_) if field.is_of_bridge() && self.part_of_bridge(*name).is_none() => {
+                        Ok(())
+                    }
+                    written => written,
+                }
             }
             (Key::Link(name), Act::Delete) => self.delete(*name),
             (Key::Link(_), Act::Park(parking)) => self.park(parking),
@@ -445,11 +453,52 @@ impl<'a> LinkWriter<'a> {
         self.change(self.index(name)?, &parts, &refs, &link.kind)
     }
 
+    /// A link as it is now, if it is a bridge or a port of one. Steps of this pass may have changed that.
+    fn part_of_bridge(&mut self, name: LinkName) -> Option<(IfIndex, Holder)> {
+        let seen = find(self.connection, name)?;
+        if seen.link.kind.is_bridge() {
+            return Some((seen.index, Holder::Bridge));
+        }
+        let master = self.links.name(seen.master?);
+        let master = find(self.connection, master).filter(|it| Some(it.index) == seen.master)?;
+        master.link.kind.is_bridge().then_some((seen.index, Holder::Port))
+    }
+
+    /// Makes the VLANs of a link those that are declared. What it has now is asked for: a link that has just joined has
+    /// the default VLAN of its bridge.
+    fn set_vlans(&mut self, name: LinkName, desired: &Vlans) -> Written {
+        let Some((index, holder)) = self.part_of_bridge(name) else {
+            let on = WaitsOn::Condition(format!("`{name}` to be in a bridge"));
+            return Err(Outcome::Pending { on });
+        };
+        let seen = vlans::read(self.connection, Some(index));
+        let seen = seen.map_err(|error| vlans_failed(&error))?.remove(&index).unwrap_or_default();
+        if seen == *desired {
+            return Ok(());
+        }
+        let write = |batch: &mut Batch| vlans::change(batch, index, holder, &seen, desired);
+        ask(self.connection, write, &mut |_| {}).map_err(|error| vlans_failed(&error))
+    }
+
+    /// Sets an option of a port of a bridge.
+    fn set_port(&mut self, name: LinkName, option: PortOption, value: &Setting) -> Written {
+        let Some((index, Holder::Port)) = self.part_of_bridge(name) else {
+            let on = WaitsOn::Condition(format!("`{name}` to be in a bridge"));
+            return Err(Outcome::Pending { on });
+        };
+        let options: Vec<_> = option.encode(value).into_iter().collect();
+        let write = |batch: &mut Batch| message::change_port(batch, index, "bridge", &options);
+        let kind = LinkKind::Other { name: name.to_string() };
+        ask(self.connection, write, &mut |_| {}).map_err(|error| failed(&error, &kind))
+    }
+
     fn set(&mut self, name: LinkName, field: Field, value: &Setting, cycle: Cycle) -> Written {
         let index = self.index(name)?;
         let seen = self.moment.table.get(name).filter(|seen| seen.index == index);
         let kind = LinkKind::Other { name: name.to_string() };
         let parts = match (field, value) {
+            (Field::Vlans, Setting::Vlans(vlans)) => return self.set_vlans(name, vlans),
+            (Field::Port(option), value) => return self.set_port(name, option, value),
             (Field::Up, Setting::Flag(up)) => Parts { up: Some(*up), ..Parts::default() },
             (Field::Master, _) => {
                 if cycle == Cycle::DownFirst {
@@ -494,6 +543,20 @@ fn failed(error: &Error, kind: &LinkKind) -> Outcome<Object> {
     match error {
         Error::AnswerLost | Error::Timeout(_) => Outcome::Unknown { why: error.to_string() },
         error => Outcome::Failed(link_failure(error, kind)),
+    }
+}
+
+/// Why VLANs could not be set.
+fn vlans_failed(error: &Error) -> Outcome<Object> {
+    match error {
+        Error::AnswerLost | Error::Timeout(_) => Outcome::Unknown { why: error.to_string() },
+        Error::Refused(refusal) if refusal.errno == Errno::OPNOTSUPP => {
+            let error = format!("the bridges of this kernel have no VLANs: {refusal}");
+            let help = "it is built without CONFIG_BRIDGE_VLAN_FILTERING: take another kernel, or \
+                        leave out `vlans`";
+            Outcome::Failed(Failure::new(error, Retry::OnChange).with_help(help))
+        }
+        error => Outcome::Failed(crate::apply::failure(error)),
     }
 }
 

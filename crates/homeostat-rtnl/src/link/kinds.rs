@@ -309,6 +309,11 @@ impl LinkKind {
         }
     }
 
+    /// Whether it is a switch, whose ports have VLANs.
+    pub(crate) fn is_bridge(&self) -> bool {
+        matches!(self, LinkKind::Bridge(_))
+    }
+
     /// The options that are still to be written where the kind is the same.
     pub(crate) fn left_of(&self, seen: &Self) -> Option<Self> {
         (!self.is_alike(seen)).then(|| self.without(seen))

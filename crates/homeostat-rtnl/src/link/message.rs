@@ -3,6 +3,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+
 use homeostat_core::Owner;
 use homeostat_netlink::uapi::{
     IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
@@ -16,7 +18,7 @@ use crate::link::kinds::behaviour::Ports;
 use crate::link::kinds::{LinkKind, Refs};
 use crate::link::model::{Incarnation, Link};
 use crate::link::observe::{Lower, SeenLink};
-use crate::link::{IfIndex, LinkName, Links, alias};
+use crate::link::{IfIndex, LinkName, Links, alias, port};
 use crate::message::put_link_name;
 use crate::neighbour::Mac;
 
@@ -199,9 +201,20 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<SeenLink, Malformed> {
     link.incarnation = Incarnation(Some(index));
     let owner = Owner::Unmarked;
     let (alias, master, lower, primary) = (None, None, None, None);
-    let (group, has_carrier) = (0, has_carrier(message)?);
-    let mut seen =
-        SeenLink { index, name, link, owner, alias, group, master, lower, primary, has_carrier };
+    let (group, has_carrier, port) = (0, has_carrier(message)?, BTreeMap::new());
+    let mut seen = SeenLink {
+        index,
+        name,
+        link,
+        owner,
+        alias,
+        group,
+        master,
+        lower,
+        primary,
+        has_carrier,
+        port,
+    };
     read_attrs(&mut seen, attrs)?;
     seen.link.alias = seen.alias.as_deref().map(|text| alias::split(text).0.to_owned());
     Ok(seen)
@@ -220,7 +233,10 @@ fn read_attrs(seen: &mut SeenLink, attrs: Attrs<'_>) -> Result<(), Malformed> {
             IFLA_GROUP => seen.group = attr.u32()?,
             IFLA_LINK => below = Some(IfIndex(attr.u32()?)),
             IFLA_LINK_NETNSID => nsid = Some(i32::from_ne_bytes(attr.array()?)),
-            IFLA_LINKINFO => below = read_kind(seen, &attr)?.or(below),
+            IFLA_LINKINFO => {
+                below = read_kind(seen, &attr)?.or(below);
+                seen.port = port::decode(&attr)?;
+            }
             _ => {}
         }
     }

@@ -11,6 +11,8 @@ use serde_json::Value;
 use crate::builder::Impossible;
 use crate::link::kinds::LinkKind;
 use crate::link::kinds::behaviour::{OwnMac, Parent};
+use crate::link::port::PortOption;
+use crate::link::vlans::Vlans;
 use crate::link::{IfIndex, LinkName, alias};
 use crate::neighbour::Mac;
 use crate::number::ParseError;
@@ -136,6 +138,20 @@ pub struct Settings {
     pub alias: Option<String>,
 }
 
+/// What is declared of a link as a part of a bridge, created by us or not. Each has a key of its own: the kernel keeps
+/// it only while the link is in the bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BridgeSettings {
+    /// All its VLANs.
+    pub vlans: Option<Vlans>,
+    /// What it has as a port.
+    pub port: PortSettings,
+}
+
+/// The declared options of a port of a bridge.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PortSettings(pub Vec<(PortOption, Setting)>);
+
 /// One field of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Field {
@@ -145,6 +161,10 @@ pub enum Field {
     Mac,
     /// The bridge, bond or VRF that it belongs to.
     Master,
+    /// All its VLANs, as a bridge or as a port of one.
+    Vlans,
+    /// What it has as a port of a bridge.
+    Port(PortOption),
     /// The description.
     Alias,
     /// Whether it is up.
@@ -153,7 +173,17 @@ pub enum Field {
 
 impl Field {
     /// All of them, in the order in which they are written: a link comes up last.
-    pub const ALL: [Field; 5] = [Field::Mtu, Field::Mac, Field::Master, Field::Alias, Field::Up];
+    pub fn all() -> impl Iterator<Item = Field> {
+        let ports = PortOption::ALL.iter().map(|option| Field::Port(*option));
+        let first = [Field::Mtu, Field::Mac, Field::Master, Field::Vlans];
+        first.into_iter().chain(ports).chain([Field::Alias, Field::Up])
+    }
+
+    /// Whether a link has it only as a bridge or as a port of one.
+    #[must_use]
+    pub fn is_of_bridge(self) -> bool {
+        matches!(self, Field::Vlans | Field::Port(_))
+    }
 
     /// The word in keys and documents.
     #[must_use]
@@ -162,6 +192,8 @@ impl Field {
             Field::Mtu => "mtu",
             Field::Mac => "mac",
             Field::Master => "master",
+            Field::Vlans => "vlans",
+            Field::Port(option) => option.key_word(),
             Field::Alias => "alias",
             Field::Up => "up",
         }
@@ -178,7 +210,7 @@ impl FromStr for Field {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
-        let field = Field::ALL.into_iter().find(|field| field.word() == text);
+        let field = Field::all().find(|field| field.word() == text);
         ParseError::unless(field, text, "no field of a link such as `mtu` or `up`")
     }
 }
@@ -193,6 +225,8 @@ pub enum Setting {
     Number(u32),
     /// Of `mac`, `master` and `alias`.
     Text(String),
+    /// Of `vlans`.
+    Vlans(Vlans),
 }
 
 impl Setting {
@@ -238,6 +272,17 @@ impl Settings {
     }
 }
 
+impl BridgeSettings {
+    /// The declared fields.
+    #[cfg(feature = "document")]
+    pub(crate) fn each(self) -> impl Iterator<Item = (Field, Setting)> {
+        let BridgeSettings { vlans, port: PortSettings(port) } = self;
+        let vlans = vlans.map(|vlans| (Field::Vlans, Setting::Vlans(vlans)));
+        let port = port.into_iter().map(|(option, setting)| (Field::Port(option), setting));
+        vlans.into_iter().chain(port)
+    }
+}
+
 /// Brings a declared link to the form in which it is compared.
 pub(crate) fn normalize(name: LinkName, desired: &mut Link) -> Result<(), Impossible> {
     let is_itself = |link: &LinkRef| link.namespace.is_none() && link.name == name;
@@ -270,6 +315,8 @@ pub(crate) fn check_setting(
             Err(Impossible::Itself)
         }
         (Field::Alias, Setting::Text(words)) => check_parts(None, None, Some(words)),
+        (Field::Port(option), setting) => option.check(setting),
+        (Field::Vlans, Setting::Vlans(vlans)) => Vlans::declared(vlans.ranges()).map(|_| ()),
         _ => Ok(()),
     }
 }
@@ -324,6 +371,7 @@ mod tests {
     use crate::link::kinds::veth::Veth;
     use crate::link::kinds::vxlan::Vxlan;
     use crate::link::model::Setting;
+    use crate::link::vlans::VlanRange;
     use crate::object::Object;
 
     #[test]
@@ -348,7 +396,14 @@ mod tests {
             let text = serde_json::to_string(&object).unwrap();
             assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");
         }
-        let settings = [Setting::Flag(true), Setting::Number(7), Setting::Text("02".to_owned())];
+        let vlans = Vlans::from(vec![VlanRange::one(7)]);
+        let settings = [
+            Setting::Flag(true),
+            Setting::Number(7),
+            Setting::Text("02".to_owned()),
+            Setting::Vlans(vlans),
+            Setting::Vlans(Vlans::default()),
+        ];
         for object in settings.map(|setting| Object::Setting(setting.into())) {
             let text = serde_json::to_string(&object).unwrap();
             assert_eq!(serde_json::from_str::<Object>(&text).unwrap(), object, "{text}");

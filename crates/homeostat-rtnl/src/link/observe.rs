@@ -1,7 +1,7 @@
 //! The observed links: whose each is, what it refers to, and what a plan may ask about it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
@@ -12,6 +12,8 @@ use crate::link::kinds::LinkKind;
 use crate::link::model::{Configured, Field, Link, LinkRef, Setting, changes_in_place};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::parking::Parked;
+use crate::link::port::PortOption;
+use crate::link::vlans::{Holder, Vlans};
 use crate::link::{IfIndex, LinkName, Links, alias, message, parking};
 use crate::moment::Moment;
 use crate::object::{Object, agrees};
@@ -128,8 +130,9 @@ pub(crate) fn report(
     };
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
-        if let Some(seen) = moment.table.get(name).filter(|_| view.focus.covers(&key)) {
-            let (setting, incarnation) = (seen.setting(field), seen.link.incarnation);
+        let setting = moment.setting(name, field).filter(|_| view.focus.covers(&key));
+        if let (Some(seen), Some(setting)) = (moment.table.get(name), setting) {
+            let incarnation = seen.link.incarnation;
             let object = Object::Setting(Configured { setting, incarnation });
             let other = source.others.get(&key).map(|other| format!("owner {other}"));
             let owner = other.map_or(Owner::Nobody, |other| Owner::Foreign(Cow::Owned(other)));
@@ -272,7 +275,7 @@ impl MayLose {
             return;
         };
         let changes = match view.desired.field(name, field) {
-            Some(setting) => *setting != seen.setting(field),
+            Some(setting) => moment.setting(name, field).as_ref() != Some(setting),
             // One that is given up may get its original back.
             None => view.records.contains_key(&Key::LinkField(name, field)),
         };
@@ -286,7 +289,7 @@ impl MayLose {
             Field::Mtu if is_low => self.everything = true,
             Field::Mtu => self.ipv6_routes = true,
             Field::Mac => self.neighbours = true,
-            Field::Alias => {}
+            Field::Alias | Field::Vlans | Field::Port(_) => {}
         }
     }
 }
@@ -309,6 +312,8 @@ pub(crate) struct SeenLink {
     pub(crate) primary: Option<IfIndex>,
     /// Whether it is up, and what it leads to is, too.
     pub(crate) has_carrier: bool,
+    /// What it has as a port of a bridge.
+    pub(crate) port: BTreeMap<PortOption, u32>,
 }
 
 /// A link by number.
@@ -336,6 +341,11 @@ impl SeenLink {
             Field::Mac => text(self.link.mac.map(|mac| mac.to_string())),
             Field::Master => text(self.link.master.map(|master| master.to_string())),
             Field::Alias => text(self.link.alias.clone()),
+            // Not every link has them: the moment says which.
+            Field::Vlans => Setting::Vlans(Vlans::default()),
+            Field::Port(option) => {
+                option.setting(self.port.get(&option).copied().unwrap_or_default())
+            }
             Field::Up => Setting::Flag(self.is_up()),
         }
     }
@@ -436,6 +446,14 @@ impl LinkTable {
 
     pub(crate) fn master(&self, seen: &SeenLink) -> Option<&SeenLink> {
         self.numbered(seen.master?)
+    }
+
+    /// What a link is to a bridge, if it is one or a port of one.
+    pub(crate) fn part_of_bridge(&self, seen: &SeenLink) -> Option<Holder> {
+        if seen.link.kind.is_bridge() {
+            return Some(Holder::Bridge);
+        }
+        self.master(seen).filter(|master| master.link.kind.is_bridge()).map(|_| Holder::Port)
     }
 
     /// The links on top of a link.

@@ -171,6 +171,7 @@ mod tests {
             lower: None,
             primary: None,
             has_carrier: false,
+            port: std::collections::BTreeMap::new(),
         }
     }
 

@@ -12,6 +12,7 @@ use crate::key::Key;
 use crate::link::cascade::{
     Cascades, Consequences, Effects, NewMac, first_mtu, going_with, takes_foreign,
 };
+use crate::link::kinds::LinkKind;
 use crate::link::kinds::behaviour::Occupies;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
@@ -68,6 +69,7 @@ pub(crate) fn draft(
     }
     planner.replace_newer(former);
     planner.renew();
+    planner.write_bridge_fields_again();
     planner.put_links();
     planner.put_fields();
     planner.finish()
@@ -563,6 +565,11 @@ impl LinkPlanner<'_> {
                 self.plan.findings.push((key, Finding::Pending { on }));
                 continue;
             }
+            if field.is_of_bridge() && !self.will_have_in_bridge(name, field) {
+                let on = WaitsOn::Condition(format!("`{name}` to be in a bridge"));
+                self.plan.findings.push((key, Finding::Pending { on }));
+                continue;
+            }
             let is_up = self.moment.table.get(name).is_some_and(SeenLink::is_up);
             let must_fall = master.is_some_and(|master| self.wants_it_down(master)) && is_up;
             let cycle = if must_fall { Cycle::DownFirst } else { Cycle::Stay };
@@ -661,10 +668,47 @@ impl LinkPlanner<'_> {
         for (name, field, setting) in self.desired.fields() {
             let is_master = field == Field::Master && is_lost(setting.link_name());
             if renewed.contains(&name) || is_master {
-                let before = self.moment.table.get(name).map(|seen| seen.setting(field));
+                let before = self.moment.setting(name, field);
                 self.fields.entry((name, field)).or_insert(before);
             }
         }
+    }
+
+    /// A link that joins a bridge has nothing there of what is declared, whatever it had in another one.
+    fn write_bridge_fields_again(&mut self) {
+        let desired = self.desired;
+        let is_lost = |master: &LinkName| self.plan.renewed.contains(master);
+        let links = self.links.iter().filter(|(name, need)| match need {
+            Need::Make | Need::MakeAgain { .. } => true,
+            Need::Change { before, .. } => {
+                let master = desired.link(**name).and_then(|link| link.master);
+                master.is_some_and(|master| before.master != Some(master) || is_lost(&master))
+            }
+        });
+        let joining = links.map(|(name, _)| *name);
+        let masters = self.fields.keys().filter(|(_, field)| *field == Field::Master);
+        let joining: BTreeSet<LinkName> = joining.chain(masters.map(|(name, _)| *name)).collect();
+        for key in joining.into_iter().flat_map(|name| desired.fields_of(name)) {
+            if let Key::LinkField(name, field) = key
+                && field.is_of_bridge()
+            {
+                let before = self.moment.setting(name, field);
+                self.fields.entry((name, field)).or_insert(before);
+            }
+        }
+    }
+
+    /// Whether a link is a port of a bridge, or a bridge where that has the field, too, once the steps of this plan are
+    /// done.
+    fn will_have_in_bridge(&self, name: LinkName, field: Field) -> bool {
+        let is_bridge = |name: LinkName| {
+            let seen = || self.moment.table.get(name).map(|seen| &seen.link.kind);
+            let kind = self.desired.link(name).map(|link| &link.kind).or_else(seen);
+            kind.is_some_and(LinkKind::is_bridge)
+        };
+        let seen = || self.moment.table.get(name).and_then(|seen| seen.link.master);
+        let declared = self.desired.master(name).or_else(seen);
+        field == Field::Vlans && is_bridge(name) || declared.is_some_and(is_bridge)
     }
 
     /// What a link waits for.

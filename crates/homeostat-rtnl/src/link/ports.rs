@@ -94,11 +94,21 @@ pub(crate) fn put_right(
     }
     // What became of it is seen by the next look.
     connection.run(&mut batch, &mut |_, _| {}).map_err(|error| failure(&error))?;
+    for (port, place) in moved.iter().filter_map(|port| Some((port, port.place.as_ref()?))) {
+        place.set_vlans(connection, port.index).map_err(|error| failure(&error))?;
+    }
     Ok(Outcome::Applied { now: None })
 }
 
 fn ports(connection: &mut Connection, links: &Links) -> Result<Vec<Port>, Error> {
-    collect(connection, RTM_GETLINK, &[0; 16], |message| port(message, links))
+    let vlans = super::vlans::read(connection, None)?;
+    let mut ports = collect(connection, RTM_GETLINK, &[0; 16], |message| port(message, links))?;
+    for port in &mut ports {
+        if let Some(place) = &mut port.place {
+            place.note_vlans(port.index, &vlans);
+        }
+    }
+    Ok(ports)
 }
 
 fn port(message: &Message<'_>, links: &Links) -> Result<Option<Port>, Malformed> {

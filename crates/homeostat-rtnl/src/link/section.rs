@@ -15,7 +15,7 @@ use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::behaviour::Ports;
 use crate::link::kinds::{LinkKind, MASTERS, WITH_PARENT};
-use crate::link::model::{Link, LinkRef, Settings};
+use crate::link::model::{BridgeSettings, Field, Link, LinkRef, PortSettings, Setting, Settings};
 use crate::net::Family;
 use crate::object::Object;
 use crate::values::MTU;
@@ -41,6 +41,8 @@ pub struct DeclaredLink {
     pub kind: Option<Spanned<LinkKind>>,
     /// What is declared of it, created by us or not.
     pub settings: Settings,
+    /// What is declared of it as a part of a bridge.
+    pub bridge: BridgeSettings,
     /// The link below it.
     pub parent: Option<LinkRef>,
     /// Its addresses; an empty list was said aloud.
@@ -51,6 +53,8 @@ pub struct DeclaredLink {
     pub is_stated: bool,
     mtu: Spanned<()>,
     master: Spanned<()>,
+    vlans: Spanned<()>,
+    port: Spanned<()>,
     parent_namespace: Spanned<()>,
     peer: Spanned<()>,
 }
@@ -69,20 +73,21 @@ pub fn namespaces(scope: &Scope) -> impl Iterator<Item = &str> {
 }
 
 impl DeclaredLink {
-    /// The link itself if it is created, otherwise its declared fields.
+    /// The link itself if it is created, otherwise its declared fields; in both cases what it has in its bridge.
     pub(crate) fn objects(&self) -> Vec<(Key, Object)> {
         let name = self.name.value;
+        let object = |(field, setting): (Field, Setting)| {
+            (Key::LinkField(name, field), Object::Setting(setting.into()))
+        };
+        let of_bridge = self.bridge.clone().each().map(object);
         let Some(kind) = &self.kind else {
-            let fields = self.settings.clone().each();
-            let objects = fields.map(|(field, setting)| {
-                (Key::LinkField(name, field), Object::Setting(setting.into()))
-            });
-            return objects.collect();
+            return self.settings.clone().each().map(object).chain(of_bridge).collect();
         };
         let Settings { up, mtu, mac, master, alias } = self.settings.clone();
         let (kind, parent) = (kind.value.clone(), self.parent.clone());
         let link = Link { up, mtu, mac, master, parent, alias, ..Link::new(kind) };
-        vec![(Key::Link(name), Object::Link(Box::new(link)))]
+        let link = (Key::Link(name), Object::Link(Box::new(link)));
+        std::iter::once(link).chain(of_bridge).collect()
     }
 
     /// The other end of a veth pair.
@@ -131,6 +136,11 @@ impl Record for DeclaredLink {
         let mtu = fields.number("mtu", "Largest packet", MTU);
         let mac = fields.optional("mac", "Hardware address");
         let master = fields.optional("master", "The bridge, bond or VRF that it belongs to");
+        let vlans = fields.optional(
+            "vlans",
+            "All its VLANs, as a bridge or as a port of one: ids, ranges, `pvid`, `untagged`",
+        );
+        let port = fields.optional("bridge-port", "What it has as a port of a bridge");
         let parent =
             fields.of_kinds(&WITH_PARENT, |fields| fields.optional("parent", "The link below it"));
         let alias: Option<Alias> = fields.optional("alias", "A description for people");
@@ -138,7 +148,11 @@ impl Record for DeclaredLink {
             fields.optional("addresses", "Its addresses");
         let adopt = fields.flag("adopt", "Take this link over from any owner");
         let settings = Settings { up, mtu, mac, master, alias: alias.map(|Alias(text)| text) };
-        let has_own = kind.is_some() || addresses.is_some() || settings != Settings::default();
+        let bridge = BridgeSettings { vlans, port: port.unwrap_or_default() };
+        let has_own = kind.is_some()
+            || addresses.is_some()
+            || settings != Settings::default()
+            || bridge != BridgeSettings::default();
         let place = |span: Span| Spanned::new((), span);
         let name = name?;
         for address in addresses.iter_mut().flatten() {
@@ -148,12 +162,15 @@ impl Record for DeclaredLink {
             name,
             kind,
             settings,
+            bridge,
             parent,
             addresses,
             adopt,
             is_stated: has_own || !fields.is_extended(),
             mtu: place(fields.value_at("mtu")),
             master: place(fields.value_at("master")),
+            vlans: place(fields.at("vlans")),
+            port: place(fields.at("bridge-port")),
             parent_namespace: place(fields.value_within("parent", "namespace")),
             peer: place(fields.value_within("peer", "name")),
         };
@@ -279,6 +296,7 @@ fn check_references(document: &Document, checker: &mut Checker) {
     let mut ends = Twins::default();
     for (scope, link) in all {
         check_master(scope, link, &by_name, checker);
+        check_bridge_fields(scope, link, &by_name, checker);
         check_parent(scope, link, checker);
         if let Some(peer) = link.peer() {
             let end = (peer.namespace.as_deref().unwrap_or(scope), peer.name);
@@ -297,6 +315,61 @@ fn check_master(scope: &str, link: &DeclaredLink, links: &ByName<'_>, checker: &
     let message = format!("a link of kind `{}` cannot be a master", kind.name());
     let wrong = Diagnostic::new(link.master.span, message).also(kind.span, "its kind is here");
     checker.report(wrong.help(format!("a master is of kind {}", MASTERS.join(", "))));
+}
+
+/// VLANs are for bridges and their ports, options of ports for ports. A link that is only configured may be put into a
+/// bridge by another program.
+fn check_bridge_fields(
+    scope: &str,
+    link: &DeclaredLink,
+    links: &ByName<'_>,
+    checker: &mut Checker,
+) {
+    let master = link.settings.master.and_then(|master| links.get(&(scope, master)));
+    let master_kind = master.and_then(|master| master.kind.as_ref());
+    let vlans = (link.vlans.span, "only a bridge and its ports have VLANs", "vlans");
+    let port = (link.port.span, "only a port of a bridge has such options", "bridge-port");
+    let has_port = link.bridge.port != PortSettings::default();
+    let declared = [(link.bridge.vlans.is_some(), vlans), (has_port, port)];
+    for (_, (span, message, field)) in declared.into_iter().filter(|(is_there, _)| *is_there) {
+        let kind = match link.settings.master {
+            Some(_) => master_kind.filter(|kind| !kind.is_bridge()),
+            None => link.kind.as_ref().filter(|kind| field == "bridge-port" || !kind.is_bridge()),
+        };
+        if let Some(kind) = kind {
+            let wrong = Diagnostic::new(span, message).also(kind.span, "its kind is here");
+            let help = format!("give it a `master` of kind bridge, or leave out `{field}`");
+            checker.report(wrong.help(help));
+        }
+    }
+}
+
+/// Bridges that filter VLANs while the document gives VLANs neither to them nor to their ports.
+#[must_use]
+pub fn warnings(scope: &Scope) -> Vec<Diagnostic> {
+    let has_vlans = |bridge: LinkName| {
+        let is_part = |link: &&DeclaredLink| {
+            link.name.value == bridge || link.settings.master == Some(bridge)
+        };
+        links(scope).filter(is_part).any(|link| link.bridge.vlans.is_some())
+    };
+    let filtering = links(scope).filter_map(|link| match &link.kind.as_ref()?.value {
+        LinkKind::Bridge(bridge) if bridge.vlan_filtering == Some(true) => Some((link, bridge)),
+        _ => None,
+    });
+    let bare = filtering.filter(|(link, _)| !has_vlans(link.name.value));
+    bare.map(|(link, bridge)| {
+        let name = link.name.value;
+        let effect = match bridge.vlan_default_pvid.unwrap_or(1) {
+            0 => "it drops every frame".to_owned(),
+            pvid => format!("all its ports are in VLAN {pvid} only"),
+        };
+        let message =
+            format!("`{name}` filters VLANs, and no VLANs are declared for it or its ports: {effect}");
+        let help = "give the ports and the bridge `vlans`, such as `vlans = [\"10 pvid untagged\", \"20-30\"]`";
+        Diagnostic::new(link.name.span, message).help(help)
+    })
+    .collect()
 }
 
 /// Scopes read one way: a link of a namespace may be on one of the host, but none on one of another namespace.

@@ -92,7 +92,7 @@ impl Sysctls {
                 }
                 written.is_ok()
             };
-            // With a secret, the kernel makes another address, but only when it is told again to make them by it.
+            // With a secret, the kernel makes another address, but only when the mode that uses it is written again.
             if let Some(secret) = values.get(SECRET)
                 && write(SECRET, secret)
             {

@@ -11,8 +11,8 @@ use crate::nexthop::NexthopId;
 use crate::number::{Metric, SCOPES, Scope, TABLES, Table, Tos};
 use crate::route::list::LONGEST;
 use crate::route::{Route, RouteKey, RouteKind};
-use crate::section::SYNONYMS;
 use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS};
+use crate::words::SYNONYMS;
 
 /// A route as one line of a list says it.
 #[derive(Clone, Debug, PartialEq, Eq)]

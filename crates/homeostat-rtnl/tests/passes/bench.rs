@@ -12,8 +12,8 @@ use homeostat_engine::{
 };
 use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Field, Hop, Key, Lifetime, Link,
-    LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, Protocol, Route, RouteKind,
-    Rtnl, Rule, RuleAction, Setting, Table, Veth, Vxlan, Writer,
+    LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol, Route,
+    RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth, VlanRange, Vxlan, Writer,
 };
 use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
@@ -75,10 +75,19 @@ fn link(attrs: &str) -> Link {
             "alias" => link.alias = Some(pair[1].to_owned()),
             "mac" => link.mac = Some(pair[1].parse().unwrap()),
             "peer" | "id" => {}
+            "filtering" => bridge(&mut link).vlan_filtering = Some(pair[1] == "on"),
+            "pvid" => bridge(&mut link).vlan_default_pvid = Some(pair[1].parse().unwrap()),
             other => panic!("{other}"),
         }
     }
     link
+}
+
+fn bridge(link: &mut Link) -> &mut Bridge {
+    match &mut link.kind {
+        LinkKind::Bridge(bridge) => bridge,
+        other => panic!("{other:?}"),
+    }
 }
 
 /// `NAME` or `NAME@NAMESPACE`.
@@ -91,9 +100,15 @@ fn link_ref(text: &str) -> LinkRef {
 
 fn setting(field: Field, value: &str) -> Setting {
     match field {
-        Field::Up => Setting::Flag(value == "on"),
-        Field::Mtu => Setting::Number(value.parse().unwrap()),
+        Field::Mtu | Field::Port(PortOption::Cost | PortOption::Priority) => {
+            Setting::Number(value.parse().unwrap())
+        }
+        Field::Up | Field::Port(_) => Setting::Flag(value == "on"),
         Field::Mac | Field::Master | Field::Alias => Setting::Text(value.to_owned()),
+        Field::Vlans => {
+            let ranges = value.split(',').map(str::trim).filter(|range| !range.is_empty());
+            Setting::Vlans(ranges.map(|range| range.parse::<VlanRange>().unwrap()).collect())
+        }
     }
 }
 

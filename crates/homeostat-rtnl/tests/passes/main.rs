@@ -9,6 +9,7 @@
 mod addresses;
 mod attributes;
 mod bench;
+mod bridge_ports;
 mod calls;
 mod churn;
 mod focus;

@@ -57,6 +57,25 @@ fn a_hand_deleted_neighbour_returns_as_exactly_one_create() {
 }
 
 #[test]
+fn our_neighbours_that_go_with_the_last_address_of_their_link_are_made_again_in_the_same_pass() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let six = ("neighbour 2001:db8::9 dev va", "02:00:00:00:00:19");
+    let [first, second] = [("address 10.0.0.1/24 dev va", ""), ("address 10.1.0.1/24 dev va", "")];
+    bench.converge(&desired(&[first, second, NINE, PROXY, six]));
+    let again = [format!("-/+ {}", PROXY.0), format!("-/+ {}", NINE.0)];
+    let mut done = bench.converge(&desired(&[NINE, PROXY, six]));
+    let put_again = done.split_off(2);
+    assert_eq!((done.len(), put_again), (2, again.to_vec()));
+    assert_eq!(told_ones(&namespace).len(), 3);
+    // A new one is created after the address is gone, not before.
+    bench.converge(&desired(&[first, NINE]));
+    let new = ("neighbour 10.0.0.7 dev va", "02:00:00:00:00:07");
+    bench.converge(&desired(&[NINE, new]));
+    assert_eq!(told_ones(&namespace).len(), 2);
+}
+
+#[test]
 fn what_the_kernel_learned_counts_as_absent_and_is_replaced() {
     for state in ["stale", "reachable", "delay", "failed"] {
         let namespace = cable();

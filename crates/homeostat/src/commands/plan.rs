@@ -15,6 +15,7 @@ use crate::operator;
 use crate::output::text::{Closing, Detail};
 use crate::output::{SourceReport, is_converged, json, stream, text};
 use crate::provider::load;
+use crate::registry;
 
 /// What a program exits with when things are not as declared, and that is no error.
 pub(super) const NOT_CONVERGED: u8 = 2;
@@ -25,7 +26,8 @@ pub(crate) fn run(args: &PlanArgs, global: Global) -> Result<ExitCode> {
     if let Some(path) = &args.out {
         saved::save(path, &document, &reports)?;
     }
-    let warnings = operator::warnings(&context, &reports);
+    let mut warnings = registry::warnings(&document);
+    warnings.extend(operator::warnings(&context, &reports));
     print(&context, &reports, args.form, Closing::Plan, &warnings)?;
     let is_failure = args.detailed_exitcode && !is_converged(&reports);
     Ok(if is_failure { ExitCode::from(NOT_CONVERGED) } else { ExitCode::SUCCESS })
@@ -49,7 +51,7 @@ fn look(documents: &[PathBuf], global: Global) -> Result<(Context, Document, Vec
 }
 
 /// Plans by looking only: nothing is opened for writing.
-pub(super) fn plan(context: &Context, document: &Document) -> Result<Vec<SourceReport>> {
+pub(crate) fn plan(context: &Context, document: &Document) -> Result<Vec<SourceReport>> {
     let pages = SqlitePages::open(&context.caller.state_dir)?;
     let machine = Machine::bind(context, document, &pages)?;
     block_on(machine.plan(&pages))?

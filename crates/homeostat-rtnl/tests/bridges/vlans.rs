@@ -1,0 +1,287 @@
+//! The VLANs of a bridge and of its ports.
+
+#![expect(clippy::disallowed_methods, reason = "runs `bridge`, which is the judge")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use std::sync::Arc;
+
+use homeostat_engine::{Explain as _, Focus, Reader as _, Records, Source as _, View, Writer as _};
+use homeostat_rtnl::{DesiredState, Key, Rtnl};
+use homeostat_testkit::namespace::Namespace;
+use serde_json::Value;
+
+use crate::bench::{Bench, Declared, block_on, cable, desired, explained, ip};
+
+/// Runs `bridge` in the namespace of the thread.
+pub(crate) fn bridge(_proof: &Namespace, args: &str) -> Vec<u8> {
+    let output = Command::new("bridge").args(args.split_whitespace()).output().unwrap();
+    assert!(output.status.success(), "bridge {args}: {}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+/// The VLANs of a link, as `bridge` says, alike ones with neighbouring ids together: `10 PVID Egress Untagged`, `20-30`.
+fn shown(namespace: &Namespace, link: &str) -> Vec<String> {
+    let all: Value = serde_json::from_slice(&bridge(namespace, "-j vlan show")).unwrap();
+    let links = all.as_array().unwrap().iter().filter(|one| one["ifname"] == link);
+    let vlans = links.flat_map(|one| one["vlans"].as_array().cloned().unwrap_or_default());
+    let mut ranges: Vec<(u64, u64, String)> = Vec::new();
+    for vlan in vlans {
+        let id = vlan["vlan"].as_u64().unwrap();
+        let flags = vlan["flags"].as_array().cloned().unwrap_or_default();
+        let flags: Vec<&str> = flags.iter().filter_map(Value::as_str).collect();
+        let flags = flags.join(" ");
+        match ranges.last_mut() {
+            Some((_, last, alike)) if *last + 1 == id && *alike == flags => *last = id,
+            _ => ranges.push((id, id, flags)),
+        }
+    }
+    let text = |(first, last, flags): (u64, u64, String)| {
+        let end = if first == last { String::new() } else { format!("-{last}") };
+        format!("{first}{end} {flags}").trim_end().to_owned()
+    };
+    ranges.into_iter().map(text).collect()
+}
+
+/// A bridge of ours that filters, with the port `va`, which is only configured.
+const BRIDGE: [Declared<'_>; 2] =
+    [("link br0", "bridge up on filtering on"), ("link va master", "br0")];
+
+fn with(more: &[Declared<'_>]) -> DesiredState {
+    desired(&[&BRIDGE[..], more].concat())
+}
+
+#[test]
+fn the_vlans_of_a_port_and_of_a_bridge_are_made_in_one_pass() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let declared = with(&[
+        ("link va vlans", "10 pvid untagged, 20-30, 40 untagged"),
+        ("link br0 vlans", "20, 4094"),
+    ]);
+    let done = bench.converge(&declared);
+    assert_eq!(done, ["+ link br0", "+ link br0 vlans", "~ link va master", "+ link va vlans"]);
+    let expected = ["10 PVID Egress Untagged", "20-30", "40 Egress Untagged"];
+    assert_eq!(shown(&namespace, "va"), expected, "and not the default VLAN 1");
+    assert_eq!(shown(&namespace, "br0"), ["20", "4094"]);
+}
+
+#[test]
+fn vlans_that_are_not_declared_are_left_alone() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    bench.converge(&with(&[]));
+    bridge(&namespace, "vlan add dev va vid 77");
+    bridge(&namespace, "vlan add dev br0 vid 78 self");
+    bench.converge(&with(&[]));
+    assert_eq!(shown(&namespace, "va"), ["1 PVID Egress Untagged", "77"]);
+    bench.converge(&with(&[("link va vlans", "5")]));
+    assert_eq!(shown(&namespace, "va"), ["5"]);
+    assert_eq!(shown(&namespace, "br0"), ["1 PVID Egress Untagged", "78"]);
+}
+
+#[test]
+fn a_list_changes_without_what_stays_and_may_become_empty() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    for (list, expected) in [
+        ("1 pvid untagged, 2-400", &["1 PVID Egress Untagged", "2-400"][..]),
+        ("1, 2-399, 4094 pvid", &["1-399", "4094 PVID"]),
+        ("100-200 untagged", &["100-200 Egress Untagged"]),
+        (
+            "100-149 untagged, 150 pvid, 151-200 untagged",
+            &["100-149 Egress Untagged", "150 PVID", "151-200 Egress Untagged"],
+        ),
+        ("", &[]),
+        ("7", &["7"]),
+    ] {
+        for link in ["va", "br0"] {
+            bench.converge(&with(&[(&format!("link {link} vlans"), list)]));
+            assert_eq!(shown(&namespace, link), expected, "{link}: {list}");
+        }
+    }
+}
+
+#[test]
+fn a_change_by_others_is_a_hint_that_heals_with_a_look_at_this_link() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let declared = with(&[("link va vlans", "10 pvid untagged, 20"), ("link br0 vlans", "20")]);
+    bench.converge(&declared);
+    bench.heal(&declared);
+    for (change, link) in [
+        ("vlan add dev va vid 99", "va"),
+        ("vlan del dev va vid 20", "va"),
+        ("vlan add dev va vid 20 pvid", "va"),
+        ("vlan add dev br0 vid 99 self", "br0"),
+        ("vlan del dev br0 vid 20 self", "br0"),
+    ] {
+        bridge(&namespace, change);
+        assert_eq!(bench.heal(&declared), [format!("~ link {link} vlans")], "{change}");
+        assert_eq!(shown(&namespace, "va"), ["10 PVID Egress Untagged", "20"], "{change}");
+        assert_eq!(shown(&namespace, "br0"), ["20"], "{change}");
+    }
+    bench.assert_quiet(&declared);
+}
+
+/// The kernel gives every port the new default VLAN, and says so of the bridge only.
+#[test]
+fn another_default_vlan_of_the_bridge_leaves_declared_lists_as_they_are() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let declared = with(&[("link va vlans", "1 pvid untagged, 20")]);
+    bench.converge(&declared);
+    bench.heal(&declared);
+    ip(&namespace, "link set br0 type bridge vlan_default_pvid 50");
+    bench.heal(&declared);
+    assert_eq!(shown(&namespace, "va"), ["1 PVID Egress Untagged", "20"]);
+}
+
+#[test]
+fn a_port_that_returns_or_moves_to_another_bridge_gets_its_vlans_in_the_same_pass() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let other = ("link br1", "bridge up on filtering on");
+    let list = ("link va vlans", "10 pvid untagged, 20");
+    let declared = with(&[other, list]);
+    bench.converge(&declared);
+    ip(&namespace, "link set va nomaster");
+    assert_eq!(bench.converge(&declared), ["~ link va master", "+ link va vlans"]);
+    let expected = ["10 PVID Egress Untagged", "20"];
+    assert_eq!(shown(&namespace, "va"), expected);
+    let moved = desired(&[BRIDGE[0], other, ("link va master", "br1"), list]);
+    assert_eq!(bench.converge(&moved), ["~ link va master", "~ link va vlans"]);
+    assert_eq!(shown(&namespace, "va"), expected);
+    ip(&namespace, "link del br1");
+    let done = bench.converge(&moved);
+    assert_eq!(done, ["+ link br1", "~ link va master", "+ link va vlans"]);
+    assert_eq!(shown(&namespace, "va"), expected);
+}
+
+#[test]
+fn a_port_that_we_make_has_vlans_too_and_loses_them_with_its_bridge() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let port = ("link x0", "veth peer x1 master br0 up on");
+    let declared = desired(&[BRIDGE[0], port, ("link x0 vlans", "30 pvid untagged")]);
+    let done = bench.converge(&declared);
+    assert_eq!(done, ["+ link br0", "+ link x0", "+ link x0 vlans"]);
+    assert_eq!(shown(&namespace, "x0"), ["30 PVID Egress Untagged"]);
+    ip(&namespace, "link del x0");
+    assert_eq!(bench.converge(&declared), ["+ link x0", "+ link x0 vlans"]);
+    assert_eq!(shown(&namespace, "x0"), ["30 PVID Egress Untagged"]);
+    bench.converge(&desired(&[]));
+    assert_eq!(shown(&namespace, "x0"), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_port_had_before_returns_when_its_list_is_released_for_good() {
+    let namespace = cable();
+    ip(&namespace, "link add br0 type bridge vlan_filtering 1");
+    ip(&namespace, "link set va master br0");
+    bridge(&namespace, "vlan add dev va vid 66");
+    let mut bench = Bench::new();
+    bench.config.on_release = homeostat_engine::OnRelease::Restore;
+    bench.converge(&desired(&[("link va vlans", "10 pvid untagged")]));
+    assert_eq!(shown(&namespace, "va"), ["10 PVID Egress Untagged"]);
+    bench.converge(&desired(&[]));
+    assert_eq!(shown(&namespace, "va"), ["1 PVID Egress Untagged", "66"]);
+}
+
+#[test]
+fn a_port_that_leaves_its_bridge_in_a_trial_returns_with_its_vlans() {
+    let namespace = cable();
+    ip(&namespace, "link add br0 type bridge vlan_filtering 1");
+    ip(&namespace, "link set va master br0");
+    bridge(&namespace, "vlan del dev va vid 1");
+    bridge(&namespace, "vlan add dev va vid 66 pvid untagged");
+    bridge(&namespace, "vlan add dev va vid 70-80");
+    let before = shown(&namespace, "va");
+    let source = Rtnl::here();
+    let key: Key = "link va master".parse().unwrap();
+    let mut reader = source.reader().unwrap();
+    let taken = block_on(reader.snapshots(&BTreeSet::from([key.clone()]))).unwrap();
+    ip(&namespace, "link set va nomaster");
+    let alone = homeostat_engine::Alone::i_am_the_only_writer();
+    let writer = source.writer(&alone).unwrap();
+    let restored = block_on(writer.restore(&key, &taken[&key]));
+    assert!(matches!(restored, homeostat_engine::Outcome::Applied { .. }), "{restored:?}");
+    assert_eq!(shown(&namespace, "va"), before);
+}
+
+/// Ports with all VLANs: one pass, and a single drift costs a look at its own link. The kernel keeps an address of each
+/// port in each VLAN, which takes an emulated machine its time: 64 ports are for longer runs.
+#[test]
+fn all_vlans_on_many_ports_take_one_pass_and_a_drift_lists_only_its_own() {
+    let namespace = Namespace::enter().unwrap();
+    let mut entries: Vec<(String, String)> = vec![
+        ("link br0".to_owned(), "bridge filtering on".to_owned()),
+        ("link br0 vlans".to_owned(), "1-4094".to_owned()),
+    ];
+    let ports = if std::env::var_os("HOMEOSTAT_SOAK").is_some() { 64 } else { 2 };
+    for number in 0..ports {
+        let port = format!("veth peer b{number} master br0");
+        entries.push((format!("link a{number:02}"), port));
+        // Every second one leaves without a tag, so that there are as many ranges as there can be.
+        let list: Vec<String> = (1..4095)
+            .map(|id| if id % 2 == 0 { format!("{id} untagged") } else { id.to_string() })
+            .collect();
+        let list = if number == 0 { list.join(",") } else { "2-4094,1 pvid untagged".to_owned() };
+        entries.push((format!("link a{number:02} vlans"), list));
+    }
+    let entries: Vec<Declared<'_>> =
+        entries.iter().map(|(key, attrs)| (key.as_str(), attrs.as_str())).collect();
+    let declared = desired(&entries);
+    let mut bench = Bench::new();
+    let done = bench.converge(&declared);
+    assert_eq!(done.len(), 2 + 2 * ports);
+    assert_eq!(shown(&namespace, "a00").len(), 4094);
+    assert_eq!(shown(&namespace, "a01"), ["1 PVID Egress Untagged", "2-4094"]);
+    bench.heal(&declared);
+    bridge(&namespace, "vlan del dev a01 vid 2000");
+    assert_eq!(bench.heal(&declared), ["~ link a01 vlans"]);
+    assert_eq!(shown(&namespace, "a01"), ["1 PVID Egress Untagged", "2-4094"]);
+    let bytes = |key: &str| {
+        let mut reader = Rtnl::here().reader().unwrap();
+        let (declared, records) = (Arc::new(declared.clone()), Records::new());
+        block_on(reader.observe(&View::new(&Focus::All, &declared, &records), &mut |_| {}))
+            .unwrap();
+        let before = reader.received_bytes();
+        let focus = Focus::Keys(BTreeSet::from([key.parse().unwrap()]));
+        block_on(reader.observe(&View::new(&focus, &declared, &records), &mut |_| {})).unwrap();
+        reader.received_bytes() - before
+    };
+    let (of_few, of_many) = (bytes("link a01 vlans"), bytes("link a00 vlans"));
+    assert!(of_few < 8192 && of_many > 10 * of_few, "{of_few} and {of_many} bytes");
+}
+
+#[test]
+fn every_list_that_is_declared_reads_back_as_declared() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let mut seed: u32 = 76;
+    let mut next = |below: u32| {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (seed >> 8) % below
+    };
+    for _ in 0..20 {
+        let mut vlans: BTreeMap<u32, &str> = BTreeMap::new();
+        for _ in 0..next(12) {
+            let first = 1 + next(4094);
+            let flags = ["", " untagged"][usize::try_from(next(2)).unwrap()];
+            vlans.extend((first..(first + 1 + next(5)).min(4095)).map(|id| (id, flags)));
+        }
+        let pvid = next(2) == 0;
+        let mut list: Vec<String> =
+            vlans.iter().map(|(id, flags)| format!("{id}{flags}")).collect();
+        if let Some(first) = list.first_mut().filter(|_| pvid) {
+            first.push_str(" pvid");
+        }
+        let list = list.join(",");
+        let declared = with(&[("link va vlans", &list), ("link br0 vlans", &list)]);
+        let report = bench.pass(&declared);
+        assert!(report.is_converged(), "{list}: {:#?}", explained(&report));
+        bench.assert_quiet(&declared);
+        assert_eq!(shown(&namespace, "va"), shown(&namespace, "br0"), "{list}");
+    }
+}
