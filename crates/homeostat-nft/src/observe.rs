@@ -356,56 +356,52 @@ impl Reader {
     /// What the shadow knows of these tables, and those of which it knows too little.
     fn look_up(&self, view: &View<'_, Nft>, keys: &BTreeSet<Key>) -> (Found, BTreeSet<Key>) {
         let (mut found, mut unknown) = (Found::new(), BTreeSet::new());
-        // Declared tables that may create chains with hooks.
-        let mut creating: Vec<Arc<Table>> = Vec::new();
+        // Declared tables, with the hooks of the chains that they create; the others that were seen.
+        let mut creating: Vec<(Arc<Table>, BTreeSet<Hook>)> = Vec::new();
+        let mut present: Vec<(Arc<Table>, Object)> = Vec::new();
         for key in keys {
             let desired = desired_table(view, key);
+            let all_hooks = |desired: Arc<Table>| (Arc::clone(&desired), desired.hooks().collect());
             match self.notifications.commits.shadow.lookup(key) {
-                Some(State::Absent) => creating.extend(desired),
+                Some(State::Absent) => creating.extend(desired.map(all_hooks)),
                 Some(State::Present(copy)) if !self.is_of_interest(view, &copy.head) => {}
                 Some(State::Present(copy)) if knows(view, &copy.table) => {
                     let object = self.object(view, &copy.head, Arc::clone(&copy.table));
-                    let ops = desired.as_ref().map(|desired| (desired, object.ops(desired)));
-                    // Counters that a change would take over are not announced.
-                    let takes_over = |(desired, ops): &(&Arc<Table>, Arc<Vec<Op>>)| {
-                        ops.iter().any(|op| op.carries_counters(desired, &copy.table))
-                    };
-                    if ops.as_ref().is_some_and(takes_over) {
-                        unknown.insert(key.clone());
-                    } else {
-                        found.push((copy.head.clone(), object.clone()));
+                    if let Some(desired) = desired {
+                        let ops = object.ops(&desired);
+                        // Counters that a change would take over are not announced.
+                        if ops.iter().any(|op| op.carries_counters(&desired, &copy.table)) {
+                            unknown.insert(key.clone());
+                        }
+                        let hooks = created_hooks(&ops, &desired).collect();
+                        creating.push((Arc::clone(&desired), hooks));
+                        present.push((desired, object.clone()));
                     }
-                    let creates = ops.is_some_and(|(desired, ops)| {
-                        created_hooks(&ops, desired).next().is_some()
-                    });
-                    creating.extend(desired.filter(|_| creates));
+                    found.push((copy.head.clone(), object));
                 }
                 _ => {
                     unknown.insert(key.clone());
-                    creating.extend(desired);
+                    creating.extend(desired.map(all_hooks));
                 }
             }
         }
-        // Chains of tables behind those are created again, with their counters.
-        found.retain(|(head, object)| {
-            let (Some(desired), Some(seen)) = (desired_table(view, &head.key), &object.table)
-            else {
-                return true;
-            };
-            let before = creating.iter().filter(|one| one.handle < desired.handle);
+        // Chains of tables behind those are created again, with their counters, and chains of tables behind them.
+        present.sort_by_key(|(desired, _)| desired.handle);
+        for (desired, object) in present {
+            let before = creating.iter().filter(|(one, _)| one.handle < desired.handle);
             let hooks: BTreeSet<Hook> = before
-                .filter(|one| one.shares_hooks(&desired))
-                .flat_map(|one| one.hooks())
+                .filter(|(one, hooks)| !hooks.is_empty() && one.shares_hooks(&desired))
+                .flat_map(|(_, hooks)| hooks.iter().copied())
                 .collect();
-            let takes_over = !hooks.is_empty() && {
-                let ops = diff::update(&desired, seen, &object.declared_before, &hooks);
-                ops.iter().any(|op| op.carries_counters(&desired, seen))
-            };
-            if takes_over {
-                unknown.insert(head.key.clone());
+            let Some(seen) = object.table.filter(|_| !hooks.is_empty()) else { continue };
+            let ops = diff::update(&desired, &seen, &object.declared_before, &hooks);
+            if ops.iter().any(|op| op.carries_counters(&desired, &seen)) {
+                unknown.insert(desired.key.clone());
             }
-            !takes_over
-        });
+            let hooks = created_hooks(&ops, &desired).collect();
+            creating.push((desired, hooks));
+        }
+        found.retain(|(head, _)| !unknown.contains(&head.key));
         (found, unknown)
     }
 

@@ -6,6 +6,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_engine::{
     Alone, Config, Entry, Explain, Finding, Focus, Kind, LedgerKey, LedgerPage, MassDelete,
@@ -72,6 +73,16 @@ impl World {
     /// Calls this before each request of a look.
     pub(crate) fn before_each_call(&mut self, run: impl FnMut() + Send + 'static) {
         self.observer.reader().before_each_call(run);
+    }
+
+    /// Looks at everything are answered from notifications wherever they can be, however long ago it was read.
+    pub(crate) fn rest_from_reading(&mut self) {
+        self.observer.reader().read_again_after(Duration::from_hours(1));
+    }
+
+    /// The next look at everything reads everything.
+    pub(crate) fn read_anew(&mut self) {
+        self.observer.reader().read_again_after(Duration::ZERO);
     }
 
     pub(crate) fn apply_plan(

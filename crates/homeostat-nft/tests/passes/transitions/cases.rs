@@ -283,13 +283,13 @@ fn base_chains_of_one_hook_and_priority_are_created_in_the_order_of_the_text() {
 
 /// Whether packets run through the chain of table `a`, which marks them, before that of `b`, which counts marked ones.
 fn marks_before_it_counts() -> bool {
-    let before = counted();
+    let before = counted("inet", "b");
     send_packets();
-    counted() > before
+    counted("inet", "b") > before
 }
 
-fn counted() -> u64 {
-    let text = nft(&["list", "table", "inet", "b"], "").unwrap();
+fn counted(family: &str, table: &str) -> u64 {
+    let text = nft(&["list", "table", family, table], "").unwrap();
     let packets = text.split("packets ").nth(1).unwrap();
     packets.split(' ').next().unwrap().parse().unwrap()
 }
@@ -327,15 +327,34 @@ fn chains_of_two_tables_run_as_if_the_text_had_been_loaded_at_once() {
                 let text = text(a(comment));
                 world.converge(&text);
                 runs_as_loaded(&text);
-                let before = counted();
+                let before = counted("inet", "b");
                 by_hand("delete table ip a");
                 world.converge(&text);
                 runs_as_loaded(&text);
-                assert!(before >= 7 && counted() >= before, "counters are kept");
+                assert!(before >= 7 && counted("inet", "b") >= before, "counters are kept");
             }
         };
         std::thread::spawn(check).join().unwrap();
     }
+}
+
+/// A new table of IPv6 has one for both families created again behind it, and that one a table of IPv4.
+#[test]
+fn counters_are_kept_where_a_table_is_created_again_for_one_that_is_created_again() {
+    let hook = "type filter hook output priority 0;";
+    let new = format!("table ip6 a {{ chain x {{ {hook} }}; }}\n");
+    let rest = format!(
+        "table inet b {{ chain y {{ {hook} }}; }}\ntable ip c {{ chain z {{ {hook} counter; }}; }}\n"
+    );
+    let mut world = World::new();
+    ip_here("link set lo up");
+    world.converge(&rest);
+    world.rest_from_reading();
+    send_packets();
+    let before = counted("ip", "c");
+    assert!(before > 0, "{before}");
+    world.converge(&format!("{new}{rest}"));
+    assert_eq!(counted("ip", "c"), before, "counters are kept");
 }
 
 #[test]
