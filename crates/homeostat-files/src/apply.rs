@@ -9,6 +9,7 @@ use homeostat_core::{
 use crate::accounts::Accounts;
 use crate::check::{Check, Verdict};
 use crate::key::Key;
+use crate::masking::masked;
 use crate::model::{DesiredState, Object};
 use crate::observe::Moment;
 use crate::place::Root;
@@ -96,6 +97,7 @@ impl Writer {
             self.files.brake().ended(now());
         }
         taken.map_err(|mut failure| {
+            failure.error = masked(work.desired, &failure.error);
             // Without a note of it, the same is tried once more.
             let _ = self.store.write_refused(&target.identity, &failure.error);
             let refused = (target.identity.clone(), failure.error.clone());
@@ -122,104 +124,68 @@ impl Writer {
     }
 
     fn run(&self, work: &Work<'_, Files>) -> Vec<Outcome<Object>> {
-        let mut swap = match self.swap() {
+        let prepared = self.swap().and_then(|swap| self.note_moved(work).map(|()| swap));
+        let mut swap = match prepared {
             Ok(swap) => swap,
             Err(failure) => return vec![Outcome::Failed(failure); work.steps.len()],
         };
-        // In the order of a swap: directories before what is in them, files before those that name them, removals last.
-        let mut order: Vec<usize> = (0..work.steps.len()).collect();
-        let check = self.files.check.as_ref();
-        order.sort_by_key(|at| work.steps.get(*at).map(|step| rank(step, work.desired, check)));
-        let items: Vec<(usize, Item<'_>)> = order
-            .into_iter()
-            .filter_map(|at| Some((at, item(work.steps.get(at)?, work.desired, work.moment)?)))
-            .collect();
-        let (numbers, items): (Vec<usize>, Vec<Item<'_>>) = items.into_iter().unzip();
-        let held = |step: &Step| match step {
+        let writes = Writes::in_order(work, self.files.check.as_ref());
+        let reloads = self.files.counters.reloads.get();
+        let mut taken = Taken::Whole;
+        let take_over = || {
+            if writes.program.is_some() {
+                taken = self.take_over(work)?;
+            }
+            Ok(())
+        };
+        match swap.run(&writes.items, || self.check(work, &writes.items), take_over) {
+            Ok(done) => {
+                let is_reloaded = self.files.counters.reloads.get() != reloads;
+                self.record_done(work, &writes, is_reloaded);
+                writes.outcomes_of_done(self.outcomes_of_success(work), &done, &taken)
+            }
+            Err(trouble) => {
+                self.revive(work);
+                writes.outcomes_of_trouble(self.outcomes_of_success(work), work, trouble)
+            }
+        }
+    }
+
+    /// The outcome of each step, if the swap succeeds.
+    fn outcomes_of_success(&self, work: &Work<'_, Files>) -> Vec<Outcome<Object>> {
+        let outcome = |step: &Step| match step {
             Step::Leave { before, .. } => Outcome::Settled { held: before.clone() },
-            // Who cannot be asked cannot be looked at again.
+            // A program that cannot be queried cannot be observed again.
             Step::Write { slot, .. } if is_program(step, work.desired) && !self.is_asked() => {
                 Outcome::Applied { now: Some(work.desired.object(*slot)) }
             }
             _ => Outcome::Applied { now: None },
         };
-        let mut outcomes: Vec<_> = work.steps.iter().map(held).collect();
-        if let Err(error) = self.note_moved(work) {
-            let error = format!("what is moved away cannot be kept: {error}");
-            return vec![Outcome::Failed(Failure::new(error, Retry::Soon)); work.steps.len()];
-        }
-        let check = || self.check(work, &items);
-        let program = work.steps.iter().position(|step| is_program(step, work.desired));
-        let reloads = self.files.counters.reloads.get();
-        let mut running = Taken::Whole;
-        let take_over = || {
-            if program.is_some() {
-                running = self.take_over(work)?;
-            }
-            Ok(())
-        };
-        let taken = swap.run(&items, check, take_over);
-        if taken.is_err() {
-            self.revive(work);
-        }
-        match taken {
-            Ok(done) => {
-                let left = numbers.iter().zip(&items).zip(done);
-                for ((at, item), _) in left.filter(|(_, done)| *done == Done::Left) {
-                    if let Some(outcome) = outcomes.get_mut(*at) {
-                        *outcome = Outcome::Settled { held: item.before.clone() };
-                    }
-                }
-                let deployed = Phase::Deployed { objects: items.len() };
-                let is_reloaded = self.files.counters.reloads.get() != reloads;
-                let reloaded = program.filter(|_| is_reloaded).map(|_| Phase::Reloaded);
-                let deployed = (!items.is_empty()).then_some(deployed);
-                self.files.inputs.lock().phases.extend(deployed.into_iter().chain(reloaded));
-                // Without it, edits are not healed while a newer content is refused.
-                let _ = self.store.write_good(work.desired);
-                if let (Taken::Leaving(servers), Some(outcome)) =
-                    (&running, program.and_then(|at| outcomes.get_mut(at)))
-                {
-                    *outcome = Outcome::Pending { on: waits_on(servers) };
-                }
-                if let (None, Some(asked), Some((_, generation))) =
-                    (program, &self.files.program, work.desired.generation())
-                {
-                    asked.files_are_back(generation);
-                }
-                // A copy that is left over costs room only.
-                let kept = &work.moment.recorded;
-                let claimed = &work.moment.kept;
-                if claimed.is_empty() {
-                    let is_needed = |name: &str| kept.iter().any(|digest| digest.as_str() == name);
-                    let _ = self.store.retain(is_needed);
-                }
-            }
-            Err(trouble) => {
-                let blame = match trouble.item {
-                    Some(item) => numbers.get(item).copied(),
-                    None => program,
-                };
-                let key = blame.and_then(|at| work.steps.get(at));
-                let key = key.map(|step| step.key_in(work.desired).to_string());
-                for at in numbers.iter().chain(&program) {
-                    if let Some(outcome) = outcomes.get_mut(*at) {
-                        let on = WaitsOn::Key(key.clone().unwrap_or_default());
-                        *outcome = Outcome::Pending { on };
-                    }
-                }
-                if let Some(outcome) = blame.and_then(|at| outcomes.get_mut(at)) {
-                    *outcome = outcome_of(trouble);
-                }
-            }
-        }
-        outcomes
+        work.steps.iter().map(outcome).collect()
     }
-}
 
-impl Writer {
+    /// Records that the set is in place: its phases, the last good set, and which originals are still needed.
+    fn record_done(&self, work: &Work<'_, Files>, writes: &Writes<'_>, is_reloaded: bool) {
+        let objects = writes.items.len();
+        let deployed = (objects > 0).then_some(Phase::Deployed { objects });
+        let reloaded = writes.program.filter(|_| is_reloaded).map(|_| Phase::Reloaded);
+        self.files.inputs.lock().phases.extend(deployed.into_iter().chain(reloaded));
+        // Without it, edits are not healed while a newer content is refused.
+        let _ = self.store.write_good(work.desired);
+        if let (None, Some(program), Some((_, generation))) =
+            (writes.program, &self.files.program, work.desired.generation())
+        {
+            program.files_are_back(generation);
+        }
+        // A copy that is left over costs room only.
+        if work.moment.kept.is_empty() {
+            let recorded = &work.moment.recorded;
+            let _ = self.store.retain(|name| recorded.iter().any(|one| one.as_str() == name));
+        }
+    }
+
     /// Notes what others' files are like that are about to be moved away: the last one on a path is the one that returns.
-    fn note_moved(&self, work: &Work<'_, Files>) -> std::io::Result<()> {
+    fn note_moved(&self, work: &Work<'_, Files>) -> Result<(), Failure> {
         let former = self.files.store.moved(&self.files.set);
         let mut moved = former.clone();
         moved.retain(|path, _| work.moment.moved.iter().any(|known| known.as_str() == path));
@@ -231,7 +197,80 @@ impl Writer {
                 moved.insert(path.to_string(), file.clone());
             }
         }
-        if moved == former { Ok(()) } else { self.store.write_moved(&moved) }
+        if moved == former {
+            return Ok(());
+        }
+        self.store.write_moved(&moved).map_err(|error| {
+            let error = format!("what is moved away cannot be kept: {error}");
+            Failure::new(error, Retry::Soon)
+        })
+    }
+}
+
+/// The steps of a set that write.
+struct Writes<'a> {
+    /// What becomes of each path, in the order of a swap.
+    items: Vec<Item<'a>>,
+    /// The number of the step of each item.
+    steps: Vec<usize>,
+    /// The number of the step of the program.
+    program: Option<usize>,
+}
+
+impl<'a> Writes<'a> {
+    /// Directories before what is in them, files before those that name them, removals last.
+    fn in_order(work: &Work<'a, Files>, check: Option<&Check>) -> Self {
+        let mut order: Vec<usize> = (0..work.steps.len()).collect();
+        order.sort_by_key(|at| work.steps.get(*at).map(|step| rank(step, work.desired, check)));
+        let items = order
+            .into_iter()
+            .filter_map(|at| Some((at, item(work.steps.get(at)?, work.desired, work.moment)?)));
+        let (steps, items) = items.unzip();
+        let program = work.steps.iter().position(|step| is_program(step, work.desired));
+        Writes { items, steps, program }
+    }
+
+    /// Directories that others use stay, and so do servers with connections.
+    fn outcomes_of_done(
+        &self,
+        mut outcomes: Vec<Outcome<Object>>,
+        done: &[Done],
+        taken: &Taken,
+    ) -> Vec<Outcome<Object>> {
+        for ((at, item), done) in self.steps.iter().zip(&self.items).zip(done) {
+            if let (Done::Left, Some(outcome)) = (done, outcomes.get_mut(*at)) {
+                *outcome = Outcome::Settled { held: item.before.clone() };
+            }
+        }
+        let program = self.program.and_then(|at| outcomes.get_mut(at));
+        if let (Taken::Leaving(servers), Some(outcome)) = (taken, program) {
+            *outcome = Outcome::Pending { on: waits_on(servers) };
+        }
+        outcomes
+    }
+
+    /// Nothing was written: the step that is to blame failed, and the others wait for it.
+    fn outcomes_of_trouble(
+        &self,
+        mut outcomes: Vec<Outcome<Object>>,
+        work: &Work<'_, Files>,
+        trouble: Trouble,
+    ) -> Vec<Outcome<Object>> {
+        let blamed = match trouble.item {
+            Some(item) => self.steps.get(item).copied(),
+            None => self.program,
+        };
+        let key = blamed.and_then(|at| work.steps.get(at));
+        let key = key.map(|step| step.key_in(work.desired).to_string()).unwrap_or_default();
+        for at in self.steps.iter().chain(&self.program) {
+            if let Some(outcome) = outcomes.get_mut(*at) {
+                *outcome = Outcome::Pending { on: WaitsOn::Key(key.clone()) };
+            }
+        }
+        if let Some(outcome) = blamed.and_then(|at| outcomes.get_mut(at)) {
+            *outcome = outcome_of(trouble);
+        }
+        outcomes
     }
 }
 

@@ -8,9 +8,10 @@ use homeostat_core::{Failure, Retry};
 use homeostat_netns::Netns;
 
 use crate::key::Key;
+use crate::masking::masked;
 use crate::model::DesiredState;
 use crate::program::Ran;
-use crate::programs::Profile;
+use crate::programs::{Privileges, Profile};
 use crate::view::View;
 
 /// The program that judges a set.
@@ -70,19 +71,25 @@ impl Check {
                 };
             }
         };
-        self.judge(desired, View { desired, removed, netns }.run(&self.arguments))
+        let privileges = self.profile.map_or(Privileges::Start, |profile| profile.privileges);
+        let view = View { desired, removed, netns, privileges };
+        self.judge(desired, view.run(&self.arguments))
     }
 
     fn judge(&self, desired: &DesiredState, ran: io::Result<Ran>) -> Verdict {
         let program = self.arguments.first().map(String::as_str).unwrap_or_default();
         match ran {
             Ok(ran) if ran.status.success() => {
-                Verdict::Valid { warnings: self.worth_showing(&ran) }
+                Verdict::Valid { warnings: masked(desired, &self.worth_showing(&ran)) }
             }
-            Ok(ran) => match ran.status.code() {
-                Some(_) => Verdict::Refused(refusal(desired, &self.worth_showing(&ran))),
-                None => Verdict::Unchecked { why: format!("{program}: {}", ran.status) },
-            },
+            Ok(ran) if ran.status.code().is_none() => {
+                Verdict::Unchecked { why: format!("{program}: {}", ran.status) }
+            }
+            Ok(ran) if self.profile.is_some_and(|profile| (profile.is_undecided)(&ran.words)) => {
+                let words = masked(desired, &self.worth_showing(&ran));
+                Verdict::Unchecked { why: one_line(&words) }
+            }
+            Ok(ran) => Verdict::Refused(refusal(desired, &self.worth_showing(&ran))),
             Err(error) => Verdict::Unchecked { why: format!("{program}: {error}") },
         }
     }
@@ -137,8 +144,7 @@ const AROUND: usize = 1;
 const MOST_LINES: usize = 12;
 
 fn refusal(desired: &DesiredState, words: &str) -> Refusal {
-    let lines = words.lines().map(str::trim).filter(|line| !line.is_empty()).take(MOST_LINES);
-    let mut quoted = lines.collect::<Vec<_>>().join("; ");
+    let mut quoted = one_line(&masked(desired, words));
     let files = desired.iter().filter(|(key, _)| !key.is_directory());
     let blamed = files.filter_map(|(key, wanted)| {
         let (at, line) = place(words, key.path()?.as_str())?;
@@ -158,6 +164,11 @@ fn refusal(desired: &DesiredState, words: &str) -> Refusal {
         }
     }
     Refusal { key: Some(key.clone()), line, words: quoted }
+}
+
+fn one_line(words: &str) -> String {
+    let lines = words.lines().map(str::trim).filter(|line| !line.is_empty()).take(MOST_LINES);
+    lines.collect::<Vec<_>>().join("; ")
 }
 
 /// Where words speak of a file, and the number of the line that follows its path: `a.cfg:3`, `[a.cfg:3]`,

@@ -22,6 +22,7 @@ mod hints;
 mod key;
 mod live;
 mod look;
+mod masking;
 mod model;
 mod observe;
 mod packages;

@@ -54,7 +54,7 @@ impl Live {
         self.specs.clone_from(specs);
     }
 
-    /// Somebody writes the set: what is accepted is kept for the next start.
+    /// Called once the set may be written: from then on, accepted values are kept for the next start.
     pub(crate) fn keep_accepted(&mut self) {
         self.is_kept = true;
         self.inputs.keep_accepted(true);

@@ -25,10 +25,12 @@ use crate::hints::Hints;
 use crate::key::{FilePath, Key};
 use crate::live::Following;
 use crate::look::{self, Entry, Signature};
+use crate::masking::masked;
 use crate::model::{Content, DesiredState, Difference, FileObject, Object, Other, Wanted};
 use crate::packages::Packages;
 use crate::place::{Obstacle, Root};
 use crate::program::now;
+use crate::programs::haproxy::{Declared, Haproxy};
 use crate::resolve;
 use crate::running::{Answer, Program};
 use crate::source::Files;
@@ -471,16 +473,7 @@ impl Look<'_> {
             self.find_accounts(key, wanted, moment);
         }
         let Some(path) = key.path() else {
-            let object = self.find_program(wanted, record, moment);
-            let is_asked_for = |wanted: &Wanted| !wanted.object.agrees(&object);
-            moment.runs_other = moment.down.is_none() && wanted.is_some_and(is_asked_for);
-            let is_asked = matches!(self.ask, Ask::Program { .. });
-            if is_asked && *view.focus == Focus::All {
-                self.count_old_processes();
-            }
-            let is_named = wanted.is_some() || record.is_some();
-            let owner = Owner::Nobody;
-            return is_named.then(|| Seen::Present { key: key.clone(), object, owner });
+            return self.program_key(key, view, moment);
         };
         let (object, content) = match self.find(key, path, wanted, record) {
             Found::Object { object, content } => (object, content),
@@ -540,6 +533,24 @@ impl Look<'_> {
         Some(Seen::Present { key: key.clone(), object, owner })
     }
 
+    fn program_key(
+        &mut self,
+        key: &Key,
+        view: &View<'_, Files>,
+        moment: &mut Moment,
+    ) -> Option<Seen<Key, Object>> {
+        let (wanted, record) = (view.desired.wanted(key), view.records.get(key));
+        let object = self.find_program(view.desired, wanted, record, moment);
+        let is_other = |wanted: &Wanted| !wanted.object.agrees(&object);
+        moment.runs_other = moment.down.is_none() && wanted.is_some_and(is_other);
+        let is_asked = matches!(self.ask, Ask::Program { .. });
+        if is_asked && *view.focus == Focus::All {
+            self.count_old_processes();
+        }
+        let is_named = wanted.is_some() || record.is_some();
+        is_named.then(|| Seen::Present { key: key.clone(), object, owner: Owner::Nobody })
+    }
+
     /// Whether the program may be reloaded now, and when to look again if not.
     fn brake(&self, program: &Program) -> (Option<Wait>, Option<Wakeup>) {
         let mut draining = Vec::new();
@@ -564,6 +575,7 @@ impl Look<'_> {
     /// What the program runs. One that cannot be asked runs what it was reloaded last.
     fn find_program(
         &mut self,
+        desired: &DesiredState,
         wanted: Option<&Wanted>,
         record: Option<&Record<Object>>,
         moment: &mut Moment,
@@ -595,31 +607,39 @@ impl Look<'_> {
             }
             Some(Answer::RunsOther(words)) => {
                 (moment.wait, self.reader.wakeup) = self.brake(program);
-                return runs(Some(words));
+                return runs(Some(masked(desired, &words)));
             }
             Some(Answer::Down(why)) => why,
             Some(Answer::Runs) => {
                 let generation = Some(target.generation.clone());
                 let Some(haproxy) = program.haproxy() else { return runs(generation) };
-                match haproxy.observe(&target.declared) {
-                    Ok(observed) => {
-                        let leaving = store.leaving(&set);
-                        moment.notes = target.declared.notes(&observed, &leaving);
-                        let returned = target.declared.returned(&observed, &leaving);
-                        let mut differences = target.declared.differences(&observed);
-                        differences.extend(returned);
-                        if !target.declared.leaving(&observed).is_empty() {
-                            self.reader.wakeup = Some(Wakeup::At(now() + AGAIN));
-                        }
-                        let differences = Difference::shortened(differences);
-                        return Object::Program { generation, differences };
-                    }
+                match self.find_differences(&haproxy, &target.declared, moment) {
+                    Ok(differences) => return Object::Program { generation, differences },
                     Err(error) => format!("the program, which does not answer: {error}"),
                 }
             }
         };
         moment.down = Some(down);
         runs(None)
+    }
+
+    /// What a running `HAProxy` has otherwise than declared, and what operators have set there.
+    fn find_differences(
+        &mut self,
+        haproxy: &Haproxy,
+        declared: &Declared,
+        moment: &mut Moment,
+    ) -> io::Result<Vec<Difference>> {
+        let observed = haproxy.observe(declared)?;
+        let Files { store, set, .. } = &self.reader.files;
+        let leaving = store.leaving(set);
+        moment.notes = declared.notes(&observed, &leaving);
+        let mut differences = declared.differences(&observed);
+        differences.extend(declared.returned(&observed, &leaving));
+        if !declared.leaving(&observed).is_empty() {
+            self.reader.wakeup = Some(Wakeup::At(now() + AGAIN));
+        }
+        Ok(Difference::shortened(differences))
     }
 
     fn count_old_processes(&self) {
@@ -669,7 +689,7 @@ impl Look<'_> {
         }
     }
 
-    /// Whoever a file belongs to may have its directory, too.
+    /// The owner of a file may own its directory, too.
     fn find_owners(&mut self, view: &View<'_, Files>) {
         let declared = view.desired.iter().map(|(key, wanted)| (key, &wanted.object));
         let recorded = view.records.iter().map(|(key, record)| (key, &record.wrote));

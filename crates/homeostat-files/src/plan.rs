@@ -434,12 +434,14 @@ impl homeostat_core::Step<DesiredState> for Step {
         }
     }
 
-    /// What a program was told without a reload, it can be told again; a reload is only made good by another one.
+    /// A change at runtime can be undone at runtime; a reload is only made good by another one.
     fn reversibility(&self, desired: &DesiredState) -> Reversibility {
-        let is_told =
+        let is_at_runtime =
             matches!(self.before(), Object::Program { differences, .. } if !differences.is_empty());
         match self {
-            Step::Write { .. } if matches!(self.key_in(desired), Key::Program(_)) && !is_told => {
+            Step::Write { .. }
+                if matches!(self.key_in(desired), Key::Program(_)) && !is_at_runtime =>
+            {
                 Reversibility::Compensable(LOST_BY_A_RELOAD.into())
             }
             _ => Reversibility::Reversible,

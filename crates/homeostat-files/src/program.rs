@@ -31,12 +31,25 @@ pub(crate) struct Ran {
 /// A program that runs.
 pub(crate) struct Running(Child);
 
+/// The user that owns nothing, on every machine.
+const NOBODY: u32 = 65534;
+
 /// Starts a program on the calling thread's mounts and network, without environment and input.
 pub(crate) fn start(arguments: &[String]) -> io::Result<Running> {
+    spawn(&mut command(arguments)?)
+}
+
+/// The same, as a user that owns nothing and is in no group.
+pub(crate) fn start_as_nobody(arguments: &[String]) -> io::Result<Running> {
+    spawn(command(arguments)?.uid(NOBODY).gid(NOBODY))
+}
+
+fn command(arguments: &[String]) -> io::Result<Command> {
     let [program, arguments @ ..] = arguments else {
         return Err(io::Error::other("no program is named"));
     };
-    let child = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .args(arguments)
         .env_clear()
         .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
@@ -46,8 +59,12 @@ pub(crate) fn start(arguments: &[String]) -> io::Result<Running> {
         .process_group(0)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
+        .stderr(Stdio::piped());
+    Ok(command)
+}
+
+fn spawn(command: &mut Command) -> io::Result<Running> {
+    let child = command.spawn()?;
     let most = Rlimit { current: Some(MOST_MEMORY), maximum: Some(MOST_MEMORY) };
     // It may have ended already.
     let _ = prlimit(Some(Pid::from_child(&child)), Resource::As, most);

@@ -36,6 +36,10 @@ pub struct Profile {
     pub main: &'static str,
     /// The program that judges a set by its main file, with its arguments.
     pub check: fn(&FilePath) -> Vec<String>,
+    /// What its check may do.
+    pub privileges: Privileges,
+    /// Whether what a check says that did not succeed is no verdict: names that could not be resolved, and nothing else.
+    pub is_undecided: fn(&str) -> bool,
     /// Whether a line that the check says is worth showing.
     pub says: fn(&str) -> bool,
     /// How it is reloaded; nothing, if the set does not say enough.
@@ -57,6 +61,15 @@ pub struct Profile {
     pub quoting: Quoting,
     /// What can be changed in the running program without a reload.
     pub mask: Option<Mask>,
+}
+
+/// What a check may do, beside reading the files of the set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Privileges {
+    /// Nothing: it is an unprivileged process that may read every file.
+    ReadOnly,
+    /// What a program needs that behaves as it does when it starts: it opens logs, and gives files to users.
+    Start,
 }
 
 /// Takes out of a file what does not count for the generation of its set.

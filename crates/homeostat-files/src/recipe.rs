@@ -67,7 +67,8 @@ impl Recipe {
         inputs: BTreeMap<String, Value>,
         facts: Option<Arc<Facts>>,
     ) -> Result<Made, Box<RenderError>> {
-        let draft = self.templates.render(&Data { inputs, facts, values: self.values.clone() })?;
+        let values = self.values.clone();
+        let draft = self.templates.render(&Data { inputs, facts, values, ..Data::default() })?;
         let (files, directories) = (&self.files, &self.directories);
         Ok(Made::finish(&draft, digests, files, directories, self.program.as_ref()))
     }

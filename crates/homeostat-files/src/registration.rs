@@ -18,6 +18,7 @@ use crate::counters::{Count, Counters, CountersBySet};
 use crate::live::LiveInputs;
 use crate::model::DesiredState;
 use crate::plan::LOST_BY_A_RELOAD;
+use crate::programs::Known;
 use crate::running::{Program, Reload, Request};
 use crate::section::{self, ProgramSection, Set, Sets, sets};
 use crate::source::{CERTIFICATE_DAYS, Files, Shrinking};
@@ -102,13 +103,21 @@ fn capabilities(section: &Section) -> CapabilitySet {
     sets(section).map(of).fold(CapabilitySet::empty(), CapabilitySet::union)
 }
 
+/// In a sandbox this is an empty file system of its own, and everything else is the host's.
+const OF_A_SANDBOX: &str = "/run/";
+
 /// What a set is called among scopes.
 const SCOPE: &str = "files/";
 
 fn bind(binding: &Binding<'_>) -> BindResult {
     let declared: Vec<&Set> = binding.section.into_iter().flat_map(sets).collect();
-    if binding.scope.reach != Reach::Host {
-        return refuse_elsewhere(binding, &declared).map(|()| Vec::new());
+    let is_own = |set: &&Set| set.paths().all(|path| path.as_str().starts_with(OF_A_SANDBOX));
+    match binding.scope.reach {
+        Reach::Host => {}
+        Reach::Sandbox if declared.iter().all(is_own) => {}
+        Reach::Sandbox | Reach::Namespace => {
+            return refuse_elsewhere(binding, &declared).map(|()| Vec::new());
+        }
     }
     let identity = machine_identity();
     // Those that the document names, and those that the ledger knows.
@@ -141,7 +150,14 @@ fn bind_set(
     let arguments = set.and_then(|set| set.check.clone());
     let section = set.and_then(|set| set.program.clone());
     let known = section.as_ref().and_then(|section| section.known.as_ref());
-    let profile = known.map(|known| known.profile);
+    // Another program that judges the set has its own words.
+    let is_of_profile = |known: &&Known| {
+        let of_profile = (known.profile.check)(&known.main);
+        arguments.as_ref().is_some_and(|arguments| arguments.first() == of_profile.first())
+    };
+    let profile = known.filter(is_of_profile).map(|known| known.profile);
+    // A sandbox may not make the mounts of a view; what it has is read by none of the host's programs.
+    let arguments = arguments.filter(|_| binding.scope.reach != Reach::Sandbox);
     let check = arguments.map(|arguments| Check { arguments, network: network.clone(), profile });
     let program = section.map(|section| {
         let ProgramSection { reload, known, pid_file, unit, restart, running, within, limits } =
@@ -299,7 +315,9 @@ fn refuse_elsewhere(binding: &Binding<'_>, declared: &[&Set]) -> Result<(), Erro
     for set in declared {
         let message =
             format!("the files of `{}` belong to the whole host, not to {here}", set.name.value);
-        checker.report(Diagnostic::new(set.name.span, message));
+        let help =
+            format!("a sandbox keeps files below {OF_A_SANDBOX} only, and does not check them");
+        checker.report(Diagnostic::new(set.name.span, message).help(help));
     }
     Ok(checker.into_result()?)
 }

@@ -260,6 +260,12 @@ impl Set {
         builder.build().map_err(Unusable::Template)
     }
 
+    /// All that it declares.
+    pub(crate) fn paths(&self) -> impl Iterator<Item = &FilePath> {
+        let files = self.write.iter().map(|write| &write.path.value);
+        files.chain(self.directories.iter().map(|directory| &directory.path.value))
+    }
+
     fn profile(&self) -> Option<&'static Profile> {
         self.program.as_ref()?.known.as_ref().map(|known| known.profile)
     }
@@ -404,65 +410,98 @@ impl Record for Set {
 /// How long a program may take to take files over.
 const WITHIN: Duration = Duration::from_secs(10);
 
-fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSection> {
-    let profile: Option<Spanned<ProfileName>> =
-        fields.optional("program", "A program that is known");
-    let sockets: Option<Sockets> = fields.optional("sockets", "The sockets of that program");
-    let reload: Option<Vec<String>> =
-        fields.optional("reload", "A program and its arguments that reload the program");
-    let restart: Option<Vec<String>> =
-        fields.optional("restart", "A program and its arguments that start the program if it died");
-    let pid_file: Option<MachinePath> =
-        fields.optional("pid-file", "A file with the id of the process that gets the signal");
-    let unit: Option<UnitOfProgram> =
-        fields.optional("unit", "The unit of systemd in which the program runs");
-    let signal: Option<SignalName> = fields.optional("signal", "That signal; HUP by default");
-    let running: Option<Running> =
-        fields.optional("running", "How the program is asked what it runs");
-    let within: Option<Period> =
-        fields.optional("within", "How long the program may take to run the new files");
-    let min_interval: Option<Period> =
-        fields.optional("min-interval", "The least time between two reloads");
-    let old_processes: Option<u16> = fields.number(
-        "old-processes",
-        "No reload while more processes of former reloads than this end their work",
-        Number { what: "a number of processes", least: 0, most: 1000 },
-    );
-    fields.exclusive("reload", "pid-file");
-    fields.exclusive("unit", "pid-file");
-    fields.exclusive("unit", "restart");
-    let unit = unit.map(|UnitOfProgram(name)| name);
-    for (name, arguments) in [
-        ("reload", reload.as_ref()),
-        ("restart", restart.as_ref()),
-        (
-            "running",
-            running.as_ref().and_then(|running| match &running.ask {
-                Request::Run(arguments) => Some(arguments),
-                _ => None,
-            }),
-        ),
-    ] {
-        if arguments.is_some_and(|all| !all.first().is_some_and(|one| one.starts_with('/'))) {
-            let message =
-                format!("`{name}` needs a program by its absolute path, and its arguments");
-            fields.report(Diagnostic::new(fields.value_at(name), message));
+/// What a set says of its program, before a profile fills in the rest.
+struct DeclaredProgram {
+    profile: Option<&'static Profile>,
+    sockets: Sockets,
+    reload: Option<Vec<String>>,
+    restart: Option<Vec<String>>,
+    pid_file: Option<PathBuf>,
+    unit: Option<UnitName>,
+    signal: Signal,
+    running: Option<Running>,
+    within: Duration,
+    limits: Limits,
+}
+
+impl DeclaredProgram {
+    fn read(fields: &mut Fields<'_>) -> Self {
+        let profile: Option<Spanned<ProfileName>> =
+            fields.optional("program", "A program that is known");
+        let sockets: Option<Sockets> = fields.optional("sockets", "The sockets of that program");
+        let reload: Option<Vec<String>> =
+            fields.optional("reload", "A program and its arguments that reload the program");
+        let restart: Option<Vec<String>> = fields
+            .optional("restart", "A program and its arguments that start the program if it died");
+        let pid_file: Option<MachinePath> =
+            fields.optional("pid-file", "A file with the id of the process that gets the signal");
+        let unit: Option<UnitOfProgram> =
+            fields.optional("unit", "The unit of systemd in which the program runs");
+        let signal: Option<SignalName> = fields.optional("signal", "That signal; HUP by default");
+        let running: Option<Running> =
+            fields.optional("running", "How the program is asked what it runs");
+        let within: Option<Period> =
+            fields.optional("within", "How long the program may take to run the new files");
+        let min_interval: Option<Period> =
+            fields.optional("min-interval", "The least time between two reloads");
+        let old_processes: Option<u16> = fields.number(
+            "old-processes",
+            "No reload while more processes of former reloads than this end their work",
+            Number { what: "a number of processes", least: 0, most: 1000 },
+        );
+        fields.exclusive("reload", "pid-file");
+        fields.exclusive("unit", "pid-file");
+        fields.exclusive("unit", "restart");
+        let ask = running.as_ref().and_then(|running| match &running.ask {
+            Request::Run(arguments) => Some(arguments),
+            _ => None,
+        });
+        for (name, arguments) in
+            [("reload", reload.as_ref()), ("restart", restart.as_ref()), ("running", ask)]
+        {
+            if arguments.is_some_and(|all| !all.first().is_some_and(|one| one.starts_with('/'))) {
+                let message =
+                    format!("`{name}` needs a program by its absolute path, and its arguments");
+                fields.report(Diagnostic::new(fields.value_at(name), message));
+            }
+        }
+        DeclaredProgram {
+            profile: profile.map(|name| name.value.0),
+            sockets: sockets.unwrap_or_default(),
+            reload,
+            restart,
+            pid_file: pid_file.map(|MachinePath(path)| path),
+            unit: unit.map(|UnitOfProgram(name)| name),
+            signal: signal.map_or(Signal::HUP, |SignalName(signal)| signal),
+            running,
+            within: within.map_or(WITHIN, Period::get),
+            limits: Limits {
+                min_interval: min_interval.map(Period::get).unwrap_or_default(),
+                old_processes: old_processes.map(usize::from),
+            },
         }
     }
-    let sockets = sockets.unwrap_or_default();
-    let known = profile.and_then(|name| find_main(fields, name.value.0, sockets, write));
-    let pid_file = pid_file.map(|MachinePath(pid_file)| pid_file);
+}
+
+/// The program of a set: what is declared counts before what its profile says. Nothing, if the set has no program.
+fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSection> {
+    let declared = DeclaredProgram::read(fields);
+    let DeclaredProgram { restart, unit, within, limits, .. } = declared;
+    let sockets = declared.sockets;
+    let known = declared.profile.and_then(|profile| find_main(fields, profile, sockets, write));
     let setup = known.as_ref().map(|Known { profile, main, sockets }| {
         (*profile, Setup { main, sockets, restart: restart.as_deref() })
     });
-    let of_unit = unit.as_ref().map(|_| Reload::Unit(JobKind::ReloadOrRestart));
-    let of_profile = setup.as_ref().and_then(|(profile, setup)| (profile.reload)(setup));
-    let running = running.or_else(|| setup.as_ref().and_then(|(one, setup)| (one.running)(setup)));
-    let pid_file = pid_file.or_else(|| Some(known.as_ref()?.profile.pid_file?.into()));
-    let signal = signal.map_or(Signal::HUP, |SignalName(signal)| signal);
-    let signalled = pid_file.as_ref().map(|_| Reload::Signal(signal));
-    let reload = reload.map(|arguments| Reload::Send(Request::Run(arguments)));
-    let reload = reload.or(of_unit).or(of_profile).or(signalled);
+    let of_profile = setup.as_ref().and_then(|(profile, setup)| (profile.running)(setup));
+    let running = declared.running.or(of_profile);
+    let of_profile = known.as_ref().and_then(|known| known.profile.pid_file);
+    let pid_file = declared.pid_file.or_else(|| of_profile.map(PathBuf::from));
+    let reload = declared
+        .reload
+        .map(|arguments| Reload::Send(Request::Run(arguments)))
+        .or_else(|| unit.as_ref().map(|_| Reload::Unit(JobKind::ReloadOrRestart)))
+        .or_else(|| setup.as_ref().and_then(|(profile, setup)| (profile.reload)(setup)))
+        .or_else(|| pid_file.as_ref().map(|_| Reload::Signal(declared.signal)));
     if let Some((profile, _)) = setup.filter(|_| reload.is_none() || running.is_none()) {
         let message = format!("`{}` cannot be reloaded, or asked what it runs", profile.name);
         let help = format!("it needs {}", profile.needs);
@@ -478,22 +517,20 @@ fn read_program(fields: &mut Fields<'_>, write: &[Write]) -> Option<ProgramSecti
         }
         return None;
     };
-    let counts = known.as_ref().is_some_and(|known| known.profile.draining.is_some());
-    if old_processes.is_some() && !counts {
-        let names: Vec<&str> = programs::ALL
-            .iter()
-            .filter(|profile| profile.draining.is_some())
-            .map(|profile| profile.name)
-            .collect();
+    if limits.old_processes.is_some() {
+        check_draining(fields, known.as_ref());
+    }
+    Some(ProgramSection { reload, known, pid_file, unit, restart, running, within, limits })
+}
+
+/// `old-processes` is for programs whose processes of former reloads can be counted.
+fn check_draining(fields: &mut Fields<'_>, known: Option<&Known>) {
+    if known.is_none_or(|known| known.profile.draining.is_none()) {
+        let counted = programs::ALL.iter().filter(|profile| profile.draining.is_some());
+        let names: Vec<&str> = counted.map(|profile| profile.name).collect();
         let message = format!("the processes of {} only can be counted", names.join(" and "));
         fields.report(Diagnostic::new(fields.at("old-processes"), message));
     }
-    let within = within.map_or(WITHIN, Period::get);
-    let limits = Limits {
-        min_interval: min_interval.map(Period::get).unwrap_or_default(),
-        old_processes: old_processes.map(usize::from),
-    };
-    Some(ProgramSection { reload, known, pid_file, unit, restart, running, within, limits })
 }
 
 /// The main file of a known program is known by its name.

@@ -13,14 +13,16 @@ use homeostat_netns::Netns;
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::process::chroot;
 use rustix::thread::{
-    CapabilitySet, CapabilitySets, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
+    configure_capability_in_ambient_set, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_no_new_privs,
 };
 
 use crate::accounts::Accounts;
 use crate::key::Key;
 use crate::model::{DesiredState, Mode, Object};
 use crate::program::{self, Ran};
+use crate::programs::Privileges;
 use crate::sys;
 
 /// What is different in the view.
@@ -30,6 +32,8 @@ pub(crate) struct View<'a> {
     /// Paths that are not there any more.
     pub(crate) removed: Vec<Key>,
     pub(crate) netns: Option<Arc<Netns>>,
+    /// What the program may do there.
+    pub(crate) privileges: Privileges,
 }
 
 /// The most that programs may write in a view.
@@ -59,8 +63,11 @@ const KERNEL: [&str; 20] = [
     "tracefs",
 ];
 
-/// What a program may do there beside what every user may: read the set, and behave as it does when it starts.
-const ALLOWED: CapabilitySet = CapabilitySet::CHOWN
+/// Of a program that only reads.
+const READ: CapabilitySet = CapabilitySet::DAC_READ_SEARCH;
+
+/// Of a program that behaves as it does when it starts.
+const START: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::DAC_OVERRIDE)
     .union(CapabilitySet::DAC_READ_SEARCH)
     .union(CapabilitySet::FOWNER)
@@ -79,7 +86,10 @@ impl View<'_> {
                 entered.map_err(|error| {
                     io::Error::new(error.kind(), format!("the view cannot be made: {error}"))
                 })?;
-                program::start(arguments)
+                match self.privileges {
+                    Privileges::ReadOnly => program::start_as_nobody(arguments),
+                    Privileges::Start => program::start(arguments),
+                }
             })?;
             started.join().unwrap_or_else(|_| Err(io::Error::other("it ended without an answer")))
         })?;
@@ -110,7 +120,10 @@ impl View<'_> {
         self.write().map_err(|error| {
             io::Error::new(error.kind(), format!("the set cannot be written there: {error}"))
         })?;
-        drop_privileges()
+        match self.privileges {
+            Privileges::ReadOnly => keep_only_reading(),
+            Privileges::Start => keep_only(START),
+        }
     }
 
     /// Writes the set, at its real paths.
@@ -150,22 +163,39 @@ impl View<'_> {
     }
 }
 
-/// Of this thread, and of all that it starts.
-fn drop_privileges() -> io::Result<()> {
-    for number in 0..64 {
-        let one = CapabilitySet::from_bits_retain(1 << number);
-        if !ALLOWED.contains(one) {
-            // The kernel knows fewer.
-            let _ = remove_capability_from_bounding_set(one);
-        }
-    }
-    let held = rustix::thread::capabilities(None)?;
-    let kept = ALLOWED & held.permitted;
+/// Drops all other capabilities, of this thread and of all that it starts.
+fn keep_only(allowed: CapabilitySet) -> io::Result<()> {
+    bound(allowed);
+    let kept = allowed & rustix::thread::capabilities(None)?.permitted;
     clear_ambient_capability_set()?;
     let sets =
         CapabilitySets { effective: kept, permitted: kept, inheritable: CapabilitySet::empty() };
     set_capabilities(None, sets)?;
     Ok(set_no_new_privs(true)?)
+}
+
+/// The program will be another user's, and keeps one capability all the same: the change of the user touches none, and the
+/// start of the program drops all but this one, which is ambient.
+fn keep_only_reading() -> io::Result<()> {
+    set_capabilities_secure_bits(CapabilitiesSecureBits::NO_SETUID_FIXUP)?;
+    bound(READ);
+    let held = rustix::thread::capabilities(None)?.permitted;
+    let kept = (READ | CapabilitySet::SETUID | CapabilitySet::SETGID) & held;
+    let sets = CapabilitySets { effective: kept, permitted: kept, inheritable: READ & held };
+    set_capabilities(None, sets)?;
+    clear_ambient_capability_set()?;
+    configure_capability_in_ambient_set(READ, true)?;
+    Ok(set_no_new_privs(true)?)
+}
+
+fn bound(allowed: CapabilitySet) {
+    for number in 0..64 {
+        let one = CapabilitySet::from_bits_retain(1 << number);
+        if !allowed.contains(one) {
+            // The kernel knows fewer.
+            let _ = remove_capability_from_bounding_set(one);
+        }
+    }
 }
 
 /// The overlays of a view: what is written above each file system.

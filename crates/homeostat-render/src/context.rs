@@ -19,6 +19,8 @@ pub struct Data {
     pub facts: Option<Arc<Facts>>,
     /// Plain data of the document, as `values`.
     pub values: Value,
+    /// More names that templates have.
+    pub names: BTreeMap<String, Value>,
 }
 
 /// What a file cannot be rendered without, or may not have.
@@ -121,7 +123,7 @@ impl Object for Root {
                 self.shared.reads().generation = true;
                 Some(Jinja::from(generation::PLACEHOLDER))
             }
-            _ => None,
+            name => data.names.get(name).map(|value| value.jinja.clone()),
         }
     }
 }

@@ -114,7 +114,7 @@ impl FileReader {
     }
 }
 
-/// Judges a file after it was read, as of the time before; without a time, only whether somebody has it open.
+/// Judges a file after it was read, as of the time before; without a time, only whether a process has it open.
 fn check_finished(file: &File, path: &Path, before: Option<SystemTime>) -> Result<(), Error> {
     let unfinished = match before {
         Some(before) => Unfinished::of(file, path, before),

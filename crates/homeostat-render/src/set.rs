@@ -407,8 +407,8 @@ impl Draft {
 
     /// Makes the generation of the set, and writes it where templates have asked for it.
     ///
-    /// `mask` takes out of a file what may change without a new generation, such as what the running program is told by
-    /// another way. `key` is secret and stays the same on one machine.
+    /// `mask` takes out of a file what may change without a new generation, such as what the running program learns
+    /// without a reload. `key` is secret and stays the same on one machine.
     #[must_use]
     pub fn finish<'a>(
         &'a self,

@@ -127,7 +127,7 @@ impl Post {
         self.last = Some(answer.clone());
         self.mailbox.lock().insert(self.name.clone(), answer);
         self.mailbox.arrived.notify_waiters();
-        // Whoever begins to wait later finds the answer in the mailbox.
+        // A caller that begins to wait later finds the answer in the mailbox.
     }
 }
 

@@ -5,13 +5,15 @@ use std::path::Path;
 
 use homeostat_render::Quoting;
 
-use crate::programs::{Profile, Setup, argv};
+use crate::programs::{Privileges, Profile, Setup, argv};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 pub const PROFILE: Profile = Profile {
     name: "bird",
     main: "bird.conf",
     check: |main| argv(&["/usr/sbin/bird", "-p", "-c", main.as_str()]),
+    privileges: Privileges::ReadOnly,
+    is_undecided: |_| false,
     says: |_| true,
     reload: |setup| Some(Reload::Send(control(setup, "configure"))),
     running: |setup| {

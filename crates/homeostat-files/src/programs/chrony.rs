@@ -3,7 +3,7 @@
 
 use homeostat_render::Quoting;
 
-use crate::programs::{Profile, argv};
+use crate::programs::{Privileges, Profile, argv};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 pub const PROFILE: Profile = Profile {
@@ -11,6 +11,8 @@ pub const PROFILE: Profile = Profile {
     main: "chrony.conf",
     // It prints the whole configuration.
     check: |main| argv(&["/usr/sbin/chronyd", "-p", "-f", main.as_str()]),
+    privileges: Privileges::ReadOnly,
+    is_undecided: |_| false,
     says: |line| line.split_once("Z ").is_some_and(|(time, _)| time.len() == 19),
     reload: |setup| setup.restart.map(|restart| Reload::Send(Request::Run(restart.to_vec()))),
     running: |_| Some(Running { ask: Request::Started, is: PLACEHOLDER.to_owned() }),

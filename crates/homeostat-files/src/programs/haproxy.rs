@@ -19,7 +19,7 @@ use rustix::process::Pid;
 
 use crate::key::FilePath;
 use crate::model::Content;
-use crate::programs::{Known, Profile, argv};
+use crate::programs::{Known, Privileges, Profile, argv};
 use crate::running::{Program, Reload, Request, Running};
 
 use self::process::Process;
@@ -30,6 +30,8 @@ pub const PROFILE: Profile = Profile {
     name: "haproxy",
     main: "haproxy.cfg",
     check: |main| argv(&["/usr/sbin/haproxy", "-c", "-f", main.as_str()]),
+    privileges: Privileges::ReadOnly,
+    is_undecided,
     says: |line| line != "Configuration file is valid",
     reload: |setup| setup.sockets.master.clone().map(reload),
     running: |setup| setup.sockets.admin.clone().map(running),
@@ -119,6 +121,16 @@ impl Haproxy {
             let _ = process.run(&commands);
         }
     }
+}
+
+/// Names of servers are resolved by the check (2.6, 3.0): while that fails, nothing is known of the rest.
+fn is_undecided(words: &str) -> bool {
+    let mut alerts = words.lines().filter(|line| line.starts_with("[ALERT]")).peekable();
+    let is_about_names = |line: &str| {
+        line.contains("could not resolve address")
+            || line.contains("Failed to initialize server(s) addr")
+    };
+    alerts.peek().is_some() && alerts.all(is_about_names)
 }
 
 /// How it is reloaded: by the socket of its master process.

@@ -8,13 +8,15 @@
 use homeostat_render::Quoting;
 use rustix::process::Signal;
 
-use crate::programs::{Profile, argv};
+use crate::programs::{Privileges, Profile, argv};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 pub const PROFILE: Profile = Profile {
     name: "keepalived",
     main: "keepalived.conf",
     check: |main| argv(&["/usr/sbin/keepalived", "-t", "-f", main.as_str()]),
+    privileges: Privileges::Start,
+    is_undecided: |_| false,
     says: |_| true,
     reload: |_| Some(Reload::Signal(Signal::HUP)),
     running: |_| Some(Running { ask: Request::ChildNames, is: PLACEHOLDER.to_owned() }),

@@ -10,13 +10,15 @@ use homeostat_render::Quoting;
 use rustix::process::{Pid, Signal};
 
 use crate::process::{children, command_line};
-use crate::programs::{Profile, argv};
+use crate::programs::{Privileges, Profile, argv};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 pub const PROFILE: Profile = Profile {
     name: "nginx",
     main: "nginx.conf",
     check: |main| argv(&["/usr/sbin/nginx", "-t", "-q", "-c", main.as_str()]),
+    privileges: Privileges::Start,
+    is_undecided,
     says: |_| true,
     reload: |_| Some(Reload::Signal(Signal::HUP)),
     running: |setup| {
@@ -36,6 +38,12 @@ pub const PROFILE: Profile = Profile {
     quoting: Quoting::Backslash,
     mask: None,
 };
+
+/// Names of servers are resolved by the check: while that fails, nothing is known of the rest.
+fn is_undecided(words: &str) -> bool {
+    let mut errors = words.lines().filter(|line| line.contains("[emerg]")).peekable();
+    errors.peek().is_some() && errors.all(|line| line.contains("host not found in"))
+}
 
 fn children_called(master: Pid, title: &str) -> Vec<Pid> {
     children(master).into_iter().filter(|pid| command_line(*pid) == title).collect()

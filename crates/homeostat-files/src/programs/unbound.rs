@@ -9,13 +9,15 @@ use std::path::Path;
 
 use homeostat_render::Quoting;
 
-use crate::programs::{Profile, Setup, argv};
+use crate::programs::{Privileges, Profile, Setup, argv};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 pub const PROFILE: Profile = Profile {
     name: "unbound",
     main: "unbound.conf",
     check: |main| argv(&["/usr/sbin/unbound-checkconf", main.as_str()]),
+    privileges: Privileges::ReadOnly,
+    is_undecided: |_| false,
     says: |line| !line.contains("no errors in"),
     reload: |setup| Some(Reload::Send(control(setup, "reload"))),
     running: |setup| {

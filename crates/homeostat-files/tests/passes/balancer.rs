@@ -47,7 +47,7 @@ impl Balancer {
         };
         let source = Files::new("haproxy", bench.source.store.clone());
         let source = source
-            .checked_by(Some(Check { arguments, network, profile: None }))
+            .checked_by(Some(Check { arguments, network, profile: Some(&haproxy::PROFILE) }))
             .read_by(Some(program));
         Balancer { bench: Bench { source, ..bench }, process: None, _namespace: namespace }
     }
@@ -164,6 +164,22 @@ fn a_taken_port_is_found_before_anything_is_written_and_costs_no_request() {
     drop(taken);
     balancer.bench.converge_soon(&third);
     assert!(Balancer::get(8003).ends_with("third"));
+}
+
+/// Names are resolved when a file is checked: without a resolver nothing is known of the rest.
+#[test]
+fn a_name_that_cannot_be_resolved_is_neither_good_nor_bad() {
+    let balancer = Balancer::new();
+    let named = |more: &str| {
+        let text = format!("x\nbackend named\n  server one no-such-name.invalid:80\n{more}");
+        report_lines(&balancer.bench.pass(&balancer.desired(&[8001], &text))).join("\n")
+    };
+    let lines = named("");
+    assert!(lines.contains("it could not be checked"), "{lines}");
+    assert!(lines.contains("could not resolve address 'no-such-name.invalid'"), "{lines}");
+    let lines = named("  no-such-keyword\n");
+    assert!(lines.contains("its program refuses it"), "{lines}");
+    assert!(!balancer.main().exists());
 }
 
 #[test]

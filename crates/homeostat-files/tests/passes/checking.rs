@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
+use homeostat_files::programs::{ALL, Privileges, Profile, bird, nginx};
 use homeostat_files::{
     Attributes, Check, Content, DesiredState, DigestKey, DirectorySpec, FileSpec, Network, Verdict,
 };
@@ -43,9 +44,20 @@ impl Place {
 
     /// Lets a shell judge a set; `@` stands for the directory.
     fn ask(&self, desired: &DesiredState, script: &str, network: Network) -> Verdict {
+        self.ask_for(None, desired, script, network)
+    }
+
+    /// The same in place of the check of a known program.
+    fn ask_for(
+        &self,
+        profile: Option<&'static Profile>,
+        desired: &DesiredState,
+        script: &str,
+        network: Network,
+    ) -> Verdict {
         let script = script.replace('@', self.temp.path().to_str().unwrap());
         let arguments = ["/bin/sh", "-c", &script].map(str::to_owned).to_vec();
-        Check { arguments, network, profile: None }.ask(desired, Vec::new())
+        Check { arguments, network, profile }.ask(desired, Vec::new())
     }
 }
 
@@ -83,6 +95,28 @@ fn a_refusal_names_the_line_and_shows_what_was_to_be_there() {
     assert_eq!(refused("echo no >&2; exit 1").key, None);
 }
 
+/// A program that refuses a file may quote it.
+#[test]
+fn what_a_program_says_of_a_secret_is_not_shown() {
+    let place = Place::new();
+    let desired = place.desired(&[("a.cfg", "public\n"), ("secret.cfg", "password CANARY\n")]);
+    for (script, shown) in [
+        (
+            "echo '@/secret.cfg:1: unknown keyword CANARY' >&2; exit 1",
+            "secret.cfg:1: unknown keyword",
+        ),
+        ("echo '@/a.cfg:1: no CANARY here' >&2; exit 1", "a.cfg:1: no *** here; 1: public"),
+        ("echo 'weak: CANARY'", "weak: ***"),
+    ] {
+        let words = match place.ask(&desired, script, Network::Here) {
+            Verdict::Refused(refusal) => refusal.words,
+            Verdict::Valid { warnings } => warnings,
+            Verdict::Unchecked { why } => panic!("{why}"),
+        };
+        assert!(words.contains(shown) && !words.contains("CANARY"), "{script}: {words}");
+    }
+}
+
 #[test]
 fn what_could_not_run_is_neither_good_nor_bad() {
     let place = Place::new();
@@ -106,6 +140,33 @@ fn what_could_not_run_is_neither_good_nor_bad() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// It may read what only root can read, and nothing else.
+#[test]
+fn a_program_that_only_reads_is_an_unprivileged_process() {
+    let place = Place::new();
+    let desired = place.desired(&[("secret.cfg", "secret\n")]);
+    let script = "id -u; id -g; id -G; cat @/secret.cfg; \
+                  touch @/secret.cfg 2>/dev/null || echo cannot write; \
+                  touch /etc/passwd 2>/dev/null || echo nor elsewhere; \
+                  sed -n 's/^CapEff:\\t0*//p; s/^NoNewPrivs:\\t/nnp /p' /proc/self/status | sort";
+    for profile in [&bird::PROFILE, &nginx::PROFILE] {
+        let verdict = place.ask_for(Some(profile), &desired, script, Network::Here);
+        let Verdict::Valid { warnings } = verdict else { panic!("{verdict:?}") };
+        let lines: Vec<&str> = warnings.lines().collect();
+        let expected = match profile.privileges {
+            // Reading and searching is the capability 2.
+            Privileges::ReadOnly => {
+                &["65534", "65534", "65534", "***", "cannot write", "nor elsewhere", "4", "nnp 1"][..]
+            }
+            Privileges::Start => &["0", "0", "0", "***", "4cf", "nnp 1"],
+        };
+        assert_eq!(lines, expected, "{}", profile.name);
+    }
+    let unprivileged = ALL.iter().filter(|one| one.privileges == Privileges::ReadOnly);
+    let names: Vec<&str> = unprivileged.map(|one| one.name).collect();
+    assert_eq!(names, ["bird", "chrony", "haproxy", "unbound"]);
 }
 
 #[test]

@@ -72,7 +72,7 @@ impl Process<'_> {
                 Command::ReplaceMap { path, entries } => self.replace_map(path, entries)?,
                 Command::SetCertificate { path, blocks } => {
                     let path = escaped(path);
-                    // Somebody may have begun to change it.
+                    // Another client may have begun to change it.
                     self.send(&format!("abort ssl cert {path}"))?;
                     self.send(&format!("set ssl cert {path} <<\n{blocks}"))?;
                     self.send(&format!("commit ssl cert {path}"))?;
