@@ -25,7 +25,7 @@
 //! | the target | strategy |
 //! |---|---|
 //! | holds a text with each object: a tag, a label, a comment | [`Strategy::marker("me")`](Strategy::marker) |
-//! | holds none, but you choose the names | [`Strategy::prefix("me-")`](Strategy::prefix): **every** name that begins so is ours, whoever made it; a desired state with any other name is refused as a whole |
+//! | holds none, but you choose the names | [`Strategy::prefix("me-")`](Strategy::prefix): **every** name that begins so is ours, even if another program made it; a desired state with any other name is refused as a whole |
 //! | neither | [`Strategy::Checkpoint`] with `Reconciler::state` or [`Applied`]: what we made is recorded |
 //! | has no other owner at all | [`Strategy::Exclusive`] |
 //!

@@ -211,9 +211,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(250);
 /// The longest of these pauses.
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 
-/// Passes on only what a [`Validator`] found valid. Until then the desired state is unknown, with the reason. What was
-/// checked is not checked again; a check that could not be made is made again after a pause that grows, or when there is
-/// another desired state.
+/// Passes on only what a [`Validator`] found valid. Until then the desired state is unknown, with the reason; what is
+/// invalid is refused, so that its provider learns why. What was checked is not checked again; a check that could not be
+/// made is made again after a pause that grows, or when there is another desired state.
 pub struct Validated<P: Provider, V> {
     provider: P,
     validator: V,
@@ -269,7 +269,9 @@ where
             match self.check(Arc::clone(&desired)).await {
                 Ok(Validity::Valid) => Answer::DesiredState(desired),
                 Ok(Validity::Invalid { why }) => {
-                    Answer::Unknown { why: format!("it is not valid: {why}") }
+                    let why = format!("it is not valid: {why}");
+                    self.provider.judged(Verdict::Refused { why: why.clone() });
+                    Answer::Unknown { why }
                 }
                 Err(failure) => Answer::Unknown { why: format!("it cannot be checked: {failure}") },
             }
@@ -295,6 +297,10 @@ where
 
     fn judged(&mut self, verdict: Verdict) {
         self.provider.judged(verdict);
+    }
+
+    fn passed(&mut self, is_open: &dyn Fn(&str) -> bool) {
+        self.provider.passed(is_open);
     }
 }
 
@@ -409,13 +415,16 @@ pub enum CurrentDesired<D> {
 pub struct Latest<P: Provider> {
     provider: P,
     good: Option<Arc<P::DesiredState>>,
+    /// What [`Latest::next_desired`] returned last.
     handed: Option<Arc<P::DesiredState>>,
+    /// The reason that it returned, while it holds.
+    trouble: Option<String>,
 }
 
 impl<P: Provider> Latest<P> {
     /// Has not asked yet.
     pub fn new(provider: P) -> Self {
-        Latest { provider, good: None, handed: None }
+        Latest { provider, good: None, handed: None, trouble: None }
     }
 
     /// Asks the provider.
@@ -459,15 +468,26 @@ impl<P: Provider> Latest<P> {
 }
 
 impl<P: Provider<DesiredState: PartialEq>> Latest<P> {
-    /// Waits for a desired state that differs from the last one that it returned, for a loop. What
-    /// cannot be answered is waited out. Dropping the future loses nothing.
-    pub async fn next_desired(&mut self) -> Arc<P::DesiredState> {
+    /// Waits for a desired state that differs from the last one that it returned, for a loop. An error says why the
+    /// provider cannot answer; the last desired state stays in force, and the same reason is returned once. Dropping the
+    /// future loses nothing.
+    pub async fn next_desired(&mut self) -> Result<Arc<P::DesiredState>, String> {
         loop {
-            if let CurrentDesired::Fresh(desired) = self.ask().await
-                && self.handed.as_ref() != Some(&desired)
-            {
-                self.handed = Some(Arc::clone(&desired));
-                return desired;
+            match self.ask().await {
+                CurrentDesired::Fresh(desired) => {
+                    self.trouble = None;
+                    if self.handed.as_ref() != Some(&desired) {
+                        self.handed = Some(Arc::clone(&desired));
+                        return Ok(desired);
+                    }
+                }
+                CurrentDesired::Stale { why, .. } | CurrentDesired::Unknown { why } => {
+                    if self.trouble.as_ref() != Some(&why) {
+                        self.trouble = Some(why.clone());
+                        return Err(why);
+                    }
+                }
+                CurrentDesired::Nothing => self.trouble = None,
             }
             self.changed().await;
         }

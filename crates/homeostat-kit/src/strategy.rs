@@ -42,7 +42,7 @@ impl Strategy {
         Marker::new(owner).map(Strategy::Marker)
     }
 
-    /// Names that begin with this are ours, whoever made them. A program with several prefixes in one target takes them
+    /// Names that begin with this are ours, even if another program made them. A program with several prefixes in one target takes them
     /// from one [`Prefixes`], so that they cannot overlap.
     pub fn prefix(prefix: &str) -> Result<Self, PrefixRefused> {
         Prefixes::default().claim(prefix).map(Strategy::Prefix)

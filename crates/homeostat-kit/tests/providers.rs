@@ -267,3 +267,59 @@ async fn what_could_not_be_checked_is_neither_valid_nor_invalid() {
     latest.changed().await;
     assert_eq!(latest.ask().await, fresh(&["c"]));
 }
+
+#[tokio::test]
+async fn the_provider_of_an_invalid_state_learns_why_it_was_refused() {
+    let away = Away { times: Arc::default(), runs: Arc::default() };
+    let (sender, provider) = channel();
+    let mut latest = Latest::new(Validated::new(provider, away));
+    sender.put(words(&["x"]));
+    latest.ask().await;
+    let why = "it is not valid: an x".to_owned();
+    assert_eq!(sender.verdict(), Some(Verdict::Refused { why }));
+    sender.put(words(&["a"]));
+    latest.ask().await;
+    assert_eq!(sender.verdict(), None, "valid is not yet accepted");
+}
+
+/// Counts how often it learns of a pass.
+struct Counting(Arc<AtomicU32>);
+
+impl Provider for Counting {
+    type DesiredState = Words;
+    type Error = String;
+
+    fn answer(&mut self) -> Later<'_, Answer<Words>> {
+        Box::pin(std::future::ready(Answer::DesiredState(Arc::new(words(&["a"])))))
+    }
+
+    fn passed(&mut self, _: &dyn Fn(&str) -> bool) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn the_provider_of_a_state_that_is_checked_learns_of_passes() {
+    let passes = Arc::<AtomicU32>::default();
+    let away = Away { times: Arc::default(), runs: Arc::default() };
+    Validated::new(Counting(Arc::clone(&passes)), away).passed(&|_| false);
+    assert_eq!(passes.load(Relaxed), 1);
+}
+
+#[tokio::test]
+async fn who_waits_for_the_next_desired_state_learns_once_why_there_is_none() {
+    let (sender, provider) = channel::<Words>();
+    let mut latest = Latest::new(provider);
+    let not_yet = Err("no desired state has been put in yet".to_owned());
+    assert_eq!(latest.next_desired().await, not_yet);
+    assert!(!is_ready(latest.next_desired()), "the same reason is not returned again");
+    sender.put(words(&["a"]));
+    assert_eq!(latest.next_desired().await, Ok(Arc::new(words(&["a"]))));
+    sender.unknown("the store is away");
+    assert_eq!(latest.next_desired().await, Err("the store is away".to_owned()));
+    // Between two outages it was as before: nothing to apply, but the second one is news.
+    sender.put(words(&["a"]));
+    assert!(!is_ready(latest.next_desired()));
+    sender.unknown("the store is away");
+    assert_eq!(latest.next_desired().await, Err("the store is away".to_owned()));
+}

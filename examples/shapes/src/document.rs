@@ -26,7 +26,7 @@ use serde::Deserialize;
 use crate::shape::{FIELDS, Shape};
 use crate::source::Shapes;
 
-/// Everything that one owner desired states.
+/// Everything that one owner declares.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Document {

@@ -159,9 +159,9 @@ async fn a_change_of_any_input_wakes_who_waits() {
     let mut scene = scene();
     scene.colour.put(json!("green"));
     scene.size.put(json!(3));
-    assert_eq!(*scene.latest.next_desired().await, "green/3");
+    assert_eq!(*scene.latest.next_desired().await.unwrap(), "green/3");
     let waiting = tokio::spawn(async move { (scene.latest.next_desired().await, scene.colour) });
     tokio::task::yield_now().await;
     scene.size.put(json!(4));
-    assert_eq!(*waiting.await.unwrap().0, "green/4");
+    assert_eq!(*waiting.await.unwrap().0.unwrap(), "green/4");
 }

@@ -80,23 +80,43 @@ async fn until(service: &Service, shown: &str) {
     assert!(waited.await.is_ok(), "there is {:?}, and never {shown:?}", service.shown());
 }
 
+/// Waits until the program has printed a line of trouble with this word.
+async fn until_printed(path: &Path, word: &str) {
+    let mut turn = tokio::time::interval(Duration::from_millis(5));
+    let printed = || std::fs::read_to_string(path).unwrap();
+    let waited = tokio::time::timeout(Duration::from_mins(1), async {
+        while !printed().lines().any(|line| line.starts_with("! ") && line.contains(word)) {
+            turn.tick().await;
+        }
+    });
+    assert!(waited.await.is_ok(), "no trouble with `{word}` in {:?}", printed());
+}
+
 #[tokio::test]
-async fn the_program_heals_what_strangers_do_and_follows_its_document() {
+async fn the_program_heals_what_others_do_follows_its_document_and_reports_a_broken_one() {
     let directory = tempfile::tempdir().unwrap();
     let document = directory.path().join("shapes.toml");
     std::fs::write(&document, DOCUMENT).unwrap();
     let service = Service::start().unwrap();
     service.paint("cloud", "white");
     let mut command = Command::new(env!("CARGO_BIN_EXE_shapes"));
-    command.arg(service.addr().to_string()).arg(&document).stdout(Stdio::null());
+    let printed = directory.path().join("printed");
+    let output = std::fs::File::create(&printed).unwrap();
+    command.arg(service.addr().to_string()).arg(&document).stdout(output);
     let _running = Running(command.spawn().unwrap());
     until(&service, "white cloud, green door, blue window").await;
     service.paint("door", "red");
     service.remove("window");
     until(&service, "white cloud, green door, blue window").await;
-    std::fs::write(&document, "owner = ").unwrap();
-    service.paint("door", "red");
-    until(&service, "white cloud, green door, blue window").await;
+    for (broken, reason) in [
+        ("owner = ", "line 1, column 9"),
+        ("owner = \"\"\nownership = \"mark\"\n", "the owner cannot be used"),
+    ] {
+        std::fs::write(&document, broken).unwrap();
+        until_printed(&printed, reason).await;
+        service.paint("door", "red");
+        until(&service, "white cloud, green door, blue window").await;
+    }
     std::fs::write(&document, DOCUMENT.split("[shapes.window]").next().unwrap()).unwrap();
     until(&service, "white cloud, green door").await;
 }

@@ -15,7 +15,7 @@ use homeostat_engine::{
     Alone, Bound, Control as _, Entry, Event, EventKind, Events, Explain as _, Hints, Kind, Ledger,
     Loop, LoopDeps, MemoryLedger, OnStop, Pace, Session, SqliteLedger,
 };
-use homeostat_kit::provider::{Every, File, Latest};
+use homeostat_kit::provider::{Every, File, Latest, Provider};
 use homeostat_kit::simple::{Adapted, place};
 use homeostat_shapes::client::Client;
 use homeostat_shapes::document::{Document, Ownership};
@@ -82,19 +82,22 @@ async fn once(bound: Bound<Adapted<Shapes>>, ledger: Arc<dyn Ledger>) -> anyhow:
 }
 
 async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyhow::Result<()> {
-    let file = File::new(path, str::parse::<Document>);
+    let parse = |text: &str| {
+        text.parse::<Document>().map_err(|error| format!("{:#}", anyhow::Error::from(error)))
+    };
+    let file = File::new(path, parse);
     let mut desired_states = Latest::new(Every::new(Duration::from_secs(1), file));
-    let first = desired_states.next_desired().await;
+    let first = next_bound(&mut desired_states, binder).await?;
     let (lock, events) = (Arc::new(Alone::i_am_the_only_writer()), Events::default());
     let mut published = events.subscribe();
     let deps = LoopDeps::new(lock, ledger).with_events(events);
     let pace = Pace::of::<Adapted<Shapes>>(u64::from(std::process::id()));
-    let (kept, handle) = Loop::new(binder.bound(&first)?, deps, pace);
+    let (kept, handle) = Loop::new(first, deps, pace);
     let running = tokio::spawn(kept.run());
     loop {
         tokio::select! {
-            desired = desired_states.next_desired() => {
-                handle.put(binder.bound(&desired)?)?;
+            next = next_bound(&mut desired_states, binder) => {
+                handle.put(next?)?;
             }
             event = published.recv() => event.iter().try_for_each(print)?,
             interrupted = tokio::signal::ctrl_c() => {
@@ -102,6 +105,20 @@ async fn keep(binder: &mut Binder, path: &Path, ledger: Arc<dyn Ledger>) -> anyh
                 handle.stop(OnStop::Leave).await;
                 return Ok(running.await?);
             }
+        }
+    }
+}
+
+/// The next document, bound to the service. A document that cannot be used is reported, and the one before stays in force.
+async fn next_bound(
+    documents: &mut Latest<impl Provider<DesiredState = Document>>,
+    binder: &mut Binder,
+) -> io::Result<Bound<Adapted<Shapes>>> {
+    loop {
+        let document = documents.next_desired().await.map_err(anyhow::Error::msg);
+        match document.and_then(|document| binder.bound(&document)) {
+            Ok(bound) => return Ok(bound),
+            Err(error) => writeln!(io::stdout(), "! {error:#}")?,
         }
     }
 }

@@ -54,7 +54,7 @@ async fn piped(stage: &Stage) -> Piped {
             .bind(&document.strategy().unwrap(), document.desired_states().unwrap(), place)
             .unwrap()
     };
-    let first = desired_states.next_desired().await;
+    let first = desired_states.next_desired().await.unwrap();
     let lock = std::sync::Arc::new(homeostat_engine::Alone::i_am_the_only_writer());
     let deps = LoopDeps::new(lock, stage.ledger.clone()).with_events(events);
     let pace = Pace::of::<Adapted<Shapes>>(1).with_resync(Duration::from_hours(1)).unwrap();
@@ -65,8 +65,10 @@ async fn piped(stage: &Stage) -> Piped {
     let fed = handle.clone();
     tokio::spawn(async move {
         loop {
-            let desired = desired_states.next_desired().await;
-            fed.replace(bound(&desired)).unwrap();
+            // The pipeline publishes its own trouble as events.
+            if let Ok(desired) = desired_states.next_desired().await {
+                fed.replace(bound(&desired)).unwrap();
+            }
         }
     });
     Piped { names, paint, handle, published }
