@@ -78,11 +78,11 @@ impl Connection {
             let stream =
                 connector.connect(name, stream).await.map_err(|error| error.to_string())?;
             let (send, driver) =
-                builder.handshake(TokioIo::new(stream)).await.map_err(|it| told(&it))?;
+                builder.handshake(TokioIo::new(stream)).await.map_err(|it| with_causes(&it))?;
             (send, tokio::spawn(async { _ = driver.await }))
         } else {
             let (send, driver) =
-                builder.handshake(TokioIo::new(stream)).await.map_err(|it| told(&it))?;
+                builder.handshake(TokioIo::new(stream)).await.map_err(|it| with_causes(&it))?;
             (send, tokio::spawn(async { _ = driver.await }))
         };
         let origin = format!("{}://{member}", if tls.is_some() { "https" } else { "http" });
@@ -164,7 +164,7 @@ impl Connection {
             .body(body)
             .map_err(|error| not_sent(error.to_string()))?;
         let mut send = self.send.clone();
-        send.ready().await.map_err(|error| not_sent(told(&error)))?;
+        send.ready().await.map_err(|error| not_sent(with_causes(&error)))?;
         *is_sent = true;
         let response = send.send_request(request).await.map_err(|it| self.no_answer(&it))?;
         if response.status() != StatusCode::OK {
@@ -174,7 +174,7 @@ impl Connection {
     }
 
     fn no_answer(&self, error: &(dyn std::error::Error + 'static)) -> CallError {
-        CallError::NoAnswer { why: format!("{}: {}", self.member, told(error)) }
+        CallError::NoAnswer { why: format!("{}: {}", self.member, with_causes(error)) }
     }
 
     fn malformed(&self, why: &str) -> CallError {
@@ -257,7 +257,7 @@ fn status(headers: &HeaderMap) -> Result<(), CallError> {
 }
 
 /// An error with those that it comes from: hyper's own texts say little.
-fn told(error: &(dyn std::error::Error + 'static)) -> String {
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
     let sources = std::iter::successors(Some(error), |error| error.source());
     sources.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

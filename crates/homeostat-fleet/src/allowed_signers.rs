@@ -63,7 +63,7 @@ impl AllowedSigners {
     }
 
     /// Whether at least `needed` distinct keys of the list have signed these bytes for this namespace. Signatures that do
-    /// not count do no harm: whoever writes to the store can add them. `now` is none if the clock is not synchronized.
+    /// not count do no harm: everyone who writes to the store can add them. `now` is none if the clock is not synchronized.
     pub fn verify(
         &self,
         message: &[u8],

@@ -99,6 +99,12 @@ pub fn pack<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>, urls: &[St
     Packed { document: Digest::of(&manifest), manifest, chunks }
 }
 
+/// A document without files: the fallback of a node that never had one.
+#[must_use]
+pub fn empty() -> Packed {
+    pack([], &[])
+}
+
 fn add(chunks: &mut BTreeMap<Digest, Vec<u8>>, chunk: &[u8]) -> Digest {
     let digest = Digest::of(chunk);
     chunks.entry(digest).or_insert_with(|| chunk.to_vec());

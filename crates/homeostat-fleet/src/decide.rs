@@ -5,7 +5,7 @@
 //! state of the rollout, so of two acts that were decided on the same state only one can be carried out, and an act that
 //! is sent again does nothing. So a view may be old: it can delay a rollout, but not break it.
 //!
-//! The questions are asked in this order, each time anew: Is it over? Does somebody belong to a newer rollout? Was an abort
+//! The questions are asked in this order, each time anew: Is it over? Does a node belong to a newer rollout? Was an abort
 //! or a pause asked for? Is the store behind a node? Have too many nodes reported a failure? Is most of the wave absent? Are
 //! too many nodes lost? What can be assigned? Is the wave complete, and has it soaked?
 

@@ -11,6 +11,7 @@
 //! | `rollout/ID/request` | operator | run, pause or abort |
 //! | `rollout/ID/state` | coordinator | phase, wave, why |
 //! | `node/NODE/want` | coordinator | what the node shall have, with its proof |
+//! | `node/NODE/plan` | operator | a want whose statement asks for a plan |
 //! | `status/NODE` | node | what the node has; without a lease |
 //! | `alive/NODE` | node | machine and boot, with a lease |
 //! | `plan/NODE` | node | the answer to a request for a plan, with a lease |
@@ -18,6 +19,9 @@
 //! | `once/SOURCE/journal/STEP` | holder of the source | operations on what is shared |
 
 use crate::{Digest, Name};
+
+/// The group whose documents a node reads if its settings name no other.
+pub const GROUP: &str = "all";
 
 /// Builds keys of one fleet.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +44,12 @@ impl Keys {
     #[must_use]
     pub fn fleet(&self) -> String {
         self.below("fleet")
+    }
+
+    /// What all keys of a kind begin with, such as those of `status` or `rollout`.
+    #[must_use]
+    pub fn all(&self, kind: &str) -> String {
+        self.below(&format!("{kind}/"))
     }
 
     #[must_use]
@@ -81,6 +91,17 @@ impl Keys {
     #[must_use]
     pub fn want(&self, node: &Name) -> String {
         self.below(&format!("node/{node}/want"))
+    }
+
+    /// Everything that is meant for a node begins with this.
+    #[must_use]
+    pub fn node(&self, node: &Name) -> String {
+        self.below(&format!("node/{node}/"))
+    }
+
+    #[must_use]
+    pub fn plan_request(&self, node: &Name) -> String {
+        self.below(&format!("node/{node}/plan"))
     }
 
     #[must_use]

@@ -192,7 +192,7 @@ mod tests {
         let hashes = hashes(4);
         let root = Tree::new(hashes.clone()).root();
         let (left, right) = (join(&hashes[0], &hashes[1]), join(&hashes[2], &hashes[3]));
-        // Whoever may choose the number of leaves could cut a tree short. The number is signed with the root.
+        // An attacker who may choose the number of leaves could cut a tree short. The number is signed with the root.
         assert!(verify(&root, 2, 0, &left, &[right]));
         assert!(!verify(&root, 4, 0, &left, &[right]));
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use homeostat_document::{Text, ValueError};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
@@ -15,6 +16,12 @@ pub struct Name(String);
 const LONGEST: usize = 63;
 
 impl Name {
+    /// The group that every node is in: documents and chunks are stored once for all nodes.
+    #[must_use]
+    pub fn all() -> Self {
+        Name(crate::keys::GROUP.to_owned())
+    }
+
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -36,6 +43,18 @@ impl FromStr for Name {
         } else {
             Err(Error::Name { text: text.chars().take(LONGEST).collect() })
         }
+    }
+}
+
+/// As documents have it.
+impl Text for Name {
+    const WHAT: &'static str = "a name";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map_err(|error: Error| {
+            let refused = ValueError::new(error.to_string());
+            error.help().into_iter().fold(refused, ValueError::help)
+        })
     }
 }
 

@@ -280,6 +280,50 @@ pub struct Open {
     pub conflict: u64,
 }
 
+/// `alive/NODE`: which machine the node is, under a lease. A second machine of the same name finds it there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Alive {
+    /// Made of the machine's id, so that it is the same after each boot, and says nothing else.
+    pub machine: String,
+    pub boot: String,
+    /// Of the process: another one on the same machine takes the key over.
+    pub process: String,
+    /// The version of the program.
+    #[serde(default)]
+    pub agent: String,
+}
+
+/// `plan/NODE`: the answer to a request for a plan, which is a [`Want`] at `node/NODE/plan` whose statement says `plan`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanAnswer {
+    pub rollout: Name,
+    pub generation: u64,
+    pub document: Digest,
+    pub result: PlanResult,
+    pub at: Time,
+    #[serde(default)]
+    pub agent: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PlanResult {
+    Planned {
+        /// Nodes with equal plans have equal digests.
+        digest: Digest,
+        create: u64,
+        update: u64,
+        delete: u64,
+        /// Keys that would not be as declared afterwards.
+        open: u64,
+        /// The first lines of the plan, for people.
+        #[serde(default)]
+        lines: Vec<String>,
+    },
+    /// The statement, the content or the document cannot be used on this node.
+    Refused { why: String },
+}
+
 /// `inventory/NODE`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
@@ -331,6 +375,12 @@ impl Record for Status {
             room = status.why.len().saturating_sub(over);
         }
     }
+}
+impl Record for Alive {
+    const NAME: &'static str = "alive key";
+}
+impl Record for PlanAnswer {
+    const NAME: &'static str = "plan";
 }
 impl Record for Inventory {
     const NAME: &'static str = "inventory";

@@ -49,7 +49,7 @@ pub(crate) const PLAIN: &str = "ssh-ed25519";
 pub(crate) const TOKEN: &str = "sk-ssh-ed25519@openssh.com";
 const KEY_LENGTH: usize = 32;
 const VALUE_LENGTH: usize = 64;
-/// Somebody has touched the token.
+/// The flag that the token sets if its user touched it.
 const TOUCHED: u8 = 1;
 /// Far more than a signature with the longest namespace and application that make sense.
 const LONGEST: usize = 4096;

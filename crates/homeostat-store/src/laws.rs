@@ -191,13 +191,17 @@ impl Stage {
             [(&mut early, &expected[..]), (&mut late, &expected[..]), (&mut middle, &expected[1..])]
         {
             for group in expected {
-                // The order within a transaction is not told.
-                let mut told = Vec::new();
+                // Entries of one transaction come in any order.
+                let mut received = Vec::new();
                 for _ in group {
-                    told.push(next(watch).await?);
+                    received.push(next(watch).await?);
                 }
-                told.sort_by(|one, other| one.1.cmp(&other.1));
-                holds(2, told == *group, format_args!("a watch told {told:?}, not {group:?}"))?;
+                received.sort_by(|one, other| one.1.cmp(&other.1));
+                holds(
+                    2,
+                    received == *group,
+                    format_args!("a watch returned {received:?}, not {group:?}"),
+                )?;
             }
         }
         Ok(())
@@ -338,8 +342,8 @@ pub async fn compaction(stage: &Stage, compact: impl AsyncFnOnce(Revision)) -> C
     let listed = made(1, stage.other.list(stage.keys()).await)?;
     let mut new = made(2, stage.other.watch(stage.keys(), listed.revision).await)?;
     let revision = stage.done(2, Transaction::new().delete(&key)).await?;
-    let told = next(&mut new).await?;
-    holds(2, told == (revision, key, None), format_args!("after a compaction: {told:?}"))
+    let received = next(&mut new).await?;
+    holds(2, received == (revision, key, None), format_args!("after a compaction: {received:?}"))
 }
 
 /// A watch after a revision that the store has not reached says that the store went back.
@@ -421,22 +425,22 @@ pub async fn replay(stage: &Stage, acts: &[Act]) -> Checked {
         holds(1, is_same, both)?;
     }
     let mut watch = made(2, stage.one.watch(stage.keys(), begun.revision).await)?;
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     for _ in &model.history {
-        told.push(next(&mut watch).await?);
+        received.push(next(&mut watch).await?);
     }
-    let sorted = |all: &[Told]| {
+    let sorted = |all: &[WatchedEntry]| {
         let mut all = all.to_vec();
         all.sort_by(|one, other| (one.0, &one.1).cmp(&(other.0, &other.1)));
         all
     };
-    let is_in_order = told.is_sorted_by_key(|(revision, ..)| *revision);
-    holds(2, is_in_order, format_args!("a watch told in no order: {told:?}"))?;
-    let is_same = sorted(&told) == sorted(&model.history);
-    holds(2, is_same, format_args!("a watch told {told:?}, not {:?}", model.history))
+    let is_in_order = received.is_sorted_by_key(|(revision, ..)| *revision);
+    holds(2, is_in_order, format_args!("a watch returned no order of revisions: {received:?}"))?;
+    let is_same = sorted(&received) == sorted(&model.history);
+    holds(2, is_same, format_args!("a watch returned {received:?}, not {:?}", model.history))
 }
 
-type Told = (Revision, String, Option<Entry>);
+type WatchedEntry = (Revision, String, Option<Entry>);
 
 /// Longer than a test takes.
 const LONG: Duration = Duration::from_mins(10);
@@ -444,7 +448,7 @@ const LONG: Duration = Duration::from_mins(10);
 #[derive(Default)]
 struct Model {
     entries: BTreeMap<String, Entry>,
-    history: Vec<Told>,
+    history: Vec<WatchedEntry>,
     lease: Option<Lease>,
 }
 

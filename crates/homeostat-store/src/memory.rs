@@ -29,7 +29,7 @@ struct Shared {
     stirred: watch::Sender<u64>,
 }
 
-/// A call of the store, for whoever decides about its faults.
+/// A call of the store, as the caller that decides about faults sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "they are called as the methods of the store")]
 pub enum Call {

@@ -27,7 +27,7 @@ const RENEWALS: u32 = 3;
 /// A candidate looks by itself after this time: watches can lose events.
 const LOOK: Duration = Duration::from_secs(30);
 
-/// Somebody who wants to lead.
+/// A process that wants to lead.
 #[derive(Clone)]
 pub struct Candidate {
     store: Arc<dyn Store>,
@@ -60,7 +60,7 @@ pub struct Term {
     stands_down: AtomicU64,
 }
 
-/// Why somebody leads no longer.
+/// Why a leader does not lead any longer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lost {
     /// The store ended the lease.

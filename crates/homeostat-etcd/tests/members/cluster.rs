@@ -1,32 +1,20 @@
-//! Members of etcd in a directory and a network namespace of the test. They end with it.
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the one module of these tests that starts programs"
-)]
+//! Members of etcd, and clients of them.
 
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_etcd::{Config, Endpoint, EtcdStore, TlsFiles};
 use homeostat_store::{Committed, Keys, Revision, Store, Transaction};
-use homeostat_testkit::namespace::Namespace;
-use rustix::process::{Pid, Signal, kill_process};
-use tempfile::TempDir;
+use homeostat_testkit::etcd::{ClientFiles, Members};
+use rustix::process::Signal;
 use tokio::runtime::Runtime;
 
 /// However busy the machine is, a member that has not answered by then is a failure.
 const PATIENCE: Duration = Duration::from_mins(2);
 
 pub(crate) struct Cluster {
-    members: Vec<Option<Child>>,
-    options: Vec<String>,
-    tls: Option<TlsFiles>,
-    directory: TempDir,
-    #[expect(dead_code, reason = "it proves that the thread is not in the host's namespace")]
-    namespace: Namespace,
+    members: Members,
 }
 
 impl Cluster {
@@ -41,16 +29,12 @@ impl Cluster {
         options: &[&str],
         tls: impl FnOnce(&Path) -> Option<TlsFiles>,
     ) -> (Self, Runtime) {
-        let namespace = Namespace::enter().unwrap();
-        namespace.ip(&["link", "set", "lo", "up"]).unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let tls = tls(directory.path());
-        let options =
-            options.iter().map(|option| option.replace("DIR", directory.path().to_str().unwrap()));
-        let options = options.collect();
-        let mut cluster = Cluster { members: Vec::new(), options, tls, directory, namespace };
-        cluster.members.resize_with(members, || None);
-        (0..members).for_each(|nth| cluster.run(nth));
+        let files = |directory: &Path| {
+            let TlsFiles { ca, client, .. } = tls(directory)?;
+            let (certificate, key) = client?;
+            Some(ClientFiles { ca, certificate, key })
+        };
+        let cluster = Cluster { members: Members::start(members, options, files).unwrap() };
         // Everything stays on this thread, which is in the namespace.
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(cluster.until_written());
@@ -59,72 +43,37 @@ impl Cluster {
 
     /// Starts a member, or starts it again.
     pub(crate) fn run(&mut self, nth: usize) {
-        let (scheme, peers) = (self.scheme(), self.members.len());
-        let peer = |nth: usize| format!("http://127.0.0.1:{}", 2380 + nth * 10);
-        let client = format!("{scheme}://127.0.0.1:{}", 2379 + nth * 10);
-        let all: Vec<_> = (0..peers).map(|nth| format!("m{nth}={}", peer(nth))).collect();
-        let log = File::options().create(true).append(true).open(self.path("etcd.log")).unwrap();
-        let mut command = Command::new("etcd");
-        command
-            .args(["--name", &format!("m{nth}"), "--initial-cluster-token", "test", "--pre-vote"])
-            .arg("--data-dir")
-            .arg(self.data(nth))
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer(nth), "--initial-advertise-peer-urls", &peer(nth)])
-            .args(["--initial-cluster", &all.join(",")])
-            .args(&self.options)
-            .stdout(log.try_clone().unwrap())
-            .stderr(log)
-            .stdin(Stdio::null());
-        self.members[nth] = Some(command.spawn().expect("etcd is there: run `cargo xtask setup`"));
+        self.members.run(nth).unwrap();
     }
 
     pub(crate) fn kill(&mut self, nth: usize) {
-        let mut member = self.members[nth].take().unwrap();
-        member.kill().unwrap();
-        member.wait().unwrap();
+        self.members.kill(nth).unwrap();
     }
 
     /// Stops a member, or lets it go on.
     pub(crate) fn signal(&self, nth: usize, signal: Signal) {
-        let pid = Pid::from_child(self.members[nth].as_ref().unwrap());
-        kill_process(pid, signal).unwrap();
+        self.members.signal(nth, signal).unwrap();
     }
 
-    /// `etcdctl`, which judges independently of our code.
     pub(crate) fn etcdctl(&self, args: &[&str]) -> String {
-        let mut command = Command::new("etcdctl");
-        command.env("ETCDCTL_API", "3");
-        command.arg(format!("--endpoints={}://{}", self.scheme(), endpoint(0)));
-        if let Some(tls) = &self.tls {
-            command.arg("--cacert").arg(&tls.ca);
-            let (certificate, key) = tls.client.as_ref().unwrap();
-            command.arg("--cert").arg(certificate).arg("--key").arg(key);
-        }
-        let ran = command.args(args).output().unwrap();
-        let said = String::from_utf8_lossy(&ran.stderr);
-        assert!(ran.status.success(), "etcdctl {args:?}: {said}");
-        String::from_utf8(ran.stdout).unwrap()
+        self.members.etcdctl(args).unwrap()
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.directory.path().join(name)
+        self.members.path(name)
     }
 
     pub(crate) fn data(&self, nth: usize) -> PathBuf {
-        self.path(&format!("m{nth}"))
-    }
-
-    fn scheme(&self) -> &'static str {
-        if self.tls.is_some() { "https" } else { "http" }
+        self.members.data(nth)
     }
 
     /// A client that asks all members.
     pub(crate) fn config(&self) -> Config {
-        let members = (0..self.members.len()).map(endpoint);
-        let config = Config::new(members, "test");
-        match &self.tls {
-            Some(tls) => config.with_tls(tls.clone()),
+        let config = Config::new((0..self.members.count()).map(endpoint), "test");
+        match self.members.tls() {
+            Some(ClientFiles { ca, certificate, key }) => {
+                config.with_tls(TlsFiles::new(ca).with_client(certificate, key))
+            }
             None => config,
         }
     }
@@ -139,29 +88,20 @@ impl Cluster {
     /// Waits until the members have a leader.
     pub(crate) async fn until_written(&self) {
         let waiting = async {
-            for nth in 0..self.members.len() {
+            for nth in 0..self.members.count() {
                 let store = self.client_of(nth);
                 while !store.status().await.is_ok_and(|status| status.has_leader) {}
                 while store.commit(Transaction::new().put("/begun", "")).await.is_err() {}
             }
         };
-        let log = || std::fs::read_to_string(self.path("etcd.log")).unwrap_or_default();
-        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("{}", log()));
-    }
-}
-
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        for mut member in self.members.drain(..).flatten() {
-            let _ = member.kill();
-            let _ = member.wait();
-        }
+        let waited = tokio::time::timeout(PATIENCE, waiting).await;
+        waited.unwrap_or_else(|_| panic!("{}", self.members.log()));
     }
 }
 
 /// Where a member listens.
 pub(crate) fn endpoint(nth: usize) -> Endpoint {
-    format!("127.0.0.1:{}", 2379 + nth * 10).parse().unwrap()
+    Members::endpoint(nth).parse().unwrap()
 }
 
 /// Puts a value, and returns when.
