@@ -296,19 +296,14 @@ impl<S: Source> Plan<S> {
         self.findings.get(before..).unwrap_or_default()
     }
 
-    /// Takes out the steps that are put off until it is certain that they will not be undone. To be called before
-    /// guards, which do not count them.
-    pub fn put_off(&mut self) {
-        for step in std::mem::take(&mut self.steps) {
-            if matches!(step.parking(), Some(Parking::Nothing)) {
-                if step.action() == Action::Delete {
-                    self.removals = self.removals.saturating_sub(1);
-                }
-                self.note_parked(&step);
-            } else {
-                self.steps.push(step);
-            }
-        }
+    /// Takes what is put off until it is certain that it will not be undone out of the count of removals. To be called
+    /// before guards: they judge these steps like any other, but their budget is for what is deleted now.
+    pub fn discount_put_off(&mut self) {
+        let is_put_off = |step: &&S::Step| {
+            step.action() == Action::Delete && matches!(step.parking(), Some(Parking::Nothing))
+        };
+        let count = self.steps.iter().filter(is_put_off).count();
+        self.removals = self.removals.saturating_sub(count);
     }
 
     /// Puts other steps in the place of those that could not be undone.

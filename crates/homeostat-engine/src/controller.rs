@@ -1079,7 +1079,7 @@ impl<S: Source> Controller<S> {
         needs.filter_map(|need| if let Need::Wait(until) = need { Some(until) } else { None }).min()
     }
 
-    /// Whether somebody records reports, or waits: what a report covers takes long to say of many keys.
+    /// Whether a caller records reports, or waits: finding out which keys a report covers takes long if they are many.
     fn has_callers(&self) -> bool {
         !self.recorders.is_empty() || !self.settling.is_empty()
     }

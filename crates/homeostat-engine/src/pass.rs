@@ -37,7 +37,7 @@ pub(crate) async fn plan_focus<S: Source>(
         .since(holdings.last.clone());
     let Config { guards, missing, parks, .. } = input.config;
     if *parks {
-        plan.put_off();
+        plan.discount_put_off();
     }
     guards.hold(missing, &mut plan, &input.focus);
     if *parks {

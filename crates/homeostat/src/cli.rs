@@ -9,7 +9,7 @@ pub(crate) use clap::ColorChoice as Color;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::error::ErrorKind;
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use homeostat_document::{DEFAULT_OWNER, OnStop, OwnerName, Period, Protocol, Text as _};
+use homeostat_document::{DEFAULT_OWNER, OnStop, OwnerName, Period, Protocol, TRIAL, Text as _};
 use homeostat_netns::Place;
 
 use crate::checks::Check;
@@ -81,6 +81,14 @@ pub(crate) enum Command {
                             converged, not confirmed, or error."
     )]
     Rollback(RollbackArgs),
+    /// Hold back new documents of the fleet on this machine, for some time or until `unhold`
+    #[command(
+        after_help = "The document in force is kept as declared. Documents that are held back are reported to the \
+                            fleet, and are taken when the hold ends, if they are still valid."
+    )]
+    Hold(FleetHoldArgs),
+    /// Take new documents of the fleet again
+    Unhold(UnholdArgs),
     /// Take over the object on a declared key, once, from its current owner
     Adopt(AdoptArgs),
     /// Give up ownership of a key that is no longer declared
@@ -97,7 +105,7 @@ pub(crate) enum Command {
                             Exit: 0 listed, 1 error."
     )]
     History(HistoryArgs),
-    /// List the operations sent to guests, and their results
+    /// List the operations that must not be sent twice, and their results
     #[command(
         after_help = "Exit: 0 listed, 1 error. Each step starts with an intent. If its result is missing, homeostat \
                             looks it up before it sends anything else to that key."
@@ -107,6 +115,15 @@ pub(crate) enum Command {
     Show(ShowArgs),
     /// Run a tour in a sandbox: apply, sabotage, heal; does not touch the host
     Demo(DemoArgs),
+    /// Roll documents out to many machines that share an etcd
+    #[command(
+        after_help = "Each node runs `homeostat run etcd://...`, two or three management hosts run `homeostat fleet \
+                            coordinate`. `fleet sign` renders and signs one document a node, `fleet plan` shows what \
+                            it would do on each of them, `fleet start` begins, `fleet wait` follows it. If more nodes \
+                            fail than the statement allows, every touched node goes back by itself. \
+                            docs/fleet.md leads from three members of etcd to a fleet."
+    )]
+    Fleet(Box<crate::commands::fleet::args::FleetArgs>),
     /// Print the JSON Schema of the document
     Schema,
     /// Print a completion script for a shell
@@ -178,8 +195,9 @@ pub(crate) struct ApplyArgs {
     pub(crate) strict: bool,
     #[command(flatten)]
     pub(crate) form: FormArgs,
-    /// Make it a trial: restore the document before it, unless `homeostat confirm` is called within this time
-    #[arg(long, value_name = "TIME")]
+    /// Make it a trial: restore the document before it, unless `homeostat confirm` is called within this time: from
+    /// 1s to 24h, 2m if none is given
+    #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2m", value_parser = trial_time)]
     pub(crate) confirm_within: Option<Period>,
     /// Check during the trial that this works: ping:ADDRESS, tcp:ADDRESS:PORT or `cmd:/PATH ARGUMENTS`; may be given
     /// several times. If a check fails before the trial, the trial does not start
@@ -210,6 +228,19 @@ impl ApplyArgs {
             (None, OnFailure::Rollback) => Some((FIRST_PASSES, terms(ConfirmBy::Passes))),
             (None, OnFailure::Keep) => None,
         }
+    }
+}
+
+/// A time that a trial can last.
+fn trial_time(text: &str) -> Result<Period, String> {
+    let range = "a trial lasts from 1s to 24h";
+    let time: Period = text.parse().map_err(|error| {
+        format!("{error}; write a whole number and a unit, such as 90s or 2m: {range}")
+    })?;
+    match time.get() {
+        time if time < *TRIAL.start() => Err(format!("this is too short: {range}")),
+        time if time > *TRIAL.end() => Err(format!("this is too long: {range}")),
+        _ => Ok(time),
     }
 }
 
@@ -300,6 +331,26 @@ pub(crate) struct PauseArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct FleetHoldArgs {
+    /// Why, for the operators of the fleet
+    #[arg(value_name = "REASON")]
+    pub(crate) reason: Option<String>,
+    /// End the hold automatically after this time, such as 2h
+    #[arg(long = "for", value_name = "TIME")]
+    pub(crate) during: Option<Period>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UnholdArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct ScopeArgs {
     /// Only in this scope: `host`, or the name of a namespace
     #[arg(long, value_name = "NAME")]
@@ -329,7 +380,7 @@ pub(crate) struct AdoptArgs {
 #[derive(Args, Debug)]
 pub(crate) struct ConfirmArgs {
     /// Do not confirm yet: let the trial go on for this time from now
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = trial_time)]
     pub(crate) extend: Option<Period>,
     /// Confirm although this is the session that began the trial
     #[arg(long)]
@@ -345,7 +396,7 @@ pub(crate) struct RollbackArgs {
     #[arg(long, value_name = "N")]
     pub(crate) to: Option<u64>,
     /// Restore the present document, unless `homeostat confirm` is called within this time
-    #[arg(long, value_name = "TIME", default_value = "2m", requires = "to")]
+    #[arg(long, value_name = "TIME", default_value = "2m", requires = "to", value_parser = trial_time)]
     pub(crate) confirm_within: Period,
     #[command(flatten)]
     pub(crate) form: FormArgs,
@@ -429,7 +480,7 @@ pub(crate) struct ShowArgs {
     pub(crate) all: bool,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
     /// Work in this network namespace

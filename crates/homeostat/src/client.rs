@@ -23,6 +23,11 @@ pub(crate) fn socket_path(global: &Global) -> PathBuf {
     socket(global.state_dir.as_deref(), global.owner_name())
 }
 
+/// Whether no process listens at a path.
+pub(crate) fn is_daemon_absent(path: &Path) -> bool {
+    UnixStream::connect(path).is_err_and(|error| is_absent(&error))
+}
+
 impl Client {
     /// Speaks with the daemon that listens at `path`.
     pub(crate) fn connect(path: &Path) -> Result<Self> {

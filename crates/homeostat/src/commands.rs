@@ -5,13 +5,15 @@ mod check;
 mod control;
 mod demo;
 mod events;
+pub(crate) mod fleet;
 mod hand_over;
 mod history;
+mod hold;
 mod holder;
 mod journal;
 pub(crate) mod left_trial;
 mod man;
-mod plan;
+pub(crate) mod plan;
 mod run;
 mod saved;
 mod show;
@@ -48,7 +50,9 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Resync(form) => control::run_passes(form, &global, Request::Resync),
         Command::Reload(form) => control::run_passes(form, &global, Request::Reload),
         Command::Confirm(args) => trial::confirm(&args, &global),
-        Command::Rollback(args) => trial::roll_back(&args, &global),
+        Command::Rollback(args) => trial::roll_back(&args, global),
+        Command::Hold(args) => hold::hold(&args, &global),
+        Command::Unhold(args) => hold::unhold(&args, &global),
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
@@ -59,6 +63,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),
+        Command::Fleet(args) => fleet::run(&args, &global),
         Command::Schema => print_schema(),
         Command::Completions { shell } => print_completions(shell),
         Command::Man => man::run(),
@@ -98,14 +103,6 @@ fn similar(word: &str) -> Option<String> {
         ContextValue::Strings(commands) => commands.last().cloned(),
         _ => None,
     }
-}
-
-/// The answer to what the design has and this version has not.
-pub(crate) fn not_built(what: &str) -> anyhow::Error {
-    helped(
-        format!("{what} is not built in yet"),
-        "`homeostat --help` lists what works in this version",
-    )
 }
 
 /// Drives a pass. Everything runs on this one thread, so that file access follows its namespace.

@@ -18,12 +18,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, Format, SourceText, copy_below};
+use homeostat_fleet::records::Accepted;
 use serde::{Deserialize, Serialize};
 
 use crate::checks::Check;
 use crate::daemon::clock::{Stamp, boot_id};
 use crate::failure::helped;
 use crate::person::Person;
+use crate::provider::fleet::is_url;
 use crate::provider::understand;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::READER;
@@ -121,9 +123,23 @@ pub(crate) struct TrialRecord {
     /// Whether it might take along what others have: then its rollback may, too.
     #[serde(default)]
     pub(crate) cascades: bool,
+    /// Whether it might delete more than the budget.
+    #[serde(default)]
+    pub(crate) mass_delete: bool,
+    /// Whether a client handed its document over: the files of the daemon, if there are any, have another one.
+    #[serde(default)]
+    pub(crate) handed: bool,
+    /// What a fleet assigned, if that is what is tried.
+    #[serde(default)]
+    pub(crate) assignment: Option<Accepted>,
 }
 
 impl TrialRecord {
+    /// What guards let through when it is confirmed: what was put off until then was allowed when it began.
+    pub(crate) fn granted(&self) -> Leave {
+        Leave { mass_delete: self.mass_delete, cascades: self.cascades, losses: false }
+    }
+
     /// What guards let through in its rollback.
     pub(crate) fn leave(&self) -> Leave {
         Leave { mass_delete: !self.guarded, cascades: self.cascades, losses: false }
@@ -148,6 +164,13 @@ impl TrialRecord {
 pub(crate) struct RecordedTrial {
     pub(crate) record: TrialRecord,
     pub(crate) origin: Origin,
+}
+
+/// What became of the trial of an assignment. One that was left open is rolled back before anything else.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum AssignmentEnd {
+    Confirmed,
+    RolledBack { why: String },
 }
 
 /// A trial that was rolled back.
@@ -225,18 +248,11 @@ impl ConfirmedDocuments {
     /// The files that one of them names, by their paths. What is no text is shown with marks in its place.
     pub(crate) fn files(&self, entry: &Entry) -> Result<BTreeMap<String, String>> {
         let root = self.place(entry.number).join("files");
-        let (mut found, mut directories) = (BTreeMap::new(), vec![root.clone()]);
-        while let Some(directory) = directories.pop() {
-            for inside in fs::read_dir(&directory)? {
-                let path = inside?.path();
-                if path.is_dir() {
-                    directories.push(path);
-                } else {
-                    let name = Path::new("/").join(path.strip_prefix(&root).unwrap_or(&path));
-                    let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-                    found.insert(name.display().to_string(), text);
-                }
-            }
+        let mut found = BTreeMap::new();
+        for path in files_below(&root)? {
+            let name = Path::new("/").join(path.strip_prefix(&root).unwrap_or(&path));
+            let text = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+            found.insert(name.display().to_string(), text);
         }
         Ok(found)
     }
@@ -264,6 +280,30 @@ impl ConfirmedDocuments {
             .is_some_and(|entry| is_same(&self.place(entry.number), &entry, document, files))
     }
 
+    /// The document that was handed over, tried and confirmed after the one that these arguments still name, with the
+    /// files that it names: what is in force, until the files change.
+    pub(crate) fn newer_than(
+        &self,
+        from: &[PathBuf],
+        scope: &str,
+        document: &Document,
+        files: &ReferencedFiles,
+    ) -> Option<Entry> {
+        let newest = self.newest_in(scope).filter(|newest| self.is_handed(newest))?;
+        let numbers = self.numbers().into_iter().rev();
+        let mut entries = numbers.filter_map(|number| self.entry(number).ok());
+        let own = entries.find(|entry| {
+            entry.origin.from == from && entry.origin.scope == scope && !self.is_handed(entry)
+        })?;
+        is_same(&self.place(own.number), &own, document, files).then_some(newest)
+    }
+
+    /// Whether a client handed it over for a trial.
+    fn is_handed(&self, entry: &Entry) -> bool {
+        let record = read_json(&self.place(entry.number).join(TRIAL_FILE));
+        record.is_ok_and(|record: TrialRecord| record.handed)
+    }
+
     /// The document that a trial returns to.
     pub(crate) fn before(&self, trial: &TrialRecord) -> Result<Document> {
         match trial.before {
@@ -275,6 +315,24 @@ impl ConfirmedDocuments {
     /// The trial that is open, or was open when its holder ended.
     pub(crate) fn open_trial(&self) -> Option<RecordedTrial> {
         read_trial(&self.directory.join(TRIAL)).ok()
+    }
+
+    /// What became of the trial of an assignment; nothing, if it has not begun or is not known any more.
+    pub(crate) fn end_of(&self, assignment: &Accepted) -> Option<AssignmentEnd> {
+        let is_it = |record: &TrialRecord| record.assignment.as_ref() == Some(assignment);
+        if let Some(open) = self.open_trial().filter(|open| is_it(&open.record)) {
+            let why = open.record.why_left().to_owned();
+            return Some(AssignmentEnd::RolledBack { why });
+        }
+        let mut ended = self.rolled_back().into_iter();
+        if let Some(ended) = ended.find(|ended| is_it(&ended.trial.record)) {
+            return Some(AssignmentEnd::RolledBack { why: ended.end.why });
+        }
+        let mut numbers = self.numbers().into_iter();
+        let is_confirmed = |number: u64| {
+            read_json(&self.place(number).join(TRIAL_FILE)).is_ok_and(|record| is_it(&record))
+        };
+        numbers.any(is_confirmed).then_some(AssignmentEnd::Confirmed)
     }
 
     /// The trials that were rolled back, the oldest first.
@@ -334,12 +392,25 @@ impl ConfirmedDocuments {
         }
         entry.confirmed_at = Stamp::now().to_string();
         write_json(&trial, ENTRY_FILE, &entry).with_context(whole)?;
-        // The foreign objects that the trial took are not restored any more.
-        let _ = fs::remove_file(self.undo_file());
         let number = self.numbers().last().map_or(1, |newest| newest + 1);
         self.rename(TRIAL, &number.to_string()).with_context(whole)?;
+        // From here on nothing that the trial took is restored. Before, a crash would have lost what a rollback needs.
+        let place = self.place(number);
+        let _ = fs::remove_file(place.join(UNDO));
+        let texts = texts(&place, &entry).unwrap_or_default();
+        self.forget_refusals(&texts, &files_below(&place.join("files")).unwrap_or_default());
         self.remove_old();
         Ok(number)
+    }
+
+    /// A document that was rolled back once is confirmed: it may be taken by itself again.
+    fn forget_refusals(&self, texts: &[SourceText], files: &[PathBuf]) {
+        for id in self.rolled_back_ids() {
+            let place = self.rolled_back_place(id);
+            if holds(&place, texts, files) {
+                let _ = fs::remove_dir_all(place.join("texts"));
+            }
+        }
     }
 
     /// The trial was rolled back. Its document is remembered, so that it is not taken again by itself.
@@ -377,12 +448,15 @@ impl ConfirmedDocuments {
         self.rename(TRIAL, NEW).with_context(whole)
     }
 
-    /// Whether this is the document of the trial that is open, or of the last one that was rolled back, wherever it
-    /// lay when it was tried.
-    pub(crate) fn is_unconfirmed(&self, document: &Document) -> bool {
-        let last = self.rolled_back_ids().last().map(|id| self.rolled_back_place(*id));
-        let places = [Some(self.directory.join(TRIAL)), last];
-        places.into_iter().flatten().any(|place| has_texts_of(&place, document))
+    /// Whether this is the document of the trial that is open, or of one that was rolled back and not confirmed since,
+    /// with the files that it names, wherever it lay when it was tried.
+    pub(crate) fn is_unconfirmed(&self, document: &Document, files: &ReferencedFiles) -> bool {
+        let texts = document.files.texts();
+        let files: Vec<_> =
+            files.paths().filter(|path| path.is_file()).map(Path::to_owned).collect();
+        let rolled_back = self.rolled_back_ids().into_iter().map(|id| self.rolled_back_place(id));
+        let mut places = rolled_back.chain([self.directory.join(TRIAL)]);
+        places.any(|place| holds(&place, &texts, &files))
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -417,6 +491,7 @@ impl ConfirmedDocuments {
             && newest.origin.scope == origin.scope
             && is_same(&self.place(newest.number), &newest, document, files)
         {
+            self.forget_refusals_of(document, files);
             return Ok(newest.number);
         }
         let new = self.directory.join(NEW);
@@ -424,14 +499,14 @@ impl ConfirmedDocuments {
         files.check_unchanged(document)?;
         let number = newest.map_or(1, |newest| newest + 1);
         self.rename(NEW, &number.to_string()).with_context(whole)?;
-        if let Some(last) = self.rolled_back_ids().last().map(|id| self.rolled_back_place(*id))
-            && has_texts_of(&last, document)
-        {
-            // An operator applied it all the same: it may be taken by itself again.
-            let _ = fs::remove_dir_all(last.join("texts"));
-        }
+        self.forget_refusals_of(document, files);
         self.remove_old();
         Ok(number)
+    }
+
+    fn forget_refusals_of(&self, document: &Document, files: &ReferencedFiles) {
+        let files = files.paths().filter(|path| path.is_file()).map(Path::to_owned);
+        self.forget_refusals(&document.files.texts(), &files.collect::<Vec<_>>());
     }
 
     fn write(
@@ -497,16 +572,21 @@ fn numbered(directory: &Path) -> BTreeSet<u64> {
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<T> {
+pub(crate) fn read_json<T: for<'de> Deserialize<'de>>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_slice(&fs::read(path)?)?)
 }
 
 /// Writes a file of a directory in one go, in place of one that may be there.
-fn write_json(directory: &Path, name: &str, what: &impl Serialize) -> io::Result<()> {
+pub(crate) fn write_json(directory: &Path, name: &str, what: &impl Serialize) -> io::Result<()> {
+    write_bytes(directory, name, &serde_json::to_vec_pretty(what)?)
+}
+
+/// The same for bytes.
+pub(crate) fn write_bytes(directory: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let written = directory.join(format!("{name}.new"));
     // One that a full disk left.
     let _ = fs::remove_file(&written);
-    write_file(&written, &mut &*serde_json::to_vec_pretty(what)?)?;
+    write_file(&written, &mut &*bytes)?;
     fs::rename(&written, directory.join(name))?;
     sync_directory(directory)
 }
@@ -516,11 +596,31 @@ fn read_trial(place: &Path) -> io::Result<RecordedTrial> {
     Ok(RecordedTrial { record: read_json(&place.join(TRIAL_FILE))?, origin })
 }
 
-/// Whether what is kept at a place has the texts of this document, whatever the files are called.
-fn has_texts_of(place: &Path, document: &Document) -> bool {
+/// Whether what is kept at a place has these texts, and names files with the same content, wherever they lie.
+fn holds(place: &Path, now: &[SourceText], files: &[PathBuf]) -> bool {
     let then = read_json(&place.join(ENTRY_FILE)).and_then(|entry| texts(place, &entry));
-    let now = document.files.texts().into_iter().map(|text| text.text);
-    then.is_ok_and(|then| then.into_iter().map(|text| text.text).eq(now))
+    let text = |text: &SourceText| text.text.clone();
+    if !then.is_ok_and(|then| then.iter().map(text).eq(now.iter().map(text))) {
+        return false;
+    }
+    let Ok(kept) = files_below(&place.join("files")) else { return false };
+    let is_kept = |file: &PathBuf| {
+        let mut twins = kept.iter().filter(|kept| kept.file_name() == file.file_name());
+        twins.any(|kept| is_same_file(file, kept))
+    };
+    files.len() == kept.len() && files.iter().all(is_kept)
+}
+
+fn files_below(root: &Path) -> io::Result<Vec<PathBuf>> {
+    let (mut found, mut directories) = (Vec::new(), vec![root.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        for inside in fs::read_dir(&directory)? {
+            let path = inside?.path();
+            let list = if path.is_dir() { &mut directories } else { &mut found };
+            list.push(path);
+        }
+    }
+    Ok(found)
 }
 
 fn texts(place: &Path, entry: &Entry) -> io::Result<Vec<SourceText>> {
@@ -563,22 +663,25 @@ fn original(document: &Document, path: &Path) -> PathBuf {
 
 /// A path from the root. The documents in the state directory are read from anywhere.
 pub(crate) fn absolute(path: &Path) -> PathBuf {
+    if is_url(path) {
+        return path.to_owned();
+    }
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 /// Documents may hold what not everybody should read.
-fn make_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn make_directory(directory: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-fn write_file(path: &Path, from: &mut impl Read) -> io::Result<()> {
+pub(crate) fn write_file(path: &Path, from: &mut impl Read) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     file.set_permissions(Permissions::from_mode(0o600))?;
     io::copy(from, &mut file)?;
     file.sync_all()
 }
 
-fn sync_directory(directory: &Path) -> io::Result<()> {
+pub(crate) fn sync_directory(directory: &Path) -> io::Result<()> {
     File::open(directory)?.sync_all()
 }
 

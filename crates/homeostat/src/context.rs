@@ -18,7 +18,7 @@ use crate::mark;
 use crate::output::text::Detail;
 use crate::wire::Leave;
 
-const STATE_DIR: &str = "/var/lib/homeostat";
+pub(crate) const STATE_DIR: &str = "/var/lib/homeostat";
 /// `/run` is a fresh tmpfs in the sandbox.
 const SANDBOX_STATE_DIR: &str = "/run/homeostat";
 const SOCKET_DIR: &str = "/run/homeostat";

@@ -28,6 +28,7 @@ mod systemd;
 pub(crate) mod trial;
 #[cfg(test)]
 mod verdict_tests;
+mod view;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ use crate::confirmed::{self, ConfirmedDocuments, Entry, Origin, RecordedTrial};
 use crate::context::Context;
 use crate::failure::{self, helped};
 use crate::person::Person;
-use crate::provider::{DocumentProvider, load};
+use crate::provider::{DocumentProvider, NodeTrial, load};
 use crate::referenced_files::ReferencedFiles;
 use crate::wire::Handed;
 use answers::Answers;
@@ -62,7 +63,8 @@ use recent::Recent;
 use scopes::{Arrangement, Recipients, Scopes};
 use socket::ControlSocket;
 use systemd::Systemd;
-use trial::{Trial, Trials};
+use trial::{Trial, Trials, Tried};
+pub(crate) use view::DaemonView;
 
 /// How long a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
@@ -76,6 +78,8 @@ pub(crate) struct Options {
     pub(crate) from: Vec<PathBuf>,
     /// The confirmed document that the daemon begins with, and why it is not the provider's.
     pub(crate) fallback: Option<Fallback>,
+    /// The document that was tried and confirmed since the provider's last changed.
+    pub(crate) newer: Option<Newer>,
     /// What the daemon is for.
     pub(crate) role: Role,
     /// A trial whose holder ended, and the document that it returns to: that comes before any other.
@@ -107,15 +111,23 @@ pub(crate) struct Fallback {
     pub(crate) why: anyhow::Error,
 }
 
+/// A confirmed document that is newer than the provider's.
+pub(crate) struct Newer {
+    pub(crate) number: u64,
+    pub(crate) document: Arc<Document>,
+}
+
 pub(crate) struct Daemon {
     context: Context,
     options: Options,
-    provider: DocumentProvider,
+    provider: Box<dyn DocumentProvider>,
     health: ProviderHealth,
     /// The document in force.
     document: Arc<Document>,
     /// The provider's last good document, while another one is in force that was handed over.
     own: Option<Arc<Document>>,
+    /// The number of the document in force, if it was handed over and is confirmed.
+    handed_number: Option<u64>,
     /// What the files looked like that the provider's last good document names, when it was read.
     referenced: ReferencedFiles,
     /// The same of the document in force, when it was bound.
@@ -165,7 +177,7 @@ impl Daemon {
     /// A daemon that begins with a document that its provider has just given.
     pub(crate) fn new(
         context: Context,
-        provider: DocumentProvider,
+        provider: Box<dyn DocumentProvider>,
         document: Arc<Document>,
         ledger: Arc<dyn Ledger>,
         options: Options,
@@ -176,13 +188,23 @@ impl Daemon {
         let from = from.join(" ");
         let recent = Recent::default();
         let mut options = options;
-        let fallback = options.fallback.take();
+        let (fallback, newer) = (options.fallback.take(), options.newer.take());
         let (mut document, mut own, mut trials) = (document, None, Trials::default());
+        let mut referenced = ReferencedFiles::of(&document);
+        let handed_number = newer.as_ref().map(|newer| newer.number);
+        if let Some(Newer { number, document: confirmed }) = newer {
+            tracing::info!(number, "confirmed document in force, newer than the files");
+            own = Some(std::mem::replace(&mut document, confirmed));
+        }
         if let Some((left, before)) = options.left_trial.take() {
-            own = Some(std::mem::replace(&mut document, Arc::new(before)));
-            trials.open = Some(Trial::left_by_another(left));
+            trials.open = Some(Trial::left_by_another(left, own.clone()));
             // Then the provider's own document is taken.
-            trials.has_edit = fallback.is_none();
+            trials.has_edit = fallback.is_none() && own.is_none();
+            let replaced = std::mem::replace(&mut document, Arc::new(before));
+            own.get_or_insert(replaced);
+            if handed_number.is_none() {
+                referenced = ReferencedFiles::of(&document);
+            }
         }
         let health = match &fallback {
             None => ProviderHealth::new(&from),
@@ -201,7 +223,8 @@ impl Daemon {
             options,
             provider,
             health,
-            referenced: ReferencedFiles::of(&document),
+            handed_number,
+            referenced,
             bound: ReferencedFiles::of(&document),
             document,
             own,
@@ -224,13 +247,14 @@ impl Daemon {
     pub(crate) fn confined(mut self) -> Result<Self> {
         let Daemon { context, document, ledger, .. } = &self;
         let mut allowed = match self.options.role {
+            // They cannot know what will be tried.
+            Role::HoldTrial { .. } => return Ok(self),
+            Role::Keep if self.provider.is_open_ended() => return Ok(self),
             Role::Keep => {
                 let needed = |document| capabilities::needed(context, document, &**ledger);
                 let own = self.own.as_deref().map(needed).transpose()?;
                 needed(document)? | own.unwrap_or(CapabilitySet::empty())
             }
-            // It cannot know what will be tried.
-            Role::HoldTrial { .. } => return Ok(self),
         };
         if self.options.readers.is_some() {
             // To give the control socket to the group.
@@ -258,6 +282,7 @@ impl Daemon {
         // Later it is waited for.
         self.context.top_scope()?;
         let arranged = wakes.unless_stopped(self.begin()).await;
+        self.provider.start(DaemonView::new(&self.snapshot, &self.events, &self.context));
         let mut goes_on = arranged.transpose()?.is_some();
         let mut end = End::Stopped;
         while goes_on {
@@ -307,7 +332,8 @@ impl Daemon {
             self.arrange(Recipients::Changed).await?;
         }
         if self.fallback.is_none() {
-            self.unconfirmed = self.origin().ok().filter(|_| self.trials.open.is_none());
+            let is_own = self.trials.open.is_none() && self.own.is_none();
+            self.unconfirmed = self.origin().ok().filter(|_| is_own);
             self.provider.judged(Verdict::Accepted);
         } else {
             let why = self.health.failure.as_ref().map(|failure| failure.error.clone());
@@ -442,6 +468,7 @@ impl Daemon {
             commands: lock
                 .map(|lock| CommandDeps { memory: self.context.caller.memory.clone(), lock }),
             is_handed: self.own.is_some(),
+            handed_number: self.handed_number.filter(|_| self.own.is_some()),
             fallback: self.fallback,
             trials: self.trials.clone(),
             provider: Some(self.health.clone()),
@@ -536,17 +563,45 @@ impl Daemon {
         let known = self.own.as_ref().unwrap_or(&self.document);
         let referenced = ReferencedFiles::of(&document);
         let is_same = document == *known && referenced == self.referenced;
+        if is_same && let Some(trial) = self.provider.trial() {
+            // Nothing changes, so there is nothing to try.
+            self.provider.tried(&trial.assignment, None);
+        }
         if is_same && recipients == Recipients::Changed {
             return Ok(Reloaded::Unchanged);
         }
         let is_asked_for = recipients != Recipients::Changed;
-        if !is_same {
-            trial::begin_for_edit(self, &document, is_asked_for).await?;
+        if let Some(trial) = self.provider.trial().filter(|_| !is_same) {
+            self.try_assignment(document, trial, recipients).await?;
+        } else {
+            if !is_same {
+                trial::begin_for_edit(self, &document, is_asked_for).await?;
+            }
+            self.take_tried(document, recipients).await?;
         }
-        self.take_tried(document, recipients).await?;
         (self.own, self.referenced, self.fallback) = (None, referenced, None);
+        self.handed_number = None;
         self.unconfirmed = self.origin().ok().filter(|_| self.trials.open.is_none());
         Ok(Reloaded::Taken)
+    }
+
+    /// Takes what a fleet assigned, in a trial that the node decides by itself.
+    async fn try_assignment(
+        &mut self,
+        document: Arc<Document>,
+        trial: NodeTrial,
+        recipients: Recipients,
+    ) -> Result<()> {
+        let guards = self.context.caller.guards;
+        self.context.caller.guards = trial.leave.apply(guards);
+        self.losses = if trial.leave.losses { Losses::Allow } else { Losses::Hold };
+        let mut taken = trial::begin_for_node(self, &document, &trial).await;
+        if taken.is_ok() {
+            taken = self.take_tried(document, recipients).await;
+        }
+        (self.context.caller.guards, self.losses) = (guards, Losses::Hold);
+        taken?;
+        trial::watch_node(self, trial)
     }
 
     /// Takes a document in place of the provider's, until that one changes or is asked for again.
@@ -583,11 +638,12 @@ impl Daemon {
         from: Vec<PathBuf>,
     ) -> Result<()> {
         if let Some(request) = trial {
-            trial::begin(self, &document, request, from).await?;
+            trial::begin(self, &document, request, from, Tried::HandedOver).await?;
         }
         let before = Arc::clone(&self.document);
         self.take_tried(Arc::new(document), Recipients::AllForClient).await?;
         self.own.get_or_insert(before);
+        self.handed_number = None;
         // It is in force until the files change, and no longer.
         self.unconfirmed = None;
         self.publish();
@@ -689,7 +745,7 @@ impl Wakes {
 
     async fn next(
         &mut self,
-        provider: &mut DocumentProvider,
+        provider: &mut Box<dyn DocumentProvider>,
         passed: impl Future<Output = ()>,
         trial: impl Future<Output = Wake>,
         stops_at: Option<BootTime>,

@@ -7,11 +7,12 @@ use std::sync::LazyLock;
 
 use anyhow::Result;
 use clap::Subcommand;
-use homeostat_document::{Checker, Document, DocumentReader};
+use homeostat_document::{Checker, Diagnostics, Document, DocumentReader, Finding};
 use homeostat_registry::{Lists, Registration, Start};
 
 use crate::cli::Global;
 use crate::failure::DocumentErrors;
+use crate::provider::fleet;
 
 /// Every source, in the order in which they are driven: those that create scopes come first.
 pub(crate) static SOURCES: &[Registration] = &[
@@ -43,9 +44,10 @@ impl SourceCommand {
     }
 }
 
-/// Reads documents with the sections of all sources.
+/// Reads documents with the sections of all sources, and with `[fleet]`.
 pub(crate) static READER: LazyLock<DocumentReader> = LazyLock::new(|| {
-    let sections: Vec<_> = SOURCES.iter().map(|source| source.sections).collect();
+    let mut sections: Vec<_> = SOURCES.iter().map(|source| source.sections).collect();
+    sections.push(fleet::SECTIONS);
     DocumentReader::new(sections.leak())
 });
 
@@ -73,6 +75,21 @@ pub(crate) fn resolve(document: &Document, lists: Lists) -> Result<(), DocumentE
         }
     }
     Ok(checker.into_result()?)
+}
+
+/// What is possible in a document and is probably not meant, one line each.
+pub(crate) fn warnings(document: &Document) -> Vec<String> {
+    let scopes = document.scopes().map(|(_, section)| section);
+    let of = |section| SOURCES.iter().flat_map(move |source| (source.warnings)(section));
+    let found = Diagnostics::new(document.files.clone(), scopes.flat_map(of).collect());
+    found.iter().map(|one| line(&one)).collect()
+}
+
+fn line(warning: &Finding) -> String {
+    let Finding { file, line, column, message, help, .. } = warning;
+    let at = |number: &Option<usize>| number.map(|number| format!(":{number}")).unwrap_or_default();
+    let help = help.as_ref().map(|help| format!(" ({help})")).unwrap_or_default();
+    format!("{file}{}{}: {message}{help}", at(line), at(column))
 }
 
 #[cfg(test)]

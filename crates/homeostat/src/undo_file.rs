@@ -59,7 +59,8 @@ impl UndoFile {
         if lines.is_empty() {
             return Ok(());
         }
-        self.append(&lines).map_err(|error| {
+        // A full disk may have cut the line before: it must not take the next one along.
+        self.append(&format!("\n{lines}")).map_err(|error| {
             let error = format!("cannot write {}: {error}", self.path.display());
             Failure::new(error, Retry::Soon)
         })
@@ -251,6 +252,23 @@ mod tests {
         let read = read(&path);
         assert_eq!(read.len(), 1);
         assert_eq!(read[0].snapshot, Some(Snapshot("before".to_owned())));
+    }
+
+    #[test]
+    fn what_is_recorded_after_a_cut_line_is_whole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("undo");
+        let (list, of) = (UndoFile::new(path.clone()), host());
+        let taken = |key: &str| vec![(key.to_owned(), Snapshot("before".to_owned()))];
+        list.record(&of, &taken("route 10.0.0.0/8"), Taking::Along).unwrap();
+        // As by a disk that was full.
+        let mut torn = fs::read_to_string(&path).unwrap();
+        torn += "{\"source\":\"rt";
+        fs::write(&path, torn).unwrap();
+        list.record(&of, &taken("route 11.0.0.0/8"), Taking::Along).unwrap();
+        list.record(&of, &taken("route 12.0.0.0/8"), Taking::Along).unwrap();
+        let keys: Vec<_> = read(&path).into_iter().map(|taken| taken.key).collect();
+        assert_eq!(keys, ["route 10.0.0.0/8", "route 11.0.0.0/8", "route 12.0.0.0/8"]);
     }
 
     #[test]

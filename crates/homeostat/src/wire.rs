@@ -205,6 +205,9 @@ pub(crate) struct Overview {
     pub(crate) ready: bool,
     /// Whether a document is in force that was handed over, not the daemon's own.
     pub(crate) handed: bool,
+    /// Its number in the history, if it was confirmed.
+    #[serde(default)]
+    pub(crate) handed_number: Option<u64>,
     /// The number of the confirmed document that is in force because the daemon's own could not be taken.
     #[serde(default)]
     pub(crate) fallback: Option<u64>,
@@ -243,6 +246,9 @@ pub(crate) enum ConfirmBy {
     /// The passes, once everything is as declared.
     #[value(skip)]
     Passes,
+    /// A node of a fleet by itself: everything stays as declared, its checks are good, and its store answers.
+    #[value(skip)]
+    Node,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq, Serialize, ValueEnum)]

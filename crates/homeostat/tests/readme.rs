@@ -90,6 +90,13 @@ fn the_guide_to_firewalls_shows_the_example_and_its_plan() {
     assert_eq!(planned("examples/firewall.toml"), shown);
 }
 
+#[test]
+fn the_haproxy_of_the_page_about_files_is_the_example() {
+    let example = std::fs::read_to_string(root().join("examples/programs/haproxy.toml"));
+    let block = block_of("docs/files.md", "examples/programs/haproxy.toml):\n\n```toml\n");
+    assert_eq!(block, example.unwrap());
+}
+
 /// What differs between two runs of the demo: times, and how many objects events named.
 fn without_measures(text: &str) -> Vec<String> {
     let is_time = |word: &str, next: &str| {

@@ -71,7 +71,11 @@ pub(super) fn print_report(answer: &Value, form: FormArgs, color: Color) -> Resu
     Ok(if is_converged(answer) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(answer: &Value, json: bool, text: impl FnOnce(&Value) -> String) -> Result<ExitCode> {
+pub(super) fn print(
+    answer: &Value,
+    json: bool,
+    text: impl FnOnce(&Value) -> String,
+) -> Result<ExitCode> {
     let printed = if json { format!("{answer}\n") } else { text(answer) };
     stream::ignore_closed_pipe(std::io::stdout().write_all(printed.as_bytes()))?;
     Ok(ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 //! The daemon runs on this thread, as `homeostat run` has it. The tour is on another: the saboteur
 //! writes to the kernel, and a listener of its own measures when things are back.
 
+mod balancer;
 mod firewall;
 mod judge;
 mod kernel_events;
@@ -35,7 +36,9 @@ use crate::machine::Machine;
 use crate::output::line::BOLD;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{is_converged, stream, text};
+use crate::provider::DocumentProvider;
 use crate::registry::READER;
+use balancer::Balancer;
 use saboteur::FOREIGN;
 use tour::{Tour, Wall};
 
@@ -58,7 +61,8 @@ pub(crate) fn run(args: &DemoArgs, mut global: Global) -> Result<ExitCode> {
     global.sandbox = true;
     // In the sandbox the owner and the ledger are new, no matter which owner the host has.
     (global.netns, global.owner, global.protocol) = (None, None, None);
-    let [bare, walled] = ["", firewall::SECTION].map(parse);
+    let served = if balancer::is_installed() { balancer::SECTION } else { "" };
+    let [bare, walled] = ["", firewall::SECTION].map(|wall| parse(&format!("{wall}{served}")));
     let context = Context::enter(global, &Settings::default())?;
     let is_watched = io::stdout().is_terminal() || args.forever;
     let length = tour::Length {
@@ -94,9 +98,14 @@ fn introduce(
 ) -> Result<(Document, Wall)> {
     let refused = Machine::bind(context, &walled, ledger).err();
     let section = if refused.is_none() { firewall::SECTION } else { "" };
-    let text = format!("{DOCUMENT}{section}");
+    let is_served = balancer::is_installed();
+    let served = if is_served { balancer::SECTION } else { "" };
+    let text = format!("{DOCUMENT}{section}{served}");
     step(to, "A sandbox: our own network namespace, no privileges. The document:")?;
     writeln!(to, "{}\n\n# ... and {MORE_ROUTES} more routes", text.trim_end())?;
+    if !is_served {
+        writeln!(to, "# ... and no balancer, which needs HAProxy: install the package `haproxy`")?;
+    }
     let Some(refused) = refused else { return Ok((walled, Wall::Stands)) };
     // A mistake is drawn with colour.
     let why = anstream::adapter::strip_str(&refused.root_cause().to_string()).to_string();
@@ -112,6 +121,7 @@ async fn tour(
     mut to: impl Write + Send + 'static,
 ) -> Result<bool> {
     let ledger: Arc<dyn Ledger> = Arc::new(MemoryLedger::default());
+    let balancer = balancer::is_installed().then(Balancer::start).transpose()?;
     let (document, wall) = introduce(&context, documents, &*ledger, &mut to)?;
     build(&context, &document, &ledger, &mut to).await?;
     add_foreign(&context).await?;
@@ -121,7 +131,7 @@ async fn tour(
     let stopped = Arc::clone(&stop);
     let thread = std::thread::Builder::new().name("tour".into());
     thread.spawn(move || {
-        let played = Tour::open(to, stopped, wall).and_then(|tour| tour.run(length));
+        let played = Tour::open(to, stopped, wall, balancer).and_then(|tour| tour.run(length));
         // The receiver is gone if the program is about to end.
         let _ = finished.send(played);
     })?;
@@ -142,6 +152,8 @@ async fn tour(
 
 /// The demo's document never changes.
 struct Unchanging(Arc<Document>);
+
+impl DocumentProvider for Unchanging {}
 
 impl Provider for Unchanging {
     type DesiredState = Document;

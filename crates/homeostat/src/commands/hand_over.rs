@@ -61,6 +61,7 @@ pub(super) fn to_daemon(
         socket: &context.socket,
         confirmed: ConfirmedDocuments::of(&context.caller.state_dir, &caller.owner),
         within_ms: confirm_within_ms.unwrap_or_default(),
+        confirm: trial::confirm_command(&caller.state_dir, &caller.owner),
         color: context.color,
         json: asked.args.form.json,
     };

@@ -35,6 +35,7 @@ use crate::context::{Context, Top};
 use crate::daemon::{Daemon, Options, Role, log};
 use crate::failure::{self, Relayed, helped};
 use crate::output::SourceReport;
+use crate::provider::DocumentProvider;
 
 /// What a holder prints once a trial can be handed to it.
 const READY: &str = "ready\n";
@@ -216,7 +217,7 @@ pub(super) fn end_left_trial(global: Global) -> Result<ExitCode> {
         });
         match ended {
             Ok(Left::Nothing) => return Ok(ExitCode::SUCCESS),
-            // Somebody else has the lock, and so the duty.
+            // The process that has the lock rolls back.
             Ok(Left::Locked) if tries == TRIES => return Ok(ExitCode::SUCCESS),
             Err(error) if tries == TRIES => return Err(error),
             Ok(Left::Locked) | Err(_) => std::thread::sleep(RETRY),
@@ -289,6 +290,8 @@ fn be_silent() -> Result<()> {
 
 /// A holder has no document that could be read again.
 struct NoProvider;
+
+impl DocumentProvider for NoProvider {}
 
 impl Provider for NoProvider {
     type DesiredState = Document;

@@ -47,7 +47,7 @@ pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Document)
 pub(crate) enum Left {
     /// No trial is open, or no longer.
     Nothing,
-    /// One is open, and somebody has the lock: its holder, or a process that is just ending.
+    /// One is open, and another process has the lock: its holder, or one that is just ending.
     Locked,
 }
 
@@ -109,7 +109,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
     Ok(Left::Nothing)
 }
 
-/// Whether somebody else has the lock.
+/// Whether another process has the lock.
 pub(super) fn is_locked(error: &anyhow::Error) -> bool {
     error.chain().any(|cause| matches!(cause.downcast_ref(), Some(Error::Locked { .. })))
 }

@@ -15,8 +15,9 @@ use crate::commands::{left_trial, runtime};
 use crate::confirmed::{self, ConfirmedDocuments};
 use crate::context::{self, Context};
 use crate::daemon::trial::tried_before;
-use crate::daemon::{Daemon, End, Fallback, Options, Readers, Role, log};
+use crate::daemon::{Daemon, End, Fallback, Newer, Options, Readers, Role, log};
 use crate::provider;
+use crate::referenced_files::ReferencedFiles;
 
 /// Each namespace takes about ten descriptors, and the usual limit is 1024. Programs that are started get the limit
 /// too: `nft` does not use `select`, for which it is low.
@@ -33,9 +34,11 @@ const PROCESS_ENDED: u8 = 3;
 pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     raise_open_files();
     let arguments = &args.documents.documents;
-    let mut provider = provider::open(arguments)?;
     let runtime = runtime()?;
-    let (document, fallback) = match runtime.block_on(provider.answer()) {
+    let (provider, answer) = runtime.block_on(provider::open(arguments, &global))?;
+    let (document, fallback) = match answer {
+        // A fleet's provider knows by itself what was rolled back.
+        Answer::DesiredState(document) if provider.is_open_ended() => (document, None),
         Answer::DesiredState(document) => match unconfirmed(&document, &global)? {
             Some(why) => confirmed(arguments, &global, why)?,
             None => (document, None),
@@ -43,6 +46,8 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         Answer::Unknown { why } => confirmed(arguments, &global, why)?,
         Answer::Nothing => confirmed(arguments, &global, anyhow!("the provider has no document"))?,
     };
+    let newer = fallback.is_none().then(|| newer_confirmed(&document, arguments, &global));
+    let newer = newer.transpose()?.flatten();
     let context = Context::enter(global, &document.settings)?.writing();
     log::init(args.log, context.detail);
     let left_trial = left_trial::find(&context).unwrap_or_else(|error| {
@@ -58,6 +63,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let options = Options {
         from: arguments.clone(),
         fallback,
+        newer: newer.filter(|newer| context.check_same(&newer.document.settings).is_ok()),
         role: Role::Keep,
         left_trial,
         on_stop: args.on_stop,
@@ -76,7 +82,27 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
 fn unconfirmed(document: &Document, global: &Global) -> Result<Option<anyhow::Error>> {
     let (owner, _) = context::owner(global, &document.settings)?;
     let confirmed = ConfirmedDocuments::of(&context::state_dir(global), &owner);
-    Ok(confirmed.is_unconfirmed(document).then(tried_before))
+    let is_unconfirmed = confirmed.is_unconfirmed(document, &ReferencedFiles::of(document));
+    Ok(is_unconfirmed.then(tried_before))
+}
+
+/// The document that was tried and confirmed since the files last changed: a reboot does not take it back.
+fn newer_confirmed(
+    document: &Document,
+    from: &[PathBuf],
+    global: &Global,
+) -> Result<Option<Newer>> {
+    let (owner, _) = context::owner(global, &document.settings)?;
+    let confirmed = ConfirmedDocuments::of(&context::state_dir(global), &owner);
+    let Some(scope) = context::scope_name_of(global) else { return Ok(None) };
+    let from: Vec<_> = from.iter().map(|path| confirmed::absolute(path)).collect();
+    let files = ReferencedFiles::of(document);
+    let Some(entry) = confirmed.newer_than(&from, &scope, document, &files) else {
+        return Ok(None);
+    };
+    // One that is no longer valid is not taken: the files are.
+    let newer = confirmed.load(&entry).ok();
+    Ok(newer.map(|document| Newer { number: entry.number, document: Arc::new(document) }))
 }
 
 /// The confirmed document that was last taken from the same place, in place of one that cannot be taken now.

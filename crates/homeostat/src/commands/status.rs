@@ -87,11 +87,17 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     if let Some(provider) = &overview.provider {
         draw_provider(provider, to)?;
     }
-    if overview.handed && overview.trial.is_none() {
-        writeln!(
+    match overview.handed_number {
+        _ if !overview.handed || overview.trial.is_some() => {}
+        Some(number) => writeln!(
+            to,
+            "The confirmed document {number} is in force, also after a restart. The daemon's own files have an older one: \
+             write it there, or bring the older one back with `reload`."
+        )?,
+        None => writeln!(
             to,
             "A document is in force that `apply` handed over; `reload` brings the daemon's own back."
-        )?;
+        )?,
     }
     if let Some(LastTrial { id, ended: TrialEnd::RolledBack(end) }) = &overview.last_trial {
         writeln!(to, "trial {id}: {}", end.to_string().replace('\n', "\n  "))?;

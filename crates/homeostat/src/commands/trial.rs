@@ -3,16 +3,20 @@
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
+use homeostat_document::{DEFAULT_OWNER, Settings};
+use homeostat_engine::{Ledger, SqliteLedger};
 use serde_json::{Value, json};
 
 use crate::cli::{Color, ConfirmArgs, Global, RollbackArgs};
-use crate::client::{Client, read, socket_path};
+use crate::client::{Client, is_daemon_absent, read, socket_path};
 use crate::commands::control::run_passes;
-use crate::confirmed::ConfirmedDocuments;
-use crate::context::state_dir;
+use crate::commands::{holder, left_trial};
+use crate::confirmed::{ConfirmedDocuments, absolute};
+use crate::context::{Context, STATE_DIR, state_dir};
 use crate::failure::helped;
 use crate::output::stream;
 use crate::wire::{
@@ -33,7 +37,11 @@ pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
         extend_ms: args.extend.map(|time| millis(time.get())),
         same_session: args.same_session,
     };
-    let answer = Client::connect(&socket_path(global))?.ask(request)?;
+    let socket = socket_path(global);
+    if is_daemon_absent(&socket) {
+        return Err(no_holder(&socket, global));
+    }
+    let answer = Client::connect(&socket)?.ask(request)?;
     let said = match answer.get("trial").filter(|trial| !trial.is_null()) {
         _ if args.json => answer.to_string(),
         Some(trial) => {
@@ -46,8 +54,62 @@ pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Why there is nothing to confirm or to roll back where no process listens.
+fn no_holder(socket: &Path, global: &Global) -> anyhow::Error {
+    let confirmed = ConfirmedDocuments::of(&state_dir(global), global.owner_name());
+    match confirmed.open_trial() {
+        Some(left) => helped(
+            format!(
+                "the process that held trial {} has ended, so it cannot be confirmed",
+                left.record.id
+            ),
+            "`homeostat rollback` brings back what was before it, and so does the next `homeostat apply` or `run`",
+        ),
+        None => helped(
+            format!("there is no open trial: no daemon listens at {}", socket.display()),
+            "`homeostat apply DOC --confirm-within 2m` begins one; if a daemon runs, give the --owner and --state-dir \
+             that it was started with",
+        ),
+    }
+}
+
 /// Ends the open trial, or tries an older document.
-pub(super) fn roll_back(args: &RollbackArgs, global: &Global) -> Result<ExitCode> {
+pub(super) fn roll_back(args: &RollbackArgs, global: Global) -> Result<ExitCode> {
+    let socket = socket_path(&global);
+    if !is_daemon_absent(&socket) {
+        return roll_back_by(&socket, args, &global);
+    }
+    let confirmed = ConfirmedDocuments::of(&state_dir(&global), global.owner_name());
+    let Some(number) = args.to else {
+        return match confirmed.open_trial() {
+            Some(_) => end_left(&confirmed, global),
+            None => Err(no_holder(&socket, &global)),
+        };
+    };
+    let document = confirmed.load(&confirmed.entry(number)?)?;
+    let arguments = holder::arguments(&global);
+    let context = Context::enter(global.clone(), &document.settings)?.writing();
+    holder::start(&context, arguments)?;
+    let code = roll_back_by(&socket, args, &global)?;
+    holder::wait_for_end(&context);
+    Ok(code)
+}
+
+/// Brings back what was before a trial whose holder has ended.
+fn end_left(confirmed: &ConfirmedDocuments, global: Global) -> Result<ExitCode> {
+    let context = Context::enter(global, &Settings::default())?.writing();
+    let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
+    left_trial::roll_back(&context, &ledger)?;
+    match confirmed.open_trial() {
+        None => Ok(ExitCode::SUCCESS),
+        Some(open) => Err(helped(
+            format!("trial {} is not rolled back: another process works on it", open.record.id),
+            "`homeostat history` shows when that has ended",
+        )),
+    }
+}
+
+fn roll_back_by(socket: &Path, args: &RollbackArgs, global: &Global) -> Result<ExitCode> {
     let to = args.to.map(|number| OlderDocument {
         number,
         confirm_within_ms: millis(args.confirm_within.get()),
@@ -57,9 +119,10 @@ pub(super) fn roll_back(args: &RollbackArgs, global: &Global) -> Result<ExitCode
         return Ok(code);
     }
     follow(&Following {
-        socket: &socket_path(global),
+        socket,
         confirmed: ConfirmedDocuments::of(&state_dir(global), global.owner_name()),
         within_ms: millis(args.confirm_within.get()),
+        confirm: confirm_command(&state_dir(global), global.owner_name()),
         color: global.color,
         json: args.form.json,
     })
@@ -71,8 +134,22 @@ pub(super) struct Following<'a> {
     pub(super) confirmed: ConfirmedDocuments,
     /// The time that was asked for; less is left when the trial has begun.
     pub(super) within_ms: u64,
+    /// The command that confirms it.
+    pub(super) confirm: String,
     pub(super) color: Color,
     pub(super) json: bool,
+}
+
+/// The command that confirms a trial of this owner.
+pub(super) fn confirm_command(state_dir: &Path, owner: &str) -> String {
+    let mut words = vec!["homeostat confirm".to_owned()];
+    if owner != DEFAULT_OWNER {
+        words.push(format!("--owner {owner}"));
+    }
+    if state_dir != Path::new(STATE_DIR) {
+        words.push(format!("--state-dir {}", absolute(state_dir).display()));
+    }
+    words.join(" ")
 }
 
 /// Waits for the end of the trial that was just begun. Ending this wait changes nothing about the trial.
@@ -120,7 +197,7 @@ fn announce(trial: &TrialStatus, following: &Following<'_>) -> Result<()> {
     let mut to = stream::stderr(following.color);
     match trial.confirm_by {
         ConfirmBy::Person => {}
-        ConfirmBy::Passes => return Ok(()),
+        ConfirmBy::Passes | ConfirmBy::Node => return Ok(()),
         ConfirmBy::Checks => {
             let (id, left) = (trial.id, seconds(trial.left_ms));
             let line = "unless its checks are good three times in a row";
@@ -130,10 +207,10 @@ fn announce(trial: &TrialStatus, following: &Following<'_>) -> Result<()> {
     }
     writeln!(
         to,
-        "Trial {}: unless it is confirmed within {}, what was before it comes back. Confirm from a new session: \
-         homeostat confirm",
+        "Trial {}: unless it is confirmed within {}, what was before it comes back. Confirm from a new session: {}",
         trial.id,
-        seconds(trial.left_ms)
+        seconds(trial.left_ms),
+        following.confirm
     )?;
     warn_of_short_time(following)
 }

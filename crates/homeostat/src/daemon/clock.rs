@@ -22,6 +22,11 @@ impl Stamp {
         Stamp(Stamp::now().0.saturating_sub(time))
     }
 
+    /// This long from now.
+    pub(crate) fn after(time: Duration) -> Self {
+        Stamp(Stamp::now().0.saturating_add(time))
+    }
+
     /// This many milliseconds after 1970.
     pub(crate) fn of_millis(millis: u64) -> Self {
         Stamp(Duration::from_millis(millis))

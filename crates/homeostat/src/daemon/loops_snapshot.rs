@@ -33,6 +33,8 @@ pub(super) struct LoopsSnapshot {
     pub(super) commands: Option<CommandDeps>,
     /// Whether the document in force was handed over.
     pub(super) is_handed: bool,
+    /// Its number, if it was confirmed.
+    pub(super) handed_number: Option<u64>,
     /// The number of the confirmed document that is in force in place of the provider's.
     pub(super) fallback: Option<u64>,
     pub(super) trials: Trials,
@@ -52,6 +54,7 @@ impl LoopsSnapshot {
             converged: self.is_arranged && loops.iter().all(|one| one.converged),
             ready: self.is_ready(),
             handed: self.is_handed,
+            handed_number: self.handed_number,
             fallback: self.fallback,
             trial: self.trials.status(),
             last_trial: self.trials.last.clone(),
@@ -59,6 +62,14 @@ impl LoopsSnapshot {
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,
         }
+    }
+
+    /// Whether everything is as declared.
+    pub(super) fn is_converged(&self) -> bool {
+        let is_so = |status: Status| status.is_ready && status.is_converged;
+        self.is_arranged
+            && self.waiting.iter().all(|waiting| waiting.keys.is_empty())
+            && self.loops.iter().all(|one| is_so(one.status()))
     }
 
     /// Whether every loop that is needed for it has made its first full pass. Nothing waits for a target that may be

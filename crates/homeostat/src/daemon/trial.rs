@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
-use homeostat_engine::{Cascades, Kind, OnRelease, UndoList};
+use homeostat_engine::{Cascades, Kind, MassDelete, OnRelease, UndoList};
+use homeostat_fleet::records::Accepted;
 use homeostat_netns::Netns;
 use serde_json::json;
 use tokio::sync::watch;
@@ -23,11 +24,12 @@ use super::clock::{BootTime, Stamp, boot_id};
 use super::command::TrialRequest;
 use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
-use super::{Daemon, Recipients, Role, Wake, log, refused};
+use super::{Daemon, DaemonView, Recipients, Role, Wake, log, refused};
 use crate::checks::{Check, CheckResult, run_all};
 use crate::confirmed::{Confirmer, Origin, RecordedTrial, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
+use crate::provider::NodeTrial;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::is_remote;
 use crate::undo_file::{self, UndoFile, Undone, WentAlong};
@@ -63,11 +65,15 @@ pub(super) struct Trial {
     pub(super) from: Vec<PathBuf>,
     /// Whether the daemon's own document is tried.
     pub(super) is_edit: bool,
+    /// The provider's document, if the confirmed one before the trial is not that.
+    own_before: Option<Arc<Document>>,
     pub(super) phase: Phase,
     terms: Terms,
     /// Whether it was looked at what the first passes came to.
     is_judged: bool,
     checking: Option<Arc<Checking>>,
+    /// How a node of a fleet decides by itself.
+    evidence: Option<Arc<Evidence>>,
     /// The keys that were not as declared before it: source, scope, key.
     open_before: Arc<BTreeSet<(String, String, String)>>,
     /// What others lose by its rollback.
@@ -76,7 +82,7 @@ pub(super) struct Trial {
 
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
-    /// It waits for somebody to confirm it.
+    /// It waits for a confirmation.
     Open { deadline: BootTime },
     /// The document before it could not be given to the loops so often.
     Retrying { why: String, at: BootTime, failures: u32, last: String },
@@ -133,6 +139,80 @@ impl Drop for Checking {
     }
 }
 
+/// Waits for what makes an assignment of a fleet good, until it is dropped: everything is as declared for some time without
+/// a break, then the checks are good and a member of the store answers.
+#[derive(Debug)]
+struct Evidence {
+    /// What is missing; nothing, once it is good.
+    missing: watch::Receiver<Option<String>>,
+    task: JoinHandle<()>,
+}
+
+impl Evidence {
+    fn start(trial: NodeTrial, mut view: DaemonView, netns: Arc<Netns>) -> Self {
+        let first = Some("not everything was as declared for long enough".to_owned());
+        let (sender, missing) = watch::channel(first);
+        let task = tokio::spawn(async move {
+            loop {
+                view.wait_until_passed().await;
+                if !view.is_converged() {
+                    sender.send_replace(Some("not everything is as declared".to_owned()));
+                }
+                stay_converged(&mut view, trial.settle).await;
+                let results = run_all(&trial.checks, &netns).await;
+                let bad = results.into_iter().find(|result| result.error.is_some());
+                let bad = match bad {
+                    Some(bad) => Some(bad.to_string()),
+                    None => (trial.reach)().await.err(),
+                };
+                match bad {
+                    // It may have changed while the checks ran.
+                    None if view.is_converged() => {
+                        sender.send_replace(None);
+                        return;
+                    }
+                    None => {}
+                    Some(bad) => {
+                        sender.send_replace(Some(bad));
+                        tokio::time::sleep(CHECK_EVERY).await;
+                    }
+                }
+            }
+        });
+        Evidence { missing, task }
+    }
+
+    async fn wait_until_good(&self) {
+        let mut missing = self.missing.clone();
+        if missing.wait_for(Option::is_none).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+impl Drop for Evidence {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Waits until everything has been as declared for this time without a break.
+async fn stay_converged(view: &mut DaemonView, settle: Duration) {
+    let mut since = None;
+    loop {
+        if !view.is_converged() {
+            since = None;
+            view.changed().await;
+            continue;
+        }
+        let until = *since.get_or_insert_with(Instant::now) + settle;
+        tokio::select! {
+            () = tokio::time::sleep_until(until) => return,
+            () = view.changed() => {}
+        }
+    }
+}
+
 /// The trial that is open, and how the last one ended.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trials {
@@ -146,7 +226,7 @@ pub(super) struct Trials {
 
 impl Trial {
     /// One whose holder ended. What it returns to is in force again; the passes are yet to run.
-    pub(super) fn left_by_another(left: RecordedTrial) -> Self {
+    pub(super) fn left_by_another(left: RecordedTrial, own_before: Option<Arc<Document>>) -> Self {
         let RecordedTrial { record, origin } = left;
         let why = record.why_left().to_owned();
         let phase = Phase::RollingBack { why, until: BootTime::after(PASSES) };
@@ -155,10 +235,12 @@ impl Trial {
             by: origin.applied_by,
             from: origin.from,
             is_edit: false,
+            own_before,
             phase,
             terms: Terms::default(),
             is_judged: true,
             checking: None,
+            evidence: None,
             open_before: Arc::default(),
             along: Arc::default(),
         }
@@ -169,8 +251,11 @@ impl Trial {
         !self.is_judged && (on_failure == OnFailure::Rollback || confirm_by == ConfirmBy::Passes)
     }
 
-    /// Waits until its checks confirm it: for ever, if they are not to do that.
+    /// Waits until its checks, or what a node of a fleet sees, confirm it: for ever, if they are not to do that.
     async fn wait_until_checked(&self, loops: &LoopsSnapshot) {
+        if let Some(evidence) = &self.evidence {
+            return evidence.wait_until_good().await;
+        }
         match &self.checking {
             Some(checking) if self.terms.confirm_by == ConfirmBy::Checks => {
                 loops.wait_until_passed().await;
@@ -182,6 +267,11 @@ impl Trial {
 
     /// Why its time is over without a confirm.
     fn why_unconfirmed(&self) -> String {
+        if let Some(evidence) = &self.evidence {
+            let missing = evidence.missing.borrow().clone();
+            return missing
+                .unwrap_or_else(|| "its time was over before it could be confirmed".to_owned());
+        }
         let last = self.checking.as_ref().map(|checking| checking.last()).unwrap_or_default();
         let bad = last.into_iter().find(|result| result.error.is_some());
         let bad = bad.map(|result| result.to_string());
@@ -271,8 +361,9 @@ pub(super) fn check_within(within: Duration) -> Result<()> {
     if TRIAL.contains(&within) {
         return Ok(());
     }
+    let what = if within < *TRIAL.start() { "short" } else { "long" };
     Err(helped(
-        format!("a trial of {} s makes no sense", within.as_secs_f64()),
+        format!("a trial of {} s is too {what}", within.as_secs_f64()),
         "give a time from 1s to 24h; two minutes are a good start",
     ))
 }
@@ -329,12 +420,24 @@ pub(super) fn no_trial() -> anyhow::Error {
     helped("there is no open trial", "`homeostat apply DOC --confirm-within 2m` begins one")
 }
 
+/// Where the document of a trial comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tried {
+    /// A client handed it over.
+    HandedOver,
+    /// The daemon's own files changed.
+    Edit,
+    /// A fleet assigned it.
+    Assigned(Accepted),
+}
+
 /// Everything that a trial needs, before anything is written to the machine.
 pub(super) async fn begin(
     daemon: &mut Daemon,
     document: &Document,
     request: TrialRequest,
     from: Vec<PathBuf>,
+    tried: Tried,
 ) -> Result<()> {
     check_within(request.within)?;
     if let Some(TrialStatus { id, by, left_ms, .. }) = daemon.trials.status() {
@@ -371,6 +474,12 @@ pub(super) async fn begin(
         began_at: Stamp::now().to_string(),
         guarded,
         cascades: daemon.context.caller.guards.cascades == Cascades::Allow,
+        mass_delete: daemon.context.caller.guards.mass_delete == MassDelete::Allow,
+        handed: tried == Tried::HandedOver,
+        assignment: match tried {
+            Tried::Assigned(assignment) => Some(assignment),
+            Tried::HandedOver | Tried::Edit => None,
+        },
     };
     let origin =
         Origin { from: from.clone(), scope, applied_by: request.by.clone(), confirmed_by: None };
@@ -382,17 +491,20 @@ pub(super) async fn begin(
     let phase = Phase::Open { deadline: BootTime::after(request.within) };
     let open_before = daemon.snapshot.borrow().open(None, Some(usize::MAX)).open.into_iter();
     let open_before = open_before.map(|open| (open.source, open.scope, open.key)).collect();
-    let is_edit = from == daemon.options.from;
-    let checks = Some(request.terms.checks.clone()).filter(|checks| !checks.is_empty());
+    let is_node = request.terms.confirm_by == ConfirmBy::Node;
+    let checks = Some(request.terms.checks.clone());
+    let checks = checks.filter(|checks| !is_node && !checks.is_empty());
     daemon.trials.open = Some(Trial {
         record,
         by: request.by,
         from,
-        is_edit,
+        is_edit: tried != Tried::HandedOver,
+        own_before: daemon.own.clone().filter(|_| daemon.handed_number.is_some()),
         phase,
         terms: request.terms,
         is_judged: false,
         checking: checks.map(|checks| Arc::new(Checking::start(checks, netns))),
+        evidence: None,
         open_before: Arc::new(open_before),
         along: Arc::default(),
     });
@@ -419,7 +531,7 @@ pub(super) async fn abandon(daemon: &mut Daemon, why: &anyhow::Error) {
 }
 
 /// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
-/// tried again only if somebody asks for it; one that is confirmed needs no trial.
+/// tried again only on request; one that is confirmed needs no trial.
 pub(super) async fn begin_for_edit(
     daemon: &mut Daemon,
     document: &Document,
@@ -429,16 +541,44 @@ pub(super) async fn begin_for_edit(
     let within = [document, &*daemon.document].map(|one| one.settings.confirm_within);
     let Some(within) = within.into_iter().flatten().next() else { return Ok(()) };
     let (confirmed, scope) = (daemon.confirmed(), daemon.context.top_scope()?.name);
-    if confirmed.is_newest_in(&scope, document, &ReferencedFiles::of(document)) {
+    let files = ReferencedFiles::of(document);
+    if confirmed.is_newest_in(&scope, document, &files) {
         return Ok(());
     }
-    if !is_asked_for && confirmed.is_unconfirmed(document) {
+    if !is_asked_for && confirmed.is_unconfirmed(document, &files) {
         return Err(tried_before());
     }
     let request =
         TrialRequest { within: within.get(), by: Person::current(), terms: Terms::default() };
     let from = daemon.options.from.clone();
-    begin(daemon, document, request, from).await
+    begin(daemon, document, request, from, Tried::Edit).await
+}
+
+/// Begins the trial of an assignment of a fleet, which the node decides by itself.
+pub(super) async fn begin_for_node(
+    daemon: &mut Daemon,
+    document: &Document,
+    node: &NodeTrial,
+) -> Result<()> {
+    let terms = Terms {
+        checks: node.checks.clone(),
+        confirm_by: ConfirmBy::Node,
+        on_failure: OnFailure::Rollback,
+    };
+    let request = TrialRequest { within: node.within, by: Person::current(), terms };
+    let from = daemon.options.from.clone();
+    begin(daemon, document, request, from, Tried::Assigned(node.assignment)).await
+}
+
+/// The loops have the document of an assignment: what they make of it decides from now on.
+pub(super) fn watch_node(daemon: &mut Daemon, node: NodeTrial) -> Result<()> {
+    let netns = Arc::clone(&daemon.context.top_scope()?.netns);
+    let view = DaemonView::new(&daemon.snapshot, &daemon.events, &daemon.context);
+    if let Some(trial) = &mut daemon.trials.open {
+        trial.evidence = Some(Arc::new(Evidence::start(node, view, netns)));
+    }
+    daemon.publish();
+    Ok(())
 }
 
 /// From here on nothing is put off, and nothing is recorded to be undone.
@@ -454,18 +594,26 @@ pub(super) async fn confirm(daemon: &mut Daemon, by: &Person, same_session: bool
 
 async fn confirm_by(daemon: &mut Daemon, by: Confirmer, recipients: Recipients) -> Result<()> {
     let words = by.to_string();
+    let granted = daemon.trials.unconfirmed()?.record.granted();
     let number = daemon.confirmed().confirm_trial(by)?;
+    daemon.handed_number = Some(number);
     finish(daemon, TrialEnd::Confirmed { number, by: words });
     leave(daemon);
+    let guards = daemon.context.caller.guards;
+    daemon.context.caller.guards = granted.apply(guards);
     if let Err(error) = daemon.arrange(recipients).await {
         log::log_error(&error, "the loops cannot be arranged after the trial");
     }
+    daemon.context.caller.guards = guards;
     Ok(())
 }
 
 pub(super) async fn confirm_by_checks(daemon: &mut Daemon) {
     let Ok(trial) = daemon.trials.unconfirmed() else { return };
     let checks = trial.terms.checks.clone();
+    if checks.is_empty() {
+        return confirm_or_roll_back(daemon, Confirmer::Passes).await;
+    }
     confirm_or_roll_back(daemon, Confirmer::Checks(checks)).await;
 }
 
@@ -482,7 +630,11 @@ pub(super) async fn judge(daemon: &mut Daemon) {
     let Ok(trial) = daemon.trials.unconfirmed() else { return };
     trial.is_judged = true;
     let (confirm_by, on_failure) = (trial.terms.confirm_by, trial.terms.on_failure);
-    match not.first() {
+    // The time of a node's trial is for what may still come.
+    let is_final = |one: &&NotRestored| {
+        confirm_by != ConfirmBy::Node || !["pending", "unknown"].contains(&&*one.kind)
+    };
+    match not.iter().find(is_final) {
         Some(first) if on_failure == OnFailure::Rollback => {
             let NotRestored { key, kind, reason, .. } = first;
             let why = reason.as_deref().unwrap_or(kind);
@@ -507,13 +659,20 @@ pub(super) fn extend(daemon: &mut Daemon, during: Duration) -> Result<()> {
 fn finish(daemon: &mut Daemon, end: TrialEnd) {
     let Some(trial) = daemon.trials.open.take() else { return };
     daemon.rolls_back_as = None;
+    if let Some(assignment) = &trial.record.assignment {
+        let rolled_back = match &end {
+            TrialEnd::Confirmed { .. } => None,
+            TrialEnd::RolledBack(end) => Some(&*end.why),
+        };
+        daemon.provider.tried(assignment, rolled_back);
+    }
     record_end(&daemon.recent, trial.record.id, &end);
     daemon.trials.ended(trial.record.id, end);
     daemon.publish();
 }
 
 /// Gives the loops the document from before the trial. What only the trial made goes: a section that the document
-/// lacks is no mistake of somebody who edits, and values go back to what they were.
+/// lacks is no mistake of an editor, and values go back to what they were.
 pub(super) async fn roll_back(
     daemon: &mut Daemon,
     why: &str,
@@ -540,7 +699,9 @@ pub(super) async fn roll_back(
     }
     taken?;
     leave(daemon);
-    (daemon.own, daemon.unconfirmed) = (None, None);
+    let own_before = daemon.trials.open.as_ref().and_then(|trial| trial.own_before.clone());
+    daemon.handed_number = record.before.filter(|_| own_before.is_some());
+    (daemon.own, daemon.unconfirmed) = (own_before, None);
     if let Some(trial) = &mut daemon.trials.open {
         let passes = if record.is_of_this_boot() { PASSES } else { PASSES_OF_A_BOOT };
         let (why, until) = (why.to_owned(), BootTime::after(passes));
@@ -602,7 +763,7 @@ pub(super) async fn rolled_back(daemon: &mut Daemon) {
     if let Err(error) = daemon.confirmed().end_trial(&end) {
         return retry_rollback(daemon, &why, &error);
     }
-    if is_edit {
+    if is_edit && record.assignment.is_none() {
         refused(&mut daemon.health, &tried_before(), &daemon.recent);
     }
     finish(daemon, TrialEnd::RolledBack(end));
@@ -666,6 +827,10 @@ pub(super) fn next_wake(daemon: &Daemon) -> impl Future<Output = Wake> + use<> {
     async move {
         let Some(trial) = trial else {
             if role != Role::Keep {
+                if last {
+                    // What was put off until the confirm is under way.
+                    let _ = tokio::time::timeout(PASSES, snapshot.wait_until_settled()).await;
+                }
                 BootTime::after(if last { LINGER } else { BEGIN }).wait().await;
                 return Wake::Stop;
             }

@@ -14,6 +14,7 @@ use super::scopes::Recipients;
 use super::{Daemon, Options};
 use crate::cli::Cli;
 use crate::context::Context;
+use crate::provider::DocumentProvider;
 use crate::registry::READER;
 
 fn document(text: &str) -> Arc<Document> {
@@ -25,6 +26,8 @@ struct Scripted {
     texts: std::vec::IntoIter<&'static str>,
     verdicts: Arc<Mutex<Vec<Verdict>>>,
 }
+
+impl DocumentProvider for Scripted {}
 
 impl Provider for Scripted {
     type DesiredState = Document;

@@ -17,7 +17,7 @@ use crate::registry;
 use crate::watch::Watch;
 
 /// Files and directories that are one document.
-pub(super) struct Files {
+pub(crate) struct Files {
     paths: Vec<PathBuf>,
     /// What the last document that could be read names.
     referenced: ReferencedFiles,

@@ -5,6 +5,7 @@ use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Stdio};
 
+use crate::http::read;
 use crate::keeping::until;
 use crate::undone::begin;
 use crate::world::World;
@@ -160,4 +161,43 @@ fn a_rollback_without_a_daemon_takes_back_what_a_running_program_was_told() {
     let ran = site.world.run("apply --yes --confirm-within 1s new.toml").exits(1);
     assert!(ran.stdout.contains("Rolled back to the confirmed document"), "{ran:?}");
     assert_eq!(site.state(), then);
+}
+
+#[test]
+fn what_happens_to_a_program_is_counted_and_announced() {
+    let mut site = Site::new();
+    site.world.write("host.toml", site.document(&BEFORE, "a.test"));
+    let _daemon = site.world.start("--listen 127.0.0.1:9876");
+    site.start();
+    site.converges();
+    let count = |name: &str| {
+        let (_, text) = read("/metrics");
+        let start = format!("homeostat_files_{name}{{source=\"files\",scope=\"files/haproxy\"}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&start)?.parse::<u64>().ok());
+        value.unwrap_or_else(|| panic!("no {name} in {text}"))
+    };
+    let mut events = site.world.follow();
+    let mut is_announced = |phase: &str| {
+        events.until(|event| event["event"] == phase && event["scope"] == "files/haproxy");
+    };
+    let (reloads, changes) = (count("reloads_total"), count("runtime_changes_total"));
+    let tried = site.document(&TRIED, "b.test");
+    site.world.write("host.toml", &tried);
+    ["rendered", "validated", "deployed"].into_iter().for_each(&mut is_announced);
+    until("the changes", || count("runtime_changes_total") >= changes + 4);
+    assert_eq!(count("reloads_total"), reloads);
+    let other = tried.replace("timeout client 60s", "timeout client 61s");
+    site.world.write("host.toml", &other);
+    is_announced("reloaded");
+    until("the reload", || count("reloads_total") == reloads + 1);
+    // It runs what the file says, but cannot prove it.
+    let unproven = other.replace("setenv HOMEOSTAT", "setenv OTHER");
+    let unproven = unproven.replace("[files.haproxy]\n", "[files.haproxy]\nwithin = \"1s\"\n");
+    assert_ne!(unproven, other);
+    site.world.write("host.toml", &unproven);
+    is_announced("rolled-back");
+    let main = site.world.path().join("etc/haproxy.cfg");
+    until("the former file", || std::fs::read_to_string(&main).unwrap().contains("HOMEOSTAT"));
+    assert_eq!((count("checks_refused_total"), count("runtime_refused_total")), (0, 0));
+    assert!(count("old_processes") <= 2);
 }

@@ -125,13 +125,11 @@ impl Host {
             "etc/systemd/system/homeostat.service",
             include_str!("../../../../packaging/systemd/homeostat.service"),
         );
-        // What the unit says of a systemd that is older than 253.
-        host.write(
-            "etc/systemd/system/homeostat.service.d/old.conf",
-            "[Service]\nType=notify\nExecReload=kill -HUP $MAINPID\n",
-        );
         host.run("systemctl daemon-reload").exits(0);
         host.run("systemctl enable --now homeostat").exits(0);
+        // A type that this systemd does not know would be `simple`.
+        let kind = host.run("systemctl show --property=Type --value homeostat").exits(0);
+        assert_eq!(kind.stdout.trim(), "notify");
         until("the first document", || host.history()["history"][0]["number"] == 1);
     }
 

@@ -4,7 +4,8 @@ use std::process::Stdio;
 
 use crate::holder::Site;
 use crate::keeping::until;
-use crate::world::Ran;
+use crate::undone::begin;
+use crate::world::{Ran, World};
 
 impl Site {
     /// Runs an apply with a check, which may have spaces in it.
@@ -97,6 +98,27 @@ fn what_a_rollback_cannot_bring_back_is_named() {
         ended["not"].as_array().unwrap().iter().map(|one| one["key"].as_str().unwrap()).collect();
     assert!(keys.contains(&"address 192.0.2.1/24 dev lan0"), "{keys:?}");
     assert_eq!(ended["not"][0]["kind"], "pending");
+}
+
+/// A daemon goes on with it: the address is there as soon as its link is.
+#[test]
+fn what_a_rollback_could_not_bring_back_is_made_when_it_can_be() {
+    let world = World::new();
+    world.add_pair("lan0", "peer0");
+    let _daemon = world.keep("[links.lan0]\nup = true\naddresses = [\"192.0.2.1/24\"]\n");
+    world.converges();
+    world.confirms(1);
+    let tried = "[links.lan0]\nup = true\naddresses = [\"192.0.2.2/24\"]\n";
+    let mut client = begin(&world, tried, "");
+    world.converges();
+    world.ip("link delete lan0");
+    let ran = world.run("rollback").exits(1);
+    assert!(ran.stdout.contains("waits on link lan0"), "{ran:?}");
+    client.wait().unwrap();
+    assert_eq!(world.rolled_back()[0]["not"][0]["kind"], "pending");
+    world.add_pair("lan0", "peer0");
+    world.converges();
+    assert!(world.ip("address show dev lan0").contains("192.0.2.1/24"));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Documents: three formats, directories, standard input, and what is not built in yet.
+//! Documents: three formats, directories, standard input.
 
 use snapbox::str;
 

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
+
 use crate::booted::Host;
+use crate::keeping::until;
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -87,4 +90,34 @@ fn the_example_of_templates_is_applied_and_verified() {
     host.homeostat("apply --yes", "files.toml", 0);
     host.homeostat("verify", "files.toml", 0);
     host.run("grep -q example.net /etc/example/hosts.map").exits(0);
+}
+
+/// The unit and its drop-in as they are shipped: a set is checked and taken over, an edit is healed, and its author named.
+#[test]
+fn the_shipped_unit_keeps_a_program() {
+    let host = Host::new();
+    prepare(&host);
+    host.run("systemctl start haproxy").exits(0);
+    let files = include_str!("../../../../packaging/systemd/files.conf");
+    host.write("etc/systemd/system/homeostat.service.d/files.conf", files);
+    let text = fs::read_to_string(examples().join("programs/haproxy.toml")).unwrap();
+    host.start_daemon(&format!("[settings.files]\nresync = \"1h\"\n{text}"));
+    host.run("homeostat status --wait --timeout 1m").exits(0);
+    host.run("grep -q HOMEOSTAT /etc/haproxy/haproxy.cfg").exits(0);
+    // It does not go before it is looked at.
+    host.write("root/edit.sh", "echo edited >>/etc/haproxy/haproxy.cfg\nread -r _\n");
+    let mut editor = host.begin("sh /root/edit.sh");
+    let healed = || {
+        let events = host.run("homeostat events --json").stdout;
+        let mut events = events.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        events.find(|event| event["event"] == "step-applied" && event["cause"] == "drift")
+    };
+    until("the heal", || healed().is_some());
+    let (healed, log) = (healed().unwrap(), host.run("journalctl --unit=homeostat").stdout);
+    assert_eq!(healed["key"], "file /etc/haproxy/haproxy.cfg", "{log}");
+    let by = healed["by"].as_str().unwrap_or_else(|| panic!("{healed} {log}"));
+    assert!(by.starts_with("sh /root/edit.sh"), "{healed}");
+    drop(editor.stdin.take());
+    editor.wait().unwrap();
+    host.run("homeostat verify /etc/homeostat/host.toml").exits(0);
 }

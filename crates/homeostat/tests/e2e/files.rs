@@ -101,6 +101,35 @@ fn a_secret_is_in_no_output() {
     assert!(!all.contains("CANARY"), "{all}");
 }
 
+/// A program that refuses a file may quote it, and one that accepts it, too.
+#[test]
+fn a_secret_that_a_program_quotes_is_in_no_output() {
+    let quoting = "[files.web]\ncheck = [\"/bin/sh\", \"-c\", \"cat @/key >&2; grep -q good @/a\"]\n\
+                   [files.web.write]\n\"@/a\" = { text = \"bad\\n\" }\n\
+                   \"@/key\" = { copy = \"key.txt\", secret = true }\n";
+    let world = World::with_files(quoting);
+    world.write("key.txt", "password CANARY-1\n");
+    let mut all = String::new();
+    let mut run = |args: &str| {
+        let ran = world.run(args);
+        all.push_str(&ran.stdout);
+        all.push_str(&ran.stderr);
+    };
+    for args in ["plan host.toml", "plan --json host.toml", "apply --yes --json host.toml"] {
+        run(args);
+    }
+    world.declare(&quoting.replace("\"bad", "\"good"));
+    for args in ["plan --out saved.plan host.toml", "apply --yes host.toml", "verify host.toml"] {
+        run(args);
+    }
+    all.push_str(&fs::read_to_string(world.path().join("saved.plan")).unwrap());
+    for word in ["its program refuses it: ***", "its program says: ***"] {
+        assert!(all.contains(word), "{word}: {all}");
+    }
+    assert!(!all.contains("CANARY"), "{all}");
+    assert_eq!(world.holds("a").as_deref(), Some("good\n"));
+}
+
 #[test]
 fn a_trial_that_nobody_confirms_brings_files_back() {
     let before = "[files.web.write]\n\"@/a\" = { text = \"before\\n\" }\n";

@@ -226,6 +226,47 @@ fn when_both_are_killed_the_next_apply_rolls_back_first() {
 }
 
 #[test]
+fn when_both_are_killed_an_operator_may_roll_back() {
+    let (site, before) = Site::applied();
+    let mut client = site.try_for("1h");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    end(site.watcher());
+    end(site.holder());
+    until("the end of the holder", || site.holder().is_none());
+    let refused = site.world.run("confirm --same-session").exits(1).stderr;
+    assert!(refused.contains("the process that held trial 2 has ended"), "{refused}");
+    let ran = site.world.run("rollback").exits(0);
+    assert!(ran.stderr.contains("Trial 2 was left open. Rolled back to"), "{}", ran.stderr);
+    site.world.is_again(&before);
+    let none = site.world.run("rollback").exits(1).stderr;
+    assert!(none.contains("there is no open trial"), "{none}");
+}
+
+#[test]
+fn an_older_document_is_tried_without_a_daemon() {
+    let (site, _) = Site::applied();
+    site.world.run("apply --yes new.toml").exits(0);
+    site.is_quiet();
+    let newer = site.world.dump();
+    let ran = site.world.run("rollback --to 1 --confirm-within 2s").exits(1);
+    assert!(ran.last_line().starts_with("Rolled back to the confirmed document 2"), "{ran:?}");
+    site.world.is_again(&newer);
+    let mut client = site.world.homeostat("rollback --to 1");
+    let client = client.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    until("the trial", || {
+        let status = site.world.run("status --json").stdout;
+        status.contains("\"returns_to\"") && status.contains("\"converged\":true")
+    });
+    site.world.in_another_session("confirm").exits(0);
+    let (code, said) = end_of(client);
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("it is document 3 of the history"), "{said}");
+    site.world.run("verify host.toml").exits(0);
+    until("the end of the holder", || site.holder().is_none() && site.watcher().is_none());
+}
+
+#[test]
 fn a_holder_that_is_stopped_rolls_back_before_it_ends() {
     let (site, before) = Site::applied();
     let client = site.try_for("1h");
@@ -306,6 +347,45 @@ fn a_namespace_that_a_trial_made_goes_with_it() {
     assert_eq!(said.lines().last(), Some(end), "{said}");
     assert!(!Path::new(&blue).exists());
     site.world.is_again(&before);
+}
+
+/// With all that others have put into it.
+#[test]
+fn a_namespace_that_leaves_is_left_alone_until_the_confirm() {
+    let site = Site { world: World::new().with_own_names() };
+    site.world
+        .apply("[namespaces.blue]\ncreate = true\nsysctl = { \"net.ipv4.tcp_retries1\" = 5 }\n");
+    let inside = |args: &str| site.world.ip(&format!("-n blue {args}"));
+    inside("link add theirs type veth peer theirs1");
+    inside("link set theirs up");
+    inside("address add 10.5.0.1/24 dev theirs");
+    let listed = || (inside("-d address show"), inside("route show table all"));
+    let before = listed();
+    site.world.write("new.toml", "namespaces = {}\n");
+    // What others have in it keeps it from going, in a trial as without one.
+    let held = site.world.run("apply --yes --confirm-within 1s new.toml").exits(1).stdout;
+    assert!(held.contains("delete namespace blue  it would take `link theirs1` along"), "{held}");
+    assert_eq!(listed(), before);
+    for end in ["rollback", "confirm --same-session"] {
+        let options = "--allow-cascades --yes --confirm-within 1h";
+        let mut client = site.world.homeostat(&format!("apply {options} new.toml"));
+        let client = client.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        until("the trial", || {
+            let status = site.world.run("status --json").stdout;
+            status.contains("\"returns_to\"") && status.contains("\"converged\":true")
+        });
+        assert_eq!(listed(), before);
+        site.world.run(end).exits(0);
+        let (code, said) = end_of(client);
+        assert_eq!(code, Some(i32::from(end == "rollback")), "{said}");
+        until("the end of the holder", || site.holder().is_none() && site.watcher().is_none());
+        let is_there = Path::new(&site.world.outside("/run/netns/blue")).exists();
+        assert_eq!(is_there, end == "rollback");
+        if is_there {
+            assert_eq!(listed(), before);
+            site.world.run("verify host.toml").exits(0);
+        }
+    }
 }
 
 /// Calls that make something durable, or that write to the kernel.

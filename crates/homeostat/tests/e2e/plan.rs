@@ -297,6 +297,34 @@ fn no_look_at_the_machine_is_needed_to_check_a_document() {
     world.run("check broken.toml").exits(1);
 }
 
+/// A bridge that filters VLANs and has none is possible, and is a wall.
+#[test]
+fn check_and_plan_warn_of_a_bridge_that_filters_vlans_and_has_none() {
+    let help = "(give the ports and the bridge `vlans`, such as `vlans = [\"10 pvid untagged\", \"20-30\"]`)";
+    let bridge = "[links.br0]\nkind = \"bridge\"\nvlan-filtering = true\n";
+    let port = "[links.lan0]\nmaster = \"br0\"\n";
+    for (document, effect) in [
+        (format!("{bridge}{port}"), Some("all its ports are in VLAN 1 only")),
+        (format!("{bridge}vlan-default-pvid = 0\n{port}"), Some("it drops every frame")),
+        (format!("{bridge}vlans = [10]\n{port}"), None),
+        (format!("{bridge}{port}vlans = []\n"), None),
+        ("[links.br0]\nkind = \"bridge\"\n".to_owned(), None),
+    ] {
+        let world = World::with(&document);
+        let warning = effect.map(|effect| {
+            format!(
+                "host.toml:1:8: `br0` filters VLANs, and no VLANs are declared for it or its ports: {effect} {help}"
+            )
+        });
+        let checked = world.run("check host.toml").exits(0);
+        let expected = warning.as_ref().map(|warning| format!("warning: {warning}\n"));
+        assert_eq!(checked.stderr, expected.unwrap_or_default(), "{document}");
+        let planned = world.run("plan --json host.toml").exits(0);
+        let json: Value = serde_json::from_str(&planned.stdout).unwrap();
+        assert_eq!(json["warnings"], json!(Vec::from_iter(warning)), "{document}");
+    }
+}
+
 /// A change that may cut off the operator's connection is named before it is made.
 #[test]
 fn a_plan_warns_of_changes_that_carry_the_operators_own_connection() {

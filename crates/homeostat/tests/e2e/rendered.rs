@@ -383,14 +383,18 @@ fn a_url_is_followed_and_its_accepted_value_outlives_an_outage_and_a_restart() {
 }
 
 #[test]
-fn the_phases_of_a_set_are_events() {
+fn the_phases_of_a_set_are_events_of_one_pass() {
     let world = world();
     let _daemon = world.keep(&document(&world, DOCUMENT));
     world.converges();
     let mut events = world.follow();
     replace(&world, "servers.json", r#"[{ "name": "new" }]"#);
-    for phase in ["rendered", "validated", "deployed"] {
-        events.until(|event| event["event"] == phase && event["scope"] == "files/web");
+    let [rendered, rest @ ..] = ["rendered", "validated", "deployed"].map(|phase| {
+        events.until(|event| event["event"] == phase && event["scope"] == "files/web")
+    });
+    assert!(rendered["pass"].as_u64().is_some_and(|pass| pass > 1), "{rendered}");
+    for event in rest {
+        assert_eq!(event["pass"], rendered["pass"], "{event}");
     }
 }
 

@@ -159,9 +159,11 @@ No changes.
 # homeostat run demo.toml     (while another program sabotages it)
   delete a route         default via 192.0.2.1 [..]
 ...
-# 53 of 53 healed
+# 54 of 54 healed
 ...
   firewall, by event [..] 3 [..]
+...
+  files (~) [..] 1 [..]
 ...
   foreign objects: 107, untouched
 
@@ -179,7 +181,22 @@ fn without_nft_the_demo_goes_on_without_its_firewall_and_says_so() {
     let said = "# ... and no firewall, which needs `nft`: `nft` is not installed\n";
     assert!(ran.stdout.contains(said), "{}", ran.stdout);
     assert!(!ran.stdout.contains("table inet filter"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("# 50 of 50 healed"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("# 51 of 51 healed"), "{}", ran.stdout);
+}
+
+#[test]
+fn without_haproxy_the_demo_goes_on_without_its_balancer_and_names_the_package() {
+    let world = World::new();
+    let demo = world.bare("demo");
+    let mut command = world.command("unshare");
+    let hide = "mount --bind /dev/null /usr/sbin/haproxy && exec \"$@\"";
+    command.args(["--mount", "sh", "-c", hide, "sh"]);
+    command.arg(demo.get_program()).args(demo.get_args());
+    let ran = world.finish(command).exits(0);
+    let said = "# ... and no balancer, which needs HAProxy: install the package `haproxy`\n";
+    assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    assert!(!ran.stdout.contains("haproxy.cfg"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("# 53 of 53 healed"), "{}", ran.stdout);
 }
 
 #[test]

@@ -93,15 +93,17 @@ const ROWS: [Row; 8] = [
 ];
 
 /// Sections that another test is about, or that declare nothing.
-const ELSEWHERE: [(&str, &str); 9] = [
+const ELSEWHERE: [(&str, &str); 11] = [
     ("settings", "declares nothing"),
     ("namespaces", "lost: a_whole_namespace_that_leaves_while_others_stay_is_held"),
     ("links/sysctl", "lost: knobs_of_a_link_belong_to_the_link_or_to_the_global_section"),
+    ("links/vlans", "a field of the link: left as it is, as homeostat-rtnl shows in bridges"),
     ("guests", "lost: guests_whose_section_is_lost_stay_ours"),
     ("proxmox", "clusters: without it, what we own there waits for it"),
     ("services", "services: a_section_that_disappears_stops_nothing"),
     ("cgroups", "homeostat-knobs: a_lost_section_of_cgroups_is_named"),
     ("files", "files: a_lost_section_of_files_is_held_and_an_empty_one_is_not"),
+    ("fleet", "fleet: a_machines_own_document_is_in_force_until_the_fleet_assigns_one"),
     ("values", "rendered: mistakes_in_templates_are_found_by_check_at_their_places"),
 ];
 

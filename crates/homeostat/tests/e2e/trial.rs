@@ -5,14 +5,14 @@
 //!
 //! | scenario | tests |
 //! |---|---|
-//! | confirmed from a second session | `trial::a_trial_is_confirmed_from_another_session_only`, `holder::a_trial_is_confirmed_without_a_daemon`, `booted::a_trial_is_confirmed_in_another_login_only`, `undone::a_dormant_table_goes_when_the_trial_is_confirmed` |
+//! | confirmed from a second session | `trial::a_trial_is_confirmed_from_another_session_only`, `trial::what_was_confirmed_outlives_the_daemon_until_the_files_change`, `holder::a_trial_is_confirmed_without_a_daemon`, `booted::a_trial_is_confirmed_in_another_login_only`, `undone::a_dormant_table_goes_when_the_trial_is_confirmed` |
 //! | nobody confirms | `trial::a_trial_that_nobody_confirms_is_rolled_back`, `trial::trials_are_counted_by_their_end`, `holder::a_trial_that_nobody_confirms_is_rolled_back_without_a_daemon` |
 //! | the terminal of the client is closed, its session ends | `trial_faults::a_terminal_that_is_closed_ends_the_client_and_not_the_trial_of_a_daemon`, `.._of_a_holder`, `holder::the_end_of_the_client_changes_nothing`, `booted::a_trial_outlives_the_login_session_that_began_it` |
 //! | the client is killed between two steps | `trial_faults::a_client_that_is_killed_between_two_steps_leaves_the_trial_to_its_holder` |
 //! | the daemon is killed after the third of nine steps, and started again | `trial_faults::a_daemon_that_is_killed_between_two_steps_undoes_them_at_its_next_start` |
-//! | the holder is killed, no daemon runs | `holder::a_holder_that_is_killed_is_made_good_by_the_one_who_watches_it`, `booted::a_holder_that_is_killed_is_made_good_by_systemd`; with its watcher: `holder::when_both_are_killed_the_next_apply_rolls_back_first` |
+//! | the holder is killed, no daemon runs | `holder::a_holder_that_is_killed_is_made_good_by_the_one_who_watches_it`, `booted::a_holder_that_is_killed_is_made_good_by_systemd`; with its watcher: `holder::when_both_are_killed_the_next_apply_rolls_back_first`, `holder::when_both_are_killed_an_operator_may_roll_back` |
 //! | a reboot | `booted::a_reboot_in_a_trial_boots_the_confirmed_document`, `trial::a_boot_ends_a_trial` |
-//! | a power loss | `booted::a_power_loss_in_a_trial_boots_the_confirmed_document`, `booted::a_power_loss_in_a_trial_without_a_daemon_leaves_nothing_in_the_way`; at each durable write: `holder::a_kill_at_any_durable_write_ends_in_the_state_before`; with a disk of its own: `cargo xtask vm --trials` |
+//! | a power loss | `booted::a_power_loss_in_a_trial_boots_the_confirmed_document`, `booted::a_power_loss_in_a_trial_without_a_daemon_leaves_nothing_in_the_way`; at each durable write: `holder::a_kill_at_any_durable_write_ends_in_the_state_before`, `trial_kills::a_kill_in_a_confirm_leaves_the_state_before_or_the_confirmed_one`; with a disk of its own: `cargo xtask vm --trials` |
 //! | it adopts the default route of a DHCP client | `undone::what_the_trial_adopted_returns_to_its_owner` |
 //! | foreign objects go with an address, or with a bridge (which is put aside) | `undone::foreign_objects_that_went_with_the_trial_return`, `undone::foreign_objects_on_a_link_that_the_trial_deleted_return_with_it` |
 //! | their owner makes them again by itself | `undone::an_object_that_its_owner_made_again_by_itself_stays_as_it_is` |
@@ -23,13 +23,13 @@
 //! | it has written to the disk when the power goes | `restored_at_boot::a_program_never_reads_a_file_of_a_trial_that_a_power_loss_ended`, `services::units_of_a_trial_that_a_power_loss_ended_are_as_they_were` |
 //! | bad times, numbers and checks | `trial::a_time_that_makes_no_trial_is_refused_and_nothing_is_written`, `trial::an_older_document_is_tried_for_two_minutes`, `trial::without_a_trial_there_is_nothing_to_confirm_or_to_roll_back`, `checks::what_is_no_check_is_refused_and_nothing_is_written` |
 //! | its firewall drops new connections, and the old session confirms | `holder::a_firewall_that_drops_new_connections_cannot_be_confirmed_over_the_old_one` |
-//! | a check fails before, or after; something cannot be brought back | `checks::a_check_that_fails_already_keeps_a_trial_from_beginning`, `checks::a_check_that_fails_in_the_trial_rolls_it_back_and_is_good_again`, `checks::what_a_rollback_cannot_bring_back_is_named` |
+//! | a check fails before, or after; something cannot be brought back | `checks::a_check_that_fails_already_keeps_a_trial_from_beginning`, `checks::a_check_that_fails_in_the_trial_rolls_it_back_and_is_good_again`, `checks::what_a_rollback_cannot_bring_back_is_named`, `checks::what_a_rollback_could_not_bring_back_is_made_when_it_can_be` |
 //! | a second trial, or another document, while one is open | `trial::an_edit_during_a_trial_waits_for_its_end`, `trial::an_edit_during_a_trial_becomes_the_next_trial` |
 //! | `confirm` twice | `trial::a_trial_is_confirmed_from_another_session_only` |
 //! | the clock of the day is set back | `deadlines_are_on_the_clock_that_counts_from_the_boot`, beside the clock; a real one: `cargo xtask vm --trials` |
 //! | the disk is full when it begins, or when it ends | `trial_faults::a_full_disk_keeps_a_trial_from_beginning`, `trial_faults::a_second_signal_ends_a_daemon_whose_rollback_cannot_be_completed` |
 //! | a million routes are replaced by a million others | the benchmark `trial: 1M routes replaced by 1M others` |
-//! | the document has a namespace, or guests | `holder::a_namespace_that_a_trial_made_goes_with_it`, `trial_faults::guests_wait_for_the_confirm` |
+//! | the document has a namespace, or guests | `holder::a_namespace_that_a_trial_made_goes_with_it`, `holder::a_namespace_that_leaves_is_left_alone_until_the_confirm`, `trial_faults::guests_wait_for_the_confirm` |
 //! | anything, at random | `random_trials::whatever_is_tried_all_is_as_it_was_or_it_is_confirmed` |
 
 use std::process::Stdio;
@@ -42,6 +42,7 @@ use crate::http::listening;
 use crate::keeping::until;
 use crate::program::output;
 use crate::provider::metric;
+use crate::undone::begin;
 use crate::world::{Ran, World};
 
 const KEY: &str = "net/ipv4/tcp_retries1";
@@ -384,6 +385,7 @@ fn a_time_that_makes_no_trial_is_refused_and_nothing_is_written() {
         ] {
             let ran = world.run(&command.replace("TIME", time)).exits(1);
             assert!(ran.stderr.starts_with("error: "), "{command} {time}: {}", ran.stderr);
+            assert!(ran.stderr.contains("a trial lasts from 1s to 24h"), "{time}: {}", ran.stderr);
         }
     }
     assert!(world.trial().is_null());
@@ -430,6 +432,13 @@ fn an_older_document_is_tried_for_two_minutes() {
         assert!(ran.stderr.starts_with("error: "), "{number}: {}", ran.stderr);
     }
     assert!(world.trial().is_null() && world.dump() == before);
+    let mut client = world.homeostat("apply --yes new.toml --confirm-within");
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("a trial without a time", || world.knob(KEY) == "6" && !world.trial().is_null());
+    let left = world.trial()["left_ms"].as_u64().unwrap();
+    assert!((60_000..=120_000).contains(&left), "{left}");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
 }
 
 /// Neither with a daemon nor without one.
@@ -445,9 +454,15 @@ fn without_a_trial_there_is_nothing_to_confirm_or_to_roll_back() {
     daemon.kill();
     for command in ["confirm", "confirm --extend 5m", "rollback"] {
         let ran = world.run(command).exits(1);
-        assert!(ran.stderr.starts_with("error: "), "{command}: {}", ran.stderr);
+        assert!(
+            ran.stderr.starts_with("error: there is no open trial"),
+            "{command}: {}",
+            ran.stderr
+        );
         assert!(ran.stderr.contains("help: "), "{command}: {}", ran.stderr);
     }
+    let none = world.run("rollback --to 9").exits(1).stderr;
+    assert!(none.starts_with("error: there is no confirmed document 9"), "{none}");
     assert_eq!(world.dump(), before);
 }
 
@@ -474,19 +489,151 @@ fn an_edit_during_a_trial_becomes_the_next_trial() {
     assert_eq!(world.knob(KEY), "6", "the first one was confirmed");
 }
 
-/// The command, the event, the log and the metric say which document is in force.
+/// The command, the log and the metric say which document is in force.
 #[test]
 fn a_document_that_was_rolled_back_yields_to_the_confirmed_one_for_all_to_see() {
-    let (world, daemon) = listening();
+    for (text, why) in [
+        ("[sysctl\n", "host.toml:1:8"),
+        (TRIED, "this document was tried, and nobody confirmed it"),
+    ] {
+        let (world, daemon) = listening();
+        world.converges();
+        world.confirms(1);
+        world.write("new.toml", TRIED);
+        world.try_for("1h");
+        world.run("rollback").exits(0);
+        drop(daemon);
+        world.write("host.toml", text);
+        let command = world.homeostat("run host.toml --listen 127.0.0.1:9876");
+        let _daemon = world.keep_by(command);
+        until("the confirmed document", || {
+            world.run("status --json").stdout.contains("\"fallback\":1")
+        });
+        until("its metric", || metric("homeostat_fallback_document") == "1");
+        let status = world.run("status").exits(2).stdout;
+        assert!(
+            status.contains(why) && status.contains("The confirmed document 1 is in"),
+            "{status}"
+        );
+        let log = world.log();
+        assert!(log.contains("confirmed document in force number=1") && log.contains(why), "{log}");
+    }
+}
+
+/// The files still have what was there before: a restart takes nothing back that was confirmed.
+#[test]
+fn what_was_confirmed_outlives_the_daemon_until_the_files_change() {
+    let (world, daemon) = kept();
+    world.try_for("1h");
+    world.in_another_session("confirm").exits(0);
+    let is_in_force = || {
+        world.converges();
+        let status = world.run("status").exits(0).stdout;
+        assert!(status.contains("The confirmed document 2 is in force, also after"), "{status}");
+        assert_eq!(world.knob(KEY), "6");
+        assert_eq!(world.status()["handed_number"], 2);
+    };
+    is_in_force();
+    daemon.kill();
+    let daemon = world.keep_at("host.toml");
+    is_in_force();
+    assert_eq!(world.history().len(), 2);
+    // It is also what the next trial returns to, whoever ends that.
+    world.write("new.toml", EDITED);
+    for is_killed in [false, true] {
+        let mut client = begin(&world, EDITED, "");
+        until("the next trial", || world.knob(KEY) == "7");
+        if is_killed {
+            break;
+        }
+        world.run("rollback").exits(0);
+        client.wait().unwrap();
+        is_in_force();
+    }
+    daemon.kill();
+    let _daemon = world.keep_at("host.toml");
+    until("the end of the trial", || world.stands()["trial"].is_null() && world.knob(KEY) == "6");
+    is_in_force();
+    world.write("host.toml", EDITED.replace('7', "8"));
+    until("the changed files", || world.knob(KEY) == "8");
+    assert!(world.status()["handed_number"].is_null());
+}
+
+/// One that nobody confirmed at first is as good as any other once it is confirmed.
+#[test]
+fn a_document_that_was_confirmed_after_a_rollback_is_taken_at_the_start() {
+    let (world, daemon) = kept();
+    world.run("apply --yes --confirm-within 1s new.toml").exits(1);
+    world.try_for("1h");
+    world.in_another_session("confirm").exits(0);
+    drop(daemon);
+    world.write("host.toml", TRIED);
+    let daemon = world.keep_at("host.toml");
+    world.converges();
+    assert_eq!(world.knob(KEY), "6");
+    assert!(world.status()["fallback"].is_null(), "{}", world.status());
+    drop(daemon);
+}
+
+/// Neither is taken at the start, not only the last one.
+#[test]
+fn no_document_that_was_rolled_back_is_taken_at_the_start() {
+    let (world, daemon) = kept();
+    world.run("apply --yes --confirm-within 1s new.toml").exits(1);
+    world.write("new.toml", EDITED);
+    world.run("apply --yes --confirm-within 1s new.toml").exits(1);
+    drop(daemon);
+    world.write("host.toml", TRIED);
+    let _daemon = world.keep_at("host.toml");
+    world.converges_by_fallback();
+    assert_eq!((world.knob(KEY).as_str(), &world.status()["fallback"]), ("5", &1.into()));
+}
+
+impl World {
+    /// All is as the confirmed document declares, which is not that of the files.
+    fn converges_by_fallback(&self) {
+        until("the confirmed document", || {
+            let status = self.stands();
+            status["fallback"].is_u64() && status["converged"] == true
+        });
+    }
+}
+
+/// A document is its files, too: one with a mended ruleset was never tried.
+#[test]
+fn a_document_whose_file_was_mended_is_tried_again() {
+    let world = World::new();
+    let document = "[settings]\nconfirm-within = \"1h\"\n[nftables]\nfile = \"fw.nft\"\n";
+    let firewall = world.write("fw.nft", "table ip one {\n}\n");
+    let _daemon = world.keep(document);
     world.converges();
     world.confirms(1);
-    drop(daemon);
-    world.write("host.toml", "[sysctl\n");
-    let command = world.homeostat("run host.toml --listen 127.0.0.1:9876");
-    let _daemon = world.keep_by(command);
-    until("the confirmed document", || {
-        world.run("status --json").stdout.contains("\"fallback\":1")
+    std::fs::write(&firewall, "table ip two {\n}\n").unwrap();
+    until("the trial", || !world.trial().is_null());
+    world.run("rollback").exits(0);
+    until("it is refused", || world.provider()["ok"] == false);
+    std::fs::write(&firewall, "table ip three {\n}\n").unwrap();
+    until("the next trial", || {
+        !world.trial().is_null() && world.nft("list tables").contains("three")
     });
-    assert_eq!(metric("homeostat_fallback_document"), "1");
-    assert!(world.log().contains("confirmed document in force number=1"), "{}", world.log());
+}
+
+/// Also if the daemon's own files are what is tried again.
+#[test]
+fn an_older_document_is_confirmed_in_another_session_only() {
+    let world = World::new();
+    let path = world.write("host.toml", BEFORE);
+    let _daemon = world.keep_at(path.to_str().unwrap());
+    world.converges();
+    world.confirms(1);
+    world.write("host.toml", EDITED);
+    world.confirms(2);
+    let mut client = world.homeostat("rollback --to 1");
+    let mut client = client.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    until("the trial", || world.knob(KEY) == "5" && !world.trial().is_null());
+    let refused = world.run("confirm").exits(1).stderr;
+    assert!(refused.contains("this is the session that began the trial"), "{refused}");
+    world.in_another_session("confirm").exits(0);
+    assert!(client.wait().unwrap().success());
+    assert_eq!(world.status()["handed_number"], 3);
 }

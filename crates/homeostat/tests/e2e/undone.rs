@@ -1,7 +1,8 @@
 //! What a rollback brings back, judged by full listings of `ip`, `nft` and `/proc/sys/net` before and after.
 
-use std::collections::BTreeSet;
+use std::net::UdpSocket;
 use std::process::Stdio;
+use std::time::UNIX_EPOCH;
 
 use serde_json::Value;
 
@@ -134,41 +135,67 @@ fn handles(world: &World) -> Vec<String> {
     listed.lines().filter(|line| line.contains("# handle")).map(str::to_owned).collect()
 }
 
-/// Begins a trial without waiting for its end.
-#[track_caller]
-pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::Child {
+/// Starts a client that asks for a trial.
+pub(crate) fn spawn(world: &World, tried: &str, options: &str) -> std::process::Child {
     world.write("new.toml", tried);
     let mut client =
         world.homeostat(&format!("apply --yes --confirm-within 1h {options} new.toml"));
-    let said = world.path().join("client");
-    let errors = std::fs::File::create(&said).unwrap();
-    let client = client.stdout(Stdio::null()).stderr(errors).spawn().unwrap();
+    let errors = std::fs::File::create(world.path().join("client")).unwrap();
+    client.stdout(Stdio::null()).stderr(errors).spawn().unwrap()
+}
+
+/// Begins a trial without waiting for its end.
+#[track_caller]
+pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::Child {
+    let (client, said) = (spawn(world, tried, options), world.path().join("client"));
     let is_tried = comes(|| !world.status()["trial"].is_null());
     assert!(is_tried, "no trial: {}", std::fs::read_to_string(said).unwrap());
     client
 }
 
+/// How many packets the chain has counted, one more having come.
+fn packets_after_one_more(world: &World) -> u64 {
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.send_to(b"one", socket.local_addr().unwrap()).unwrap();
+    socket.recv(&mut [0; 8]).unwrap();
+    let listed = world.nft("list chain ip f i");
+    let count = listed.split("packets ").nth(1).and_then(|rest| rest.split(' ').next());
+    count.unwrap().parse().unwrap()
+}
+
+/// For how many seconds the element of the set has still to live.
+fn expires(world: &World) -> u64 {
+    let listed: Value = serde_json::from_str(&world.nft("-j list set ip f s")).unwrap();
+    let set = listed["nftables"].as_array().unwrap().iter().find_map(|one| one.get("set"));
+    set.unwrap()["elem"][0]["elem"]["expires"].as_u64().unwrap()
+}
+
 #[test]
 fn a_table_that_leaves_is_dormant_until_the_trial_is_confirmed() {
     let world = cabled();
+    world.ip("link set lo up");
     let _daemon = world.keep(&format!("{BEFORE}{FIREWALL}"));
     world.converges();
     world.confirms(1);
     world.nft("add element ip f s { 10.0.0.1 }");
-    let (then, before) = (handles(&world), world.nft("list set ip f s"));
+    let counted = packets_after_one_more(&world);
+    let (then, left) = (handles(&world), expires(&world));
+    let began = UNIX_EPOCH.elapsed().unwrap().as_secs();
     let mut client = begin(&world, &format!("{BEFORE}{NO_FIREWALL}"), "");
     world.converges();
     let during = world.nft("list ruleset");
-    assert!(during.contains("flags dormant"), "{during}");
-    assert!(during.contains("10.0.0.1"), "{during}");
+    assert!(during.contains("flags dormant") && during.contains("10.0.0.1"), "{during}");
+    assert_eq!(packets_after_one_more(&world), counted, "no hook of it acts");
     let status = world.run("status -v").stdout;
     assert!(!status.contains("not converged"), "{status}");
     world.run("rollback").exits(0);
     client.wait().unwrap();
     world.converges();
     assert_eq!(handles(&world), then, "nothing was made again");
-    let after = world.nft("list set ip f s");
-    assert!(after.contains("10.0.0.1") && before.contains("10.0.0.1"), "{after}");
+    let (now, elapsed) =
+        (expires(&world), UNIX_EPOCH.elapsed().unwrap().as_secs().saturating_sub(began));
+    assert!(now <= left && now + elapsed + 2 >= left, "{left} s, and {now} s after {elapsed} s");
+    assert!(packets_after_one_more(&world) > counted);
     assert!(!world.nft("list ruleset").contains("dormant"));
 }
 
@@ -265,25 +292,8 @@ fn foreign_objects_on_a_link_that_the_trial_deleted_return_with_it() {
     let bridge = "[links.br7]\nkind = \"bridge\"\nup = true\nmac = \"02:00:00:00:00:07\"\n\
                   addresses = [\"10.7.0.1/24\"]\n";
     let world = cabled();
-    let _daemon = world.keep(&format!("{BEFORE}{bridge}"));
-    world.converges();
-    world.confirms(1);
-    world.ip("address add 10.70.0.1/24 dev br7 label br7:theirs");
-    world.ip("route add 10.71.0.0/16 via 10.7.0.9 proto bird metric 20 initcwnd 7");
-    let listed = || {
-        let links = world.listed("address show dev br7");
-        let of_ipv4 = |address: &&Value| address["family"] == "inet";
-        let addresses = links[0]["addr_info"].as_array().unwrap().iter().filter(of_ipv4);
-        let addresses: BTreeSet<_> = addresses.map(Value::to_string).collect();
-        let [number, mac] = ["ifindex", "address"].map(|field| links[0][field].clone());
-        (addresses, number, mac, world.ip("-4 route show table all dev br7"))
-    };
-    let then = listed();
-    let mut client = begin(&world, BEFORE, "--allow-cascades");
-    world.converges();
-    assert!(world.listed("link show").iter().all(|link| link["ifname"] != "br7"));
-    world.run("rollback").exits(0);
-    client.wait().unwrap();
-    world.converges();
-    assert_eq!(listed(), then);
+    round_trip_with(&world, &format!("{BEFORE}{bridge}"), BEFORE, "--allow-cascades", || {
+        world.ip("address add 10.70.0.1/24 dev br7 label br7:theirs");
+        world.ip("route add 10.71.0.0/16 via 10.7.0.9 proto bird metric 20 initcwnd 7");
+    });
 }

@@ -1,16 +1,8 @@
-//! The words of the command line: help, mistakes in it, what comes later.
+//! The words of the command line: help, and mistakes in it.
 
 use serde_json::Value;
 
 use crate::world::World;
-
-#[test]
-fn what_comes_later_is_said_to_be_not_built_in() {
-    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
-    let ran = world.finish(world.bare("run etcd://localhost")).exits(1);
-    assert!(ran.stderr.contains("is not built in yet\nhelp: "), "{}", ran.stderr);
-    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
-}
 
 #[test]
 fn a_file_that_is_neither_a_document_nor_a_plan_names_both_possibilities() {

@@ -39,6 +39,7 @@ impl Latencies {
                 Group::Object => "objects, by event",
                 Group::Firewall => "firewall, by event",
                 Group::Link => "links and flushes",
+                Group::File => "files (~)",
                 Group::Looked => "seen by looking (~)",
             };
             let times =

@@ -28,13 +28,15 @@ pub(super) enum Damage {
     },
     /// Something is done to the firewall.
     Breach(FirewallDamage),
+    /// The file of the balancer is edited by hand.
+    Edit,
     /// The namespace of the lab is deleted.
     Raze,
     /// Others add routes of their own, which must stay.
     Crowd,
 }
 
-use Damage::{Breach, Crowd, Cut, Delete, Flush, OneByOne, Raze, Replace, SetLink, Unplug};
+use Damage::{Breach, Crowd, Cut, Delete, Edit, Flush, OneByOne, Raze, Replace, SetLink, Unplug};
 
 /// How the summary groups them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +44,8 @@ pub(super) enum Group {
     Object,
     Firewall,
     Link,
+    /// Seen by polling, as the next ones.
+    File,
     Looked,
 }
 
@@ -50,6 +54,7 @@ impl Damage {
         match self {
             Delete(Link, _) | SetLink(..) | Flush => Group::Link,
             Breach(_) => Group::Firewall,
+            Edit => Group::File,
             Cut(_) | Damage::SetKnob { .. } | Raze => Group::Looked,
             _ => Group::Object,
         }
@@ -65,7 +70,7 @@ const WAN: Route = Route {
 
 /// All acts in their order: what is done, to what, and how. Between two on the same key lies time: that would be a
 /// fight.
-pub(super) const SABOTAGE: [(&str, &str, Damage); 23] = [
+pub(super) const SABOTAGE: [(&str, &str, Damage); 24] = [
     ("delete a route", "default via 192.0.2.1", route("0.0.0.0/0 table 254 metric 0")),
     ("delete an IPv6 route", "::/0 via 2001:db8::1", route("::/0 table 254 metric 1024")),
     ("delete an address", "10.0.0.1/24 dev lan0", Delete(Address, "10.0.0.1/24 dev lan0")),
@@ -81,6 +86,7 @@ pub(super) const SABOTAGE: [(&str, &str, Damage); 23] = [
     ("BIRD adds routes", "100, to be left alone", Crowd),
     ("change a knob", "net.ipv4.ip_forward = 0", FORWARDING),
     ("delete a firewall", "table inet filter, whole", Breach(FirewallDamage::Table)),
+    ("edit a file", "haproxy.cfg, by hand", Edit),
     ("delete routes", "32 of table 100, one by one", OneByOne),
     ("unplug a bridge port", "lab0 from lan0", Unplug("lab0")),
     ("delete a rule of nft", "ip saddr @admins tcp dport 22", Breach(FirewallDamage::Rule)),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use homeostat_netns::Name;
 
+use super::balancer::Balancer;
 use super::firewall::{Firewall, FirewallDamage};
 use super::judge::{Healing, Judge, is_awaited};
 use super::kernel_events::now;
@@ -47,6 +48,8 @@ pub(super) struct Tour<W> {
     judge: Judge,
     /// Nothing, where there is no `nft` to make one.
     firewall: Option<Firewall>,
+    /// Nothing, where `HAProxy` is not installed.
+    balancer: Option<Balancer>,
     stop: Arc<AtomicBool>,
     latencies: Latencies,
     /// Whether others have added theirs already.
@@ -55,23 +58,30 @@ pub(super) struct Tour<W> {
 
 impl<W: Write> Tour<W> {
     /// Takes what is there now for what has to be.
-    pub(super) fn open(to: W, stop: Arc<AtomicBool>, wall: Wall) -> Result<Self> {
+    pub(super) fn open(
+        to: W,
+        stop: Arc<AtomicBool>,
+        wall: Wall,
+        balancer: Option<Balancer>,
+    ) -> Result<Self> {
         let mut saboteur = Saboteur::open()?;
         let judge = Judge::new(&mut saboteur, Name::new(LAB)?, Arc::clone(&stop))?;
         let firewall = (wall == Wall::Stands).then(Firewall::open).transpose()?;
         let latencies = Latencies::default();
-        Ok(Tour { to, saboteur, judge, firewall, stop, latencies, is_crowded: false })
+        Ok(Tour { to, saboteur, judge, firewall, balancer, stop, latencies, is_crowded: false })
     }
 
     /// Runs until the end, and returns whether all was healed and nothing foreign was harmed.
     pub(super) fn run(mut self, length: Length) -> Result<bool> {
         let began = now();
         let goes_on = || length.end.is_none_or(|end| began.elapsed() < end);
-        let has_wall = self.firewall.is_some();
+        let (has_wall, has_balancer) = (self.firewall.is_some(), self.balancer.is_some());
         loop {
             for (what, on, damage) in SABOTAGE {
-                if matches!(damage, Damage::Breach(_)) && !has_wall {
-                    continue;
+                match damage {
+                    Damage::Breach(_) if !has_wall => continue,
+                    Damage::Edit if !has_balancer => continue,
+                    _ => {}
                 }
                 std::thread::sleep(length.pause);
                 if self.is_stopped() || !goes_on() {
@@ -94,6 +104,7 @@ impl<W: Write> Tour<W> {
             Damage::OneByOne => return self.one_by_one(),
             Damage::Crowd => return self.crowd(),
             Damage::Breach(damage) => return self.breach(*damage),
+            Damage::Edit => return self.edit(),
             _ => self.sabotage(damage)?,
         };
         let healed = match damage {
@@ -128,7 +139,7 @@ impl<W: Write> Tour<W> {
                 homeostat_netns::remove(&Name::new(LAB)?)?;
                 Ok(())
             }
-            Damage::OneByOne | Damage::Crowd | Damage::Breach(_) => Ok(()),
+            Damage::OneByOne | Damage::Crowd | Damage::Breach(_) | Damage::Edit => Ok(()),
         }?;
         Ok(sent)
     }
@@ -158,6 +169,14 @@ impl<W: Write> Tour<W> {
         let sent = firewall.sabotage(damage)?;
         let healed = firewall.healed(damage, sent, &self.stop)?;
         self.report(Group::Firewall, healed)
+    }
+
+    fn edit(&mut self) -> Result<()> {
+        if self.balancer.is_none() {
+            return Ok(());
+        }
+        let healed = Balancer::edit_and_wait(&self.stop)?;
+        self.report(Group::File, healed)
     }
 
     fn crowd(&mut self) -> Result<()> {
@@ -194,7 +213,7 @@ impl<W: Write> Tour<W> {
             let missing = self.judge.differences(&mut self.saboteur)?;
             return Ok(writeln!(self.to, " {RED}NOT HEALED{RED:#}: {}", missing.join(", "))?);
         };
-        let about = if group == Group::Looked { "~" } else { "" };
+        let about = if matches!(group, Group::File | Group::Looked) { "~" } else { "" };
         let objects = if objects > 1 { format!("   {objects} objects") } else { String::new() };
         let took = format!("{about}{}", time(took));
         Ok(writeln!(self.to, " {GREEN}{took:>10}{GREEN:#}{objects}")?)
