@@ -1,10 +1,12 @@
 //! Ways to be the only writer of a scope. Each lock dies with its holder and names it to others.
 
+use std::fmt;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use homeostat_core::{Excludes, ScopeLock};
 use rustix::fs::{FlockOperation, flock};
@@ -13,11 +15,18 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
 };
+use rustix::process::{Pid, Uid};
 
 use crate::error::Error;
 
 /// How many may ask for the holder's name in its life: they are never taken out of the queue.
 const QUEUE: i32 = 4096;
+/// `PF_EXITING` of the kernel.
+const EXITING: u64 = 4;
+/// How often is looked whether a holder that ends has let go, and how many times: five seconds.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKS: u32 = 5000;
+const UNNAMED: &str = "a process that cannot be named";
 
 /// The lock of a network namespace: abstract unix sockets, whose names are per namespace and
 /// vanish with the process.
@@ -46,10 +55,20 @@ fn hold(name: &str) -> Result<OwnedFd, Error> {
     let failed = |error: Errno| Error::Lock(error.into());
     let name = address(name).map_err(failed)?;
     let socket = open(SocketFlags::CLOEXEC).map_err(failed)?;
-    match bind(&socket, &name).and_then(|()| listen(&socket, QUEUE)) {
-        Ok(()) => Ok(socket),
-        Err(Errno::ADDRINUSE) => Err(Error::Locked { holder: holder_of(&name) }),
-        Err(error) => Err(failed(error)),
+    let mut looks = 0;
+    loop {
+        match bind(&socket, &name).and_then(|()| listen(&socket, QUEUE)) {
+            Ok(()) => return Ok(socket),
+            Err(Errno::ADDRINUSE) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let holder = holder_of(&name);
+        if looks == LOOKS || !holder.as_ref().is_some_and(Holder::is_exiting) {
+            let holder = holder.map_or_else(|| UNNAMED.to_owned(), |holder| holder.to_string());
+            return Err(Error::Locked { holder });
+        }
+        looks += 1;
+        std::thread::sleep(LOOK);
     }
 }
 
@@ -61,20 +80,41 @@ fn open(flags: SocketFlags) -> rustix::io::Result<OwnedFd> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)
 }
 
+/// The process that holds a lock.
+struct Holder {
+    pid: Pid,
+    uid: Uid,
+}
+
+impl Holder {
+    /// Whether it has ended or was killed: the kernel closes its sockets in a moment.
+    fn is_exiting(&self) -> bool {
+        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
+        let Ok(stat) = std::fs::read_to_string(path) else { return true };
+        // Behind the name, which may hold anything: state, five ids, flags.
+        let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
+        flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & EXITING != 0)
+    }
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (pid, uid) = (self.pid.as_raw_nonzero(), self.uid.as_raw());
+        let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        match program.trim_end() {
+            "" => write!(to, "process {pid} of user {uid}"),
+            program => write!(to, "process {pid} ({program}) of user {uid}"),
+        }
+    }
+}
+
 /// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait, since a queue that is
 /// full of those who asked before never empties.
-fn holder_of(name: &SocketAddrUnix) -> String {
-    let listener = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).and_then(|socket| {
-        connect(&socket, name)?;
-        socket_peercred(&socket)
-    });
-    let Ok(listener) = listener else { return "a process that cannot be named".to_owned() };
-    let (pid, uid) = (listener.pid.as_raw_nonzero(), listener.uid.as_raw());
-    let program = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    match program.trim_end() {
-        "" => format!("process {pid} of user {uid}"),
-        program => format!("process {pid} ({program}) of user {uid}"),
-    }
+fn holder_of(name: &SocketAddrUnix) -> Option<Holder> {
+    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
+    connect(&socket, name).ok()?;
+    let listener = socket_peercred(&socket).ok()?;
+    Some(Holder { pid: listener.pid, uid: listener.uid })
 }
 
 /// The lock of a state directory: a locked file in it, which says who holds it. For targets that are not a network
@@ -102,8 +142,7 @@ impl FileLock {
                 // A holder that has not written its name yet cannot be named.
                 let _ = file.read_to_string(&mut holder);
                 let is_named = !holder.trim().is_empty();
-                let unnamed = "a process that cannot be named".to_owned();
-                return Err(Error::Locked { holder: if is_named { holder } else { unnamed } });
+                return Err(Error::Locked { holder: if is_named { holder } else { UNNAMED.to_owned() } });
             }
             Err(error) => return Err(Error::Lock(error.into())),
         }

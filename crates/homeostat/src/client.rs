@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, anyhow};
+use anyhow::{Context as _, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -17,6 +17,11 @@ use crate::wire::{Envelope, FORMAT_VERSION, Request};
 pub(crate) struct Client {
     stream: BufReader<UnixStream>,
 }
+
+/// The daemon ended before it answered. Whether it did what it was asked for is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("the daemon ended before it answered")]
+pub(crate) struct Ended;
 
 /// Where the daemon listens whose owner the command line names.
 pub(crate) fn socket_path(global: &Global) -> PathBuf {
@@ -56,7 +61,7 @@ impl Client {
     /// Asks, and waits for the answer.
     pub(crate) fn ask(mut self, request: Request) -> Result<Value> {
         self.send(request)?;
-        self.next()?.ok_or_else(|| anyhow!("the daemon ended before it answered"))
+        self.next()?.ok_or_else(|| Ended.into())
     }
 
     /// Asks for something that is answered in many lines.
@@ -64,7 +69,10 @@ impl Client {
         let envelope = Envelope { format_version: Some(FORMAT_VERSION.to_owned()), request };
         let mut line = serde_json::to_vec(&envelope)?;
         line.push(b'\n');
-        self.stream.get_mut().write_all(&line).context("cannot speak with the daemon")
+        match self.stream.get_mut().write_all(&line) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Err(Ended.into()),
+            written => written.context("cannot speak with the daemon"),
+        }
     }
 
     /// The next line; nothing when the daemon has no more to say.

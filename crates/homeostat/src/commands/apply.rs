@@ -65,7 +65,7 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
             drop(drivers);
             let start = || holder::start(&context, holder_arguments);
             let code = hand_over::to_daemon(&asked, &context, &document, start)?;
-            holder::wait_for_end(&context);
+            holder::wait_for_end(&context.socket);
             return Ok(code);
         }
         Ok(drivers) => drivers,

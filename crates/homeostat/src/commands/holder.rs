@@ -168,9 +168,9 @@ fn start_detached(program: &Path, arguments: &[OsString]) -> Result<()> {
 }
 
 /// Waits until a holder whose trial has ended is gone, so that the next command finds the lock free.
-pub(super) fn wait_for_end(context: &Context) {
+pub(super) fn wait_for_end(socket: &Path) {
     for _ in 0..LOOKS {
-        if Client::try_connect(&context.socket).is_none() {
+        if Client::try_connect(socket).is_none() {
             return;
         }
         std::thread::sleep(LOOK);

@@ -12,7 +12,7 @@ use homeostat_engine::{Ledger, SqliteLedger};
 use serde_json::{Value, json};
 
 use crate::cli::{Color, ConfirmArgs, Global, RollbackArgs};
-use crate::client::{Client, is_daemon_absent, read, socket_path};
+use crate::client::{Client, Ended, is_daemon_absent, read, socket_path};
 use crate::commands::control::run_passes;
 use crate::commands::{holder, left_trial};
 use crate::confirmed::{ConfirmedDocuments, absolute};
@@ -41,7 +41,16 @@ pub(super) fn confirm(args: &ConfirmArgs, global: &Global) -> Result<ExitCode> {
     if is_daemon_absent(&socket) {
         return Err(no_holder(&socket, global));
     }
-    let answer = Client::connect(&socket)?.ask(request)?;
+    let answer = match Client::connect(&socket).and_then(|client| client.ask(request)) {
+        // It was killed a moment ago.
+        Err(error) if error.is::<Ended>() => {
+            holder::wait_for_end(&socket);
+            let confirmed = ConfirmedDocuments::of(&state_dir(global), global.owner_name());
+            let is_open = confirmed.open_trial().is_some();
+            return Err(if is_open { no_holder(&socket, global) } else { unknown_end() });
+        }
+        answer => answer?,
+    };
     let said = match answer.get("trial").filter(|trial| !trial.is_null()) {
         _ if args.json => answer.to_string(),
         Some(trial) => {
@@ -76,10 +85,16 @@ fn no_holder(socket: &Path, global: &Global) -> anyhow::Error {
 /// Ends the open trial, or tries an older document.
 pub(super) fn roll_back(args: &RollbackArgs, global: Global) -> Result<ExitCode> {
     let socket = socket_path(&global);
-    if !is_daemon_absent(&socket) {
-        return roll_back_by(&socket, args, &global);
-    }
     let confirmed = ConfirmedDocuments::of(&state_dir(&global), global.owner_name());
+    if !is_daemon_absent(&socket) {
+        match roll_back_by(&socket, args, &global) {
+            // It was killed a moment ago, and the trial is still to be ended.
+            Err(error) if error.is::<Ended>() && confirmed.open_trial().is_some() => {
+                holder::wait_for_end(&socket);
+            }
+            ended => return ended,
+        }
+    }
     let Some(number) = args.to else {
         return match confirmed.open_trial() {
             Some(_) => end_left(&confirmed, global),
@@ -91,7 +106,7 @@ pub(super) fn roll_back(args: &RollbackArgs, global: Global) -> Result<ExitCode>
     let context = Context::enter(global.clone(), &document.settings)?.writing();
     holder::start(&context, arguments)?;
     let code = roll_back_by(&socket, args, &global)?;
-    holder::wait_for_end(&context);
+    holder::wait_for_end(&context.socket);
     Ok(code)
 }
 

@@ -2,6 +2,7 @@
 //! the holder.
 
 use std::fs;
+use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Stdio};
 
@@ -241,6 +242,36 @@ fn when_both_are_killed_an_operator_may_roll_back() {
     site.world.is_again(&before);
     let none = site.world.run("rollback").exits(1).stderr;
     assert!(none.contains("there is no open trial"), "{none}");
+}
+
+/// The kernel closes the sockets of a killed process one by one, so that it may be reached for a moment and never answers.
+#[test]
+fn a_holder_that_is_reached_while_it_dies_has_ended() {
+    for (command, expected) in [
+        ("confirm --same-session", "the process that held trial 2 has ended"),
+        ("rollback", "Trial 2 was left open. Rolled back to"),
+    ] {
+        let (site, _) = Site::applied();
+        let mut client = site.try_for("1h");
+        client.kill().unwrap();
+        client.wait().unwrap();
+        end(site.watcher());
+        end(site.holder());
+        until("the end of the holder", || site.holder().is_none());
+        let socket = site.world.state().join("default.sock");
+        let _ = fs::remove_file(&socket);
+        let dying = UnixListener::bind(&socket).unwrap();
+        let dying = std::thread::spawn(move || {
+            // The first is only a look whether there is one.
+            for _ in 0..2 {
+                drop(dying.accept().unwrap());
+            }
+            fs::remove_file(&socket).unwrap();
+        });
+        let ran = site.world.run(command);
+        assert!(ran.stderr.contains(expected), "{ran:?}");
+        dying.join().unwrap();
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use homeostat_engine::NetnsLock;
 
+use crate::keeping::until;
 use crate::world::World;
 
 #[test]
@@ -22,6 +23,22 @@ fn while_somebody_writes_an_apply_names_who_and_changes_nothing() {
     assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
     drop(held);
     world.run("apply --yes host.toml").exits(0);
+}
+
+/// A killed process has no command line any more before the kernel has closed its sockets.
+#[test]
+fn the_lock_of_a_process_that_was_killed_is_waited_for() {
+    let world = World::with("[sysctl]\n\"net.ipv4.ip_forward\" = 1\n");
+    for _ in 0..20 {
+        let mut daemon = world.homeostat("run host.toml").spawn().unwrap();
+        until("the lock", || NetnsLock::take(&["owner/default"]).is_err());
+        daemon.kill().unwrap();
+        let command = format!("/proc/{}/cmdline", daemon.id());
+        while !std::fs::read(&command).unwrap().is_empty() {}
+        let taken = NetnsLock::take(&["owner/default"]);
+        daemon.wait().unwrap();
+        taken.unwrap();
+    }
 }
 
 #[test]
