@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
-use homeostat_core::{Focus, Owner, Record, See, Seen, Stage, View};
+use homeostat_core::{Focus, Original, Owner, Record, See, Seen, Stage, View};
 use homeostat_netlink::{Batch, Connection};
 
 use crate::key::Key;
@@ -28,6 +28,10 @@ fn resolve(seen: &mut SeenLink, moment: &Moment, source: &Rtnl, view: &View<'_, 
     let record = view.records.get(&Key::Link(seen.name));
     let record = record.filter(|record| record.is_about(identity.as_deref()));
     seen.owner = owner(seen, source, record);
+    if matches!(seen.owner, Owner::Unmarked) && is_renamed_half(seen, moment, view) {
+        seen.owner = Owner::Ours;
+        return;
+    }
     // We were stopped before it had its mark, and who knows what else it lacks: no desired state is like
     // it, so that it is made again.
     if seen.owner == Owner::Ours && seen.mark() != Some(source.owner()) {
@@ -76,6 +80,22 @@ fn owner(seen: &SeenLink, source: &Rtnl, record: Option<&Record<Object>>) -> Own
         None if has_group && record.is_none() => Owner::Unmarked,
         None => Owner::foreign("another owner"),
     }
+}
+
+/// Whether it is a link that we were about to mark when we were stopped, and that was renamed since. The evidence is our
+/// group, an open intent for a link that is not there, and what only one link can have (a VNI, a VLAN id on a parent): it
+/// keeps the declared one from being made.
+fn is_renamed_half(seen: &SeenLink, moment: &Moment, view: &View<'_, Rtnl>) -> bool {
+    let is_wanted = |(key, record): (&Key, &Record<Object>)| match (key, &record.wrote) {
+        (Key::Link(name), Object::Link(wrote)) => {
+            record.stage == Stage::Intent
+                && record.original == Original::Absent
+                && moment.table.get(*name).is_none()
+                && parking::occupies(wrote, &seen.link)
+        }
+        _ => false,
+    };
+    seen.alias.is_none() && view.records.iter().any(is_wanted)
 }
 
 /// Links that come with a namespace or with a kernel module, and that cannot be deleted.

@@ -299,6 +299,20 @@ fn a_link_that_is_half_made_is_made_again() {
     assert_eq!(shown(&namespace, "br0")["ifalias"], "homeostat:default");
 }
 
+/// A crash left it without its mark, and somebody renamed it: it has the VNI that the declared link needs.
+#[test]
+fn a_link_that_is_half_made_and_renamed_makes_way() {
+    let namespace = Namespace::enter().unwrap();
+    let mut bench = Bench::new();
+    let declared = desired(&[("link vx0", "vxlan id 7")]);
+    bench.intend(&declared);
+    ip(&namespace, "link add vx9 group 76 type vxlan id 7 dstport 4789");
+    ip(&namespace, "link add vx8 type vxlan id 8 dstport 4789");
+    bench.converge(&declared);
+    assert!(exists(&namespace, "vx0") && !exists(&namespace, "vx9"));
+    assert!(exists(&namespace, "vx8"), "it was never ours");
+}
+
 #[test]
 fn impossible_links_are_refused() {
     for (key, attrs, why) in [
