@@ -142,7 +142,9 @@ impl FileLock {
                 // A holder that has not written its name yet cannot be named.
                 let _ = file.read_to_string(&mut holder);
                 let is_named = !holder.trim().is_empty();
-                return Err(Error::Locked { holder: if is_named { holder } else { UNNAMED.to_owned() } });
+                return Err(Error::Locked {
+                    holder: if is_named { holder } else { UNNAMED.to_owned() },
+                });
             }
             Err(error) => return Err(Error::Lock(error.into())),
         }
