@@ -83,6 +83,7 @@ mod trial;
 mod trial_faults;
 mod trial_kills;
 mod undone;
+mod unit;
 mod unsaid;
 mod words;
 mod world;
