@@ -1,4 +1,4 @@
-//! Addresses of links: key, managed part, when what is seen agrees with what is declared, netlink messages. Pure.
+//! Addresses of links: key, managed part, when what is seen agrees with what is declared, netlink messages, and reading them from the kernel.
 
 pub(crate) mod cascade;
 pub(crate) mod order;

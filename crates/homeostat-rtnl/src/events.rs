@@ -151,7 +151,7 @@ impl DirtyKeys {
         }
     }
 
-    /// The keys that a rule may stand on: a desired state without a priority is fulfilled at any.
+    /// The rule's own key, and that of a declared rule without a priority, which any priority satisfies.
     fn rule(&mut self, message: &Message<'_>) -> Result<bool, Malformed> {
         let Some(seen) = rule::decode(message)? else { return Ok(true) };
         if seen.protocol == self.source.protocol {

@@ -89,7 +89,7 @@ fn is_worth_saying((name, value): &(String, Value)) -> bool {
     !usual && *value != Value::Bool(false) && !value.is_null()
 }
 
-/// Whether a declared attribute is as declared.
+/// Whether the kernel's value is the declared one. Undeclared agrees with anything.
 pub(crate) fn agrees<T: PartialEq>(desired: Option<&T>, seen: Option<&T>) -> bool {
     desired.is_none() || desired == seen
 }

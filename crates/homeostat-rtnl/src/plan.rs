@@ -291,7 +291,7 @@ impl<'a> Planner<'a> {
     fn cascade(&mut self, key: &AddressKey) -> Cascade {
         let all = || Subnets::new(&self.going, self.desired, self.moment);
         let mut cascade = Cascade::of(key, self.subnets.get_or_init(all), self.moment);
-        cascade.is_one_of_several = cascade.empties_link && !self.emptied.insert(key.link);
+        cascade.link_already_listed = cascade.empties_link && !self.emptied.insert(key.link);
         cascade
     }
 

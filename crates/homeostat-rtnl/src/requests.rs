@@ -88,7 +88,10 @@ impl RequestWriter<'_> {
                 _ => return Ok(()),
             },
             None => {
-                return Err(Outcome::Failed(Failure::new("it is no desired state", Retry::Never)));
+                return Err(Outcome::Failed(Failure::new(
+                    "nothing is declared under this key",
+                    Retry::Never,
+                )));
             }
         };
         self.add(encoded, goal)

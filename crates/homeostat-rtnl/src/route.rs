@@ -94,7 +94,7 @@ impl RouteKind {
 
     /// Whether its packets go to a nexthop or to this host.
     #[must_use]
-    pub fn has_nexthop(self) -> bool {
+    pub fn accepts_nexthop(self) -> bool {
         !matches!(self, Self::BLACKHOLE | Self::UNREACHABLE | Self::PROHIBIT | Self::THROW)
     }
 }
@@ -192,7 +192,7 @@ fn check_way(desired: &Route) -> Result<(), Impossible> {
         return (stands_alone && has_nexthop).then_some(()).ok_or(Impossible::NexthopAndWay);
     }
     let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
-    match (desired.kind.has_nexthop(), has_way, !desired.hops.is_empty()) {
+    match (desired.kind.accepts_nexthop(), has_way, !desired.hops.is_empty()) {
         (false, false, false) | (true, true, false) => Ok(()),
         (true, false, true) if desired.hops.iter().all(weighs) => Ok(()),
         (true, false, true) => Err(Impossible::Weight),
@@ -222,7 +222,7 @@ pub(crate) fn has_equal_ways(hops: &[Hop]) -> bool {
 /// Whether a route is as declared.
 pub(crate) fn route_agrees(desired: &Route, seen: &Route) -> bool {
     desired.kind == seen.kind
-        && (!desired.kind.has_nexthop() || way_agrees(desired, seen))
+        && (!desired.kind.accepts_nexthop() || way_agrees(desired, seen))
         && agrees(desired.src.as_ref(), seen.src.as_ref())
         && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
         && agrees(desired.scope.as_ref(), seen.scope.as_ref())

@@ -25,8 +25,8 @@ pub struct Cascade {
     pub again: Vec<Slot>,
     /// Whether its link is without IPv4 for a moment at least, and so loses all IPv4 routes and neighbours.
     pub empties_link: bool,
-    /// Whether another step empties the same link. Only both together do, so that one of them names all routes on it.
-    pub is_one_of_several: bool,
+    /// Whether an earlier step of this plan already lists the routes and neighbours of this link.
+    pub link_already_listed: bool,
 }
 
 impl Cascade {
@@ -55,7 +55,7 @@ impl Cascade {
         if self.empties_link {
             templates.extend(relations.with_gateway_in(key.net()));
         }
-        if self.empties_link && !self.is_one_of_several {
+        if self.empties_link && !self.link_already_listed {
             templates.extend(relations.carried(&BTreeSet::from([key.link]), &BTreeSet::new()));
             templates.extend(relations.anywhere());
         }
@@ -68,7 +68,7 @@ impl Cascade {
         key: &AddressKey,
         desired: &DesiredState,
     ) -> impl Iterator<Item = NeighbourKey> {
-        let emptied = (self.empties_link && !self.is_one_of_several).then_some(key.link);
+        let emptied = (self.empties_link && !self.link_already_listed).then_some(key.link);
         emptied.into_iter().flat_map(|link| ipv4_neighbours(link, desired))
     }
 }

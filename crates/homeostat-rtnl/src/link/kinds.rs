@@ -120,7 +120,7 @@ macro_rules! kinds {
                 })
             }
 
-            /// Whether every declared option is as declared.
+            /// Whether the kernel has every declared option as declared; undeclared options agree with anything.
             pub(crate) fn is_alike(&self, seen: &Self) -> bool {
                 match (self, seen) {
                     $($((LinkKind::$kind(desired), LinkKind::$kind(seen)) => {

@@ -198,7 +198,7 @@ fn check<'a>(
 ) -> Result<(), Fault<'a>> {
     let route = &options.route;
     let has_way = route.via.is_some() || route.dev.is_some();
-    let why = match (route.kind.has_nexthop(), has_way, route.nexthop.is_some()) {
+    let why = match (route.kind.accepts_nexthop(), has_way, route.nexthop.is_some()) {
         (true, true, false) | (true, false, true) | (false, false, false) => {
             return families(destination, options, to);
         }

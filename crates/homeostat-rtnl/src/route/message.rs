@@ -41,7 +41,7 @@ pub(crate) fn put(encoder: &mut Encoder<'_>, key: &RouteKey, route: &Route, put:
 /// Takes a route away that is still ours and still goes the way it was seen to go. Without
 /// them a metric of 0 would match a route of ours with any other metric.
 pub(crate) fn delete(encoder: &mut Encoder<'_>, key: &RouteKey, before: &Route) -> Encoded {
-    let dev = before.dev.filter(|_| before.kind.has_nexthop());
+    let dev = before.dev.filter(|_| before.kind.accepts_nexthop());
     let dev = dev.map(|dev| encoder.index(dev)).transpose()?;
     // The type of a route through a nexthop object is the object's, which may have changed.
     let kind = if before.nexthop.is_some() { RTN_UNSPEC } else { before.kind.0 };

@@ -151,7 +151,7 @@ fn check_presence(
     }
     fields.exclusive("nexthop", "nexthops");
     let way = ["via", "dev", "nexthop", "nexthops"].into_iter().find(|name| fields.has(name));
-    let has_nexthop = kind.is_none_or(|kind| kind.has_nexthop());
+    let has_nexthop = kind.is_none_or(|kind| kind.accepts_nexthop());
     match (way, kind) {
         (None, _) if has_nexthop && fields.lacks(&["type"]) => {
             let nowhere = Diagnostic::new(fields.span(), "this route has no nexthop");
@@ -234,7 +234,7 @@ pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
     }
     // Quirk `v6-nowhere-dev-lo` (Linux 6.18): an IPv6 route that goes nowhere reads back with the
     // loopback link, which is not declared.
-    if !route.kind.has_nexthop() {
+    if !route.kind.accepts_nexthop() {
         way.remove("dev");
     }
     way.retain(|name, value| *value != json!(false) && (name != "type" || *value != "unicast"));
