@@ -113,6 +113,14 @@ pub(crate) enum Command {
     Journal(JournalArgs),
     /// Print the observed state as a document, to start your own from
     Show(ShowArgs),
+    /// Delete everything that homeostat created here, and give back what it took over and changed
+    #[command(
+        after_help = "Stop the daemon first. Objects that homeostat created are deleted, adopted ones return to their \
+                            former owners, sysctls and fields of links get their original values back. Objects of \
+                            others stay. The command returns when nothing is left. \
+                            Exit: 0 nothing is left, 1 something is left or error."
+    )]
+    Uninstall(UninstallArgs),
     /// Run a tour in a sandbox: apply, sabotage, heal; does not touch the host
     Demo(DemoArgs),
     /// Roll documents out to many machines that share an etcd
@@ -367,6 +375,15 @@ pub(crate) struct KeyArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct UninstallArgs {
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+    /// Do not ask
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Args, Debug)]

@@ -19,6 +19,7 @@ mod saved;
 mod show;
 mod status;
 mod trial;
+mod uninstall;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -62,6 +63,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::History(args) => history::run(&args, &global),
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
+        Command::Uninstall(args) => uninstall::run(&args, global),
         Command::Demo(args) => demo::run(&args, global),
         Command::Fleet(args) => fleet::run(&args, &global),
         Command::Schema => print_schema(),

@@ -41,7 +41,7 @@ ruleset = "table inet kept { chain in { type filter hook input priority 0; tcp d
 "#;
 
 /// A login as by `ssh`: a session of logind and of the kernel's audit.
-const LOGIN: &str =
+pub(crate) const LOGIN: &str =
     "systemd-run --quiet --pipe --wait --collect --property=PAMName=login --property=User=root";
 
 /// The end of a session ends its processes, those of root, too.
@@ -162,7 +162,7 @@ fn is_quiet() {
 }
 
 /// Everything that is in the network namespace of the host.
-fn listed() -> Dump {
+pub(crate) fn listed() -> Dump {
     dump(|program| command(program))
 }
 
