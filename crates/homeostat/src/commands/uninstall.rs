@@ -28,7 +28,8 @@ pub(super) fn run(args: &UninstallArgs, global: Global) -> Result<ExitCode> {
         ));
     }
     let nothing = nothing_declared()?;
-    let mut context = Context::enter(global.clone(), &last_settings(&global))?;
+    let settings = last_settings(&global);
+    let mut context = Context::enter(global, &settings)?;
     context.caller.guards.mass_delete = MassDelete::Allow;
     context.caller.on_release = OnRelease::Restore;
     if !args.yes {
