@@ -9,7 +9,7 @@ use crate::bits::Bits;
 use crate::change::{Change, Changes, Reason, TakenOver};
 use crate::desired::{Agreement, Desired, Slot};
 use crate::finding::{Finding, Kind};
-use crate::ownership::{Original, Ownership, Record, Records, Stage};
+use crate::ownership::{BrokenRecords, Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
 use crate::text::bounded;
 
@@ -82,6 +82,16 @@ impl<'a, D: Desired> Diff<'a, D> {
             recorded: BTreeSet::new(),
             found: Changes::default(),
         }
+    }
+
+    /// Bars the keys whose records cannot be read: they are unknown, whatever the target holds there.
+    #[must_use]
+    pub fn barring(mut self, broken: &BrokenRecords<D::Key>) -> Self {
+        let keys = broken.keys.iter().filter(|(key, _)| self.focus.covers(key));
+        for (key, record) in keys {
+            self.see_unknown(key.clone(), record.why.clone());
+        }
+        self
     }
 
     /// Takes one thing that the target said. What is out of focus is ignored.

@@ -114,6 +114,8 @@ pub enum PassTrouble {
     Source(String),
     /// What was written could not be recorded in the ledger.
     Ledger,
+    /// The ledger has a record that cannot be read, and whose key is not known.
+    BrokenRecord,
     /// A step was done that the journal could not record.
     Journal,
 }
@@ -124,7 +126,7 @@ impl PassTrouble {
     pub fn name(&self) -> &str {
         match self {
             PassTrouble::Source(name) => name,
-            PassTrouble::Ledger => "ledger",
+            PassTrouble::Ledger | PassTrouble::BrokenRecord => "ledger",
             PassTrouble::Journal => "journal",
         }
     }

@@ -65,8 +65,8 @@ pub use last_applied::{Fingerprint, LastApplied};
 pub use operation::{LaneConsumer, TaskResult};
 pub use outcome::{Begun, Dispatch, Failure, Outcome, Outcomes, Recovery, Retry, TaskEnd};
 pub use ownership::{
-    Exclusive, Holdings, NamePrefix, Original, Ownership, PrefixRefused, Prefixes, Record, Records,
-    Snapshot, Stage,
+    BrokenRecord, BrokenRecords, Exclusive, Holdings, NamePrefix, Original, Ownership,
+    PrefixRefused, Prefixes, Record, Records, Snapshot, Stage,
 };
 pub use plan::{Draft, Plan, Step, Taken};
 pub use report::{Report, Tally};

@@ -1,6 +1,6 @@
 //! Who owns what: the strategy that a caller must choose, and the records of the ledger.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use educe::Educe;
 use serde::{Deserialize, Serialize};
@@ -177,6 +177,61 @@ pub struct Holdings<K, O> {
     pub records: Records<K, O>,
     /// The desired state that was last applied.
     pub last: LastApplied,
+    /// What the ledger holds beside the records, and what cannot be read.
+    pub broken: BrokenRecords<K>,
+}
+
+impl<K, O> Holdings<K, O> {
+    /// Whether the ledger holds no record at all, not even one that cannot be read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.broken.is_empty()
+    }
+}
+
+impl<K: Ord, O> Holdings<K, O> {
+    /// The keys of all records, also of those that cannot be read.
+    #[must_use]
+    pub fn keys(&self) -> BTreeSet<&K> {
+        self.records.keys().chain(self.broken.keys.keys()).collect()
+    }
+}
+
+/// Records that cannot be read. It is not known what is ours there and what was there before, so nothing is written
+/// that such a record may be about, and the record stays.
+#[derive(Clone, Debug, Educe)]
+#[educe(Default)]
+#[non_exhaustive]
+pub struct BrokenRecords<K> {
+    /// Those whose key is known.
+    pub keys: BTreeMap<K, BrokenRecord>,
+    /// Those whose key cannot be read either: they may be about any key of their source.
+    pub unkeyed: Vec<BrokenRecord>,
+}
+
+impl<K> BrokenRecords<K> {
+    /// Whether all records could be read.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.unkeyed.is_empty()
+    }
+}
+
+/// A record that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct BrokenRecord {
+    /// Its key, as the ledger has it.
+    pub stored: String,
+    /// Why it cannot be read, and the way out.
+    pub why: String,
+}
+
+impl BrokenRecord {
+    /// A record, by its key as the ledger has it, and why it cannot be read.
+    pub fn new(stored: impl Into<String>, why: impl Into<String>) -> Self {
+        BrokenRecord { stored: stored.into(), why: why.into() }
+    }
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use educe::Educe;
 
 use crate::change::{Change, Changes};
 use crate::desired::{Desired, Slot};
-use crate::explain::{About, Action, Cause, Entry, Explain, Line, Sampler, Summary};
+use crate::explain::{About, Action, Cause, Entry, Explain, Line, PassTrouble, Sampler, Summary};
 use crate::finding::{Finding, HeldBy, Kind};
 use crate::last_applied::LastApplied;
 use crate::outcome::{Dispatch, Failure};
+use crate::ownership::Records;
 use crate::reversibility::{Parking, Reversibility, Taking};
 use crate::seen::Owner;
 use crate::source::{Fails, Source};
@@ -160,6 +161,8 @@ pub struct Plan<S: Source> {
     /// holds some of them for another reason takes them off.
     pub removals: usize,
     last: LastApplied,
+    /// Why the records as a whole cannot be trusted, if so.
+    broken_record: Option<Failure>,
     /// Keys that are given up: only a changed desired state does that.
     released: BTreeSet<S::Key>,
 }
@@ -203,7 +206,8 @@ impl<S: Source> Plan<S> {
     fn of(desired: Arc<S::Desired>, moment: Arc<S::Moment>, steps: Vec<S::Step>) -> Self {
         let (findings, found) = (vec![], Changes::default());
         let (removals, last, released) = (0, LastApplied::default(), BTreeSet::new());
-        Plan { desired, moment, steps, findings, found, removals, last, released }
+        let broken_record = None;
+        Plan { desired, moment, steps, findings, found, removals, last, broken_record, released }
     }
 
     /// Takes some steps out, as a plan of their own. What is left is about the others.
@@ -296,6 +300,36 @@ impl<S: Source> Plan<S> {
         self.findings.get(before..).unwrap_or_default()
     }
 
+    /// Holds back what a record may be about whose key is not known: it may say that an object has to be given back
+    /// instead of deleted, and what a value was before our first write. So of the keys without a record of their own,
+    /// what is no longer declared stays, and nothing is claimed or taken over. All else is healed.
+    pub fn hold_for_broken_record(
+        &mut self,
+        failure: Failure,
+        records: &Records<S::Key, S::Object>,
+    ) {
+        let why = "it is not known whether a record that cannot be read is about it";
+        let held = self.hold(HeldBy::Ledger, |plan, step| {
+            let key = step.key(&plan.desired);
+            let is_removal = step.action() == Action::Delete && plan.slot_of(step).is_none();
+            let is_concerned = is_removal || plan.found.originals.contains_key(&key);
+            (is_concerned && !records.contains_key(&key)).then(|| why.to_owned())
+        });
+        let held: BTreeSet<S::Key> = held.iter().map(|(key, _)| key.clone()).collect();
+        // The budget of deletes counts what is deleted.
+        let removed = held.iter().filter(|key| self.desired.slot(key, None).is_none()).count();
+        self.removals = self.removals.saturating_sub(removed);
+        self.found.claims.clear();
+        self.found.originals.clear();
+        self.broken_record = Some(failure);
+    }
+
+    /// Why the records as a whole cannot be trusted, if so.
+    #[must_use]
+    pub fn broken_record(&self) -> Option<&Failure> {
+        self.broken_record.as_ref()
+    }
+
     /// Takes what is put off until it is certain that it will not be undone out of the count of removals. To be called
     /// before guards: they judge these steps like any other, but their budget is for what is deleted now.
     pub fn discount_put_off(&mut self) {
@@ -344,7 +378,7 @@ impl<S: Source> Plan<S> {
     /// Whether a key is not as declared, beside those that get a step.
     #[must_use]
     pub fn has_open_findings(&self) -> bool {
-        self.findings.iter().any(|(_, finding)| finding.is_open())
+        self.broken_record.is_some() || self.findings.iter().any(|(_, finding)| finding.is_open())
     }
 
     /// The findings of one list, in order.
@@ -356,6 +390,9 @@ impl<S: Source> Plan<S> {
     pub(crate) fn explain_findings(&self, kind: Kind, emit: &mut dyn FnMut(Entry)) {
         for (key, finding) in self.findings_of(kind) {
             emit(Entry::Finding { key: key.to_string(), finding: finding.clone() });
+        }
+        if let (Kind::Failed, Some(failure)) = (kind, &self.broken_record) {
+            emit(Entry::Pass { about: PassTrouble::BrokenRecord, failure: failure.clone() });
         }
     }
 }

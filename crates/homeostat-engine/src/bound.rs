@@ -98,7 +98,8 @@ pub trait Planner: Send {
     /// Observes and plans; reads the ledger, writes nothing.
     fn plan<'a>(&'a self, pages: &'a dyn Pages) -> Later<'a, Result<Box<dyn Explain>, Error>>;
 
-    /// Whether the ledger's records of the source can be read; to be asked before anything is written.
+    /// Whether the ledger can be asked about the source; to be asked before anything is written. Single records that
+    /// cannot be read are findings of a pass.
     fn check_records(&self, pages: &dyn Pages) -> Result<(), Error>;
 
     /// The usual pace of a loop over the source.

@@ -427,6 +427,9 @@ impl<S: Source> Controller<S> {
         // Tasks that ended before the look are seen by it; the steps do not know of those that end later.
         config.dispatch.look(&input.focus);
         let Session { observer, writer, ledger_page } = &mut session;
+        if input.focus == Focus::All {
+            ledger_page.reread_broken().await;
+        }
         let mut plan = plan_focus(&input, observer, ledger_page.holdings()).await?;
         self.publisher.emit_phases(observer.phases());
         self.publisher.planned(plan.summary(), plan.steps.is_empty());

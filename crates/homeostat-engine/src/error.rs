@@ -94,8 +94,8 @@ impl Error {
                 path.display()
             )),
             Error::BadRecord { .. } => Some(
-                "use the version that wrote it, or delete its row from `record` in ledger.db: it \
-                 is no longer known to be ours then"
+                "use the version that wrote it, or delete its row from `record` in ledger.db: what it \
+                 is about is no longer known to be ours then"
                     .into(),
             ),
             Error::LostLedger { .. } => Some(

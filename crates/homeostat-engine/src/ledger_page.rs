@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use homeostat_core::{
-    Action, Desired, Fails, Focus, HeldBy, Holdings, LastApplied, Original, Outcome, Ownership,
-    Plan, Record, Slot, Snapshot, Source, Stage, Step, Tally,
+    Action, BrokenRecord, Desired, Fails, Focus, HeldBy, Holdings, LastApplied, Original, Outcome,
+    Ownership, Plan, Record, Slot, Snapshot, Source, Stage, Step, Tally,
 };
 
 use crate::error::Error;
@@ -35,22 +35,32 @@ pub fn holdings<S: Source>(
     pages: &dyn Pages,
     ledger_key: &LedgerKey,
 ) -> Result<Holdings<S::Key, S::Object>, Error> {
-    parse::<S>(&pages.page(ledger_key)?)
+    Ok(parse::<S>(&pages.page(ledger_key)?))
 }
 
-fn parse<S: Source>(page: &Page) -> Result<Holdings<S::Key, S::Object>, Error> {
+/// A record that cannot be read bars its key, and nothing else: all other records say what they say.
+fn parse<S: Source>(page: &Page) -> Holdings<S::Key, S::Object> {
     let mut holdings = Holdings::default();
     for (text, record) in &page.records {
-        let bad = |reason: String| Error::BadRecord { key: text.clone(), reason };
-        let Ok(key) = text.parse::<S::Key>() else {
-            return Err(bad(format!("it is no key of the `{}` source", S::NAME)));
-        };
-        let record = serde_json::from_str(record).map_err(|error| bad(error.to_string()))?;
-        holdings.records.insert(key, record);
+        match (text.parse::<S::Key>(), serde_json::from_str(record)) {
+            (Ok(key), Ok(record)) => _ = holdings.records.insert(key, record),
+            (Ok(key), Err(error)) => {
+                let why = format!(
+                    "its record in the ledger cannot be read, so it is left as it is: {error}; use the \
+                     version that wrote the record, or forget the key: it is no longer known to be \
+                     ours then"
+                );
+                holdings.broken.keys.insert(key, BrokenRecord::new(text, why));
+            }
+            (Err(_), _) => {
+                let why = format!("it is no key of the `{}` source", S::NAME);
+                holdings.broken.unkeyed.push(BrokenRecord::new(text, why));
+            }
+        }
     }
     // A torn list of fingerprints only costs the word "config" in place of "drift".
     holdings.last = page.desired.as_deref().and_then(LastApplied::from_bytes).unwrap_or_default();
-    Ok(holdings)
+    holdings
 }
 
 impl<S: Source> LedgerPage<S> {
@@ -58,7 +68,7 @@ impl<S: Source> LedgerPage<S> {
     /// next write.
     pub fn open(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey) -> Result<Self, Error> {
         let page = ledger.page(&ledger_key)?;
-        Self::of(ledger, ledger_key, page)
+        Ok(Self::of(ledger, ledger_key, page))
     }
 
     /// The same, where the ledger wants its work to be done.
@@ -67,20 +77,31 @@ impl<S: Source> LedgerPage<S> {
         ledger_key: LedgerKey,
     ) -> Result<Self, Error> {
         let page = ledger::read_page(&ledger, &ledger_key).await?;
-        Self::of(ledger, ledger_key, page)
+        Ok(Self::of(ledger, ledger_key, page))
     }
 
-    fn of(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey, page: Page) -> Result<Self, Error> {
-        let holdings = parse::<S>(&page)?;
+    fn of(ledger: Arc<dyn Ledger>, ledger_key: LedgerKey, page: Page) -> Self {
+        let holdings = parse::<S>(&page);
         let edits = page.void.into_iter().map(|key| Edit::Drop { key }).collect();
-        Ok(LedgerPage {
+        LedgerPage {
             ledger,
             ledger_key,
             holdings,
             edits,
             snapshots: BTreeMap::new(),
             advanced: None,
-        })
+        }
+    }
+
+    /// Reads the page again if it has records that could not be read: somebody may have repaired them. Outcomes that are
+    /// not durable yet keep it from being read; if it cannot be read, what is known stays.
+    pub(crate) async fn reread_broken(&mut self) {
+        if self.holdings.broken.is_empty() || !self.edits.is_empty() {
+            return;
+        }
+        if let Ok(page) = Self::load(Arc::clone(&self.ledger), self.ledger_key.clone()).await {
+            *self = page;
+        }
     }
 
     /// Whose page it is.
@@ -296,12 +317,15 @@ impl<S: Source> LedgerPage<S> {
         }
     }
 
-    /// Drops the record of a key, durably; returns whether there was one.
+    /// Drops the record of a key, durably, also if it cannot be read; returns whether there was one.
     pub(crate) async fn forget_key(&mut self, key: &S::Key) -> Result<bool, Error> {
         let known = self.holdings.records.contains_key(key);
         self.drop(key);
+        let broken = self.holdings.broken.keys.get(key).map(|one| one.stored.clone());
+        self.edits.extend(broken.clone().map(|key| Edit::Drop { key }));
         self.commit().await?;
-        Ok(known)
+        self.holdings.broken.keys.remove(key);
+        Ok(known || broken.is_some())
     }
 
     /// Remembers which desired state is applied, but for the parts that are not. A pass over some keys adds what an

@@ -122,7 +122,8 @@ impl<S: Source> Observer<S> {
                 adopt: &input.config.adopt,
                 on_release: input.config.on_release,
             };
-            let mut diff = Diff::new(&*input.desired, focus, rights);
+            let diff = Diff::new(&*input.desired, focus, rights);
+            let mut diff = diff.barring(&holdings.broken);
             match self.reader.observe(&view, &mut |seen| diff.see(seen)).await {
                 Ok(moment) => {
                     self.synced = true;

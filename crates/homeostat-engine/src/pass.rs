@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use educe::Educe;
+use homeostat_core::text::bounded;
 use homeostat_core::{
     Failure, Finding, HeldBy, Holdings, Kind, Outcome, Owner, PassTrouble, Plan, Report, Snapshot,
     Source, Step, Taking,
@@ -35,6 +36,7 @@ pub(crate) async fn plan_focus<S: Source>(
     let (moment, changes) = observer.diff(input, holdings).await?;
     let mut plan = Plan::new(input.source, Arc::clone(&input.desired), moment, changes)
         .since(holdings.last.clone());
+    hold_for_broken_records(&mut plan, holdings);
     let Config { guards, missing, parks, .. } = input.config;
     if *parks {
         plan.discount_put_off();
@@ -46,6 +48,33 @@ pub(crate) async fn plan_focus<S: Source>(
     plan.note_losses();
     guards.hold_losses(&mut plan);
     Ok(plan)
+}
+
+/// Holds back what may touch an object whose record cannot be read. Such a key has no step of its own: the diff bars it.
+fn hold_for_broken_records<S: Source>(plan: &mut Plan<S>, holdings: &Holdings<S::Key, S::Object>) {
+    let broken = &holdings.broken;
+    if !broken.keys.is_empty() {
+        let keys: BTreeSet<String> = broken.keys.keys().map(ToString::to_string).collect();
+        plan.hold(HeldBy::Ledger, |_, step| {
+            let taken = step.takes().iter().find(|taken| keys.contains(&taken.key))?;
+            Some(format!(
+                "it would take `{}` along, whose record in the ledger cannot be read",
+                taken.key
+            ))
+        });
+    }
+    if let Some(first) = broken.unkeyed.first() {
+        let more = match broken.unkeyed.len() - 1 {
+            0 => String::new(),
+            more => format!(" (and {more} more like it)"),
+        };
+        let reason = format!(
+            "{}{more}; what has no other record is neither removed nor taken over meanwhile",
+            first.why
+        );
+        let error = Error::BadRecord { key: bounded(first.stored.clone()), reason };
+        plan.hold_for_broken_record(error.failure(), &holdings.records);
+    }
 }
 
 /// Applies a plan, verifies it and records what is ours now.

@@ -53,8 +53,9 @@ fn capabilities(section: &Section) -> CapabilitySet {
 }
 
 fn bind(binding: &Binding<'_>) -> BindResult {
-    let owned: Vec<Key> = binding.records::<Knobs>()?.into_keys().collect();
-    if !binding.section.is_some_and(is_stated) && owned.is_empty() {
+    let held = binding.holdings::<Knobs>()?;
+    let owned: Vec<Key> = held.keys().into_iter().cloned().collect();
+    if !binding.section.is_some_and(is_stated) && held.is_empty() {
         return Ok(Vec::new());
     }
     if let Some(section) = binding.section {
@@ -152,10 +153,15 @@ impl Missing {
 fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
     let knobs = source(binding);
     let others = if extent.every_knob { show::all(&knobs)? } else { show::common(&knobs)? };
-    let owned = show::values(&knobs, binding.records::<Knobs>()?.into_keys())?;
+    let held = binding.holdings::<Knobs>()?;
+    let owned = show::values(&knobs, held.keys().into_iter().cloned())?;
     let found = others.into_iter().chain(owned);
     let found = found.map(|(key, value)| (key, value.as_str().to_owned()));
-    Ok(Shown { sections: section::show(found), ..Shown::default() })
+    Ok(Shown {
+        sections: section::show(found),
+        notes: Binding::notes_of(&held),
+        ..Shown::default()
+    })
 }
 
 #[cfg(test)]

@@ -35,11 +35,12 @@ fn bind(binding: &Binding<'_>) -> BindResult {
         refuse(document)?;
         return Ok(Vec::new());
     }
-    let records = binding.records::<Namespaces>()?;
+    let held = binding.holdings::<Namespaces>()?;
     let declared = named(document, true)?;
-    if declared.is_empty() && records.is_empty() {
+    if declared.is_empty() && held.is_empty() {
         return Ok(Vec::new());
     }
+    let records = held.records;
     // What the document still names stays, also if it would not be made any more.
     let mut kept = named(document, false)?;
     kept.retain(|key| records.contains_key(key));

@@ -52,7 +52,7 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let wording = if for_people { Wording::Listed } else { Wording::Parts };
     let source = source(binding).with_wording(wording);
     let stated = binding.section.and_then(|section| section.get::<Nftables>());
-    if stated.is_none() && binding.records::<Nft>()?.is_empty() && !source.owns_any() {
+    if stated.is_none() && binding.holdings::<Nft>()?.is_empty() && !source.owns_any() {
         return Ok(Vec::new());
     }
     // It remembers rulesets, so that one that is bound again is not compiled again.
@@ -91,13 +91,16 @@ fn no_tables<K: 'static>(nftables: &Nftables, section: &str) -> MissingSections<
 
 /// Our tables of a scope as a text.
 fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
-    let shown = listing::show(&source(binding), &binding.records::<Nft>()?)?;
+    let held = binding.holdings::<Nft>()?;
+    let shown = listing::show(&source(binding), &held.records)?;
     let mut sections = Map::new();
     if !shown.ruleset.is_empty() {
         sections.insert(<Nftables as Section>::NAME.into(), json!({ "ruleset": shown.ruleset }));
     }
-    let names: Vec<String> = shown.foreign.iter().map(ToString::to_string).collect();
+    let foreign = shown.foreign.iter().filter(|key| !held.broken.keys.contains_key(key));
+    let names: Vec<String> = foreign.map(ToString::to_string).collect();
     let note =
         (!names.is_empty()).then(|| format!("Not ours, and not shown: {}", names.join(", ")));
-    Ok(Shown { sections, notes: note.into_iter().collect(), ..Shown::default() })
+    let notes = note.into_iter().chain(Binding::notes_of(&held)).collect();
+    Ok(Shown { sections, notes, ..Shown::default() })
 }

@@ -2,6 +2,7 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,8 +10,8 @@ use homeostat_document::{Document, Scope as Section};
 use homeostat_engine::journal::{Clock, JournalError};
 use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{
-    Bound, Budget, Config, Guards, Journal, LedgerKey, Losses, MissingSections, OnRelease,
-    Ownership, Pages, Progress, Records, Snapshot, Source, Strictness, UndoList, WaysOut,
+    Bound, Budget, Config, Guards, Holdings, Journal, LedgerKey, Losses, MissingSections,
+    OnRelease, Ownership, Pages, Progress, Snapshot, Source, Strictness, UndoList, WaysOut,
 };
 
 use crate::Registration;
@@ -135,8 +136,17 @@ impl Binding<'_> {
     }
 
     /// What the ledger has of the source in this scope.
-    pub fn records<S: Source>(&self) -> Result<Records<S::Key, S::Object>, Error> {
-        Ok(holdings::<S>(self.pages, &self.ledger_key())?.records)
+    pub fn holdings<S: Source>(&self) -> Result<Holdings<S::Key, S::Object>, Error> {
+        Ok(holdings::<S>(self.pages, &self.ledger_key())?)
+    }
+
+    /// What people should know of records that cannot be read.
+    #[must_use]
+    pub fn notes_of<K: fmt::Display, O>(held: &Holdings<K, O>) -> Vec<String> {
+        let known = held.broken.keys.keys().map(ToString::to_string);
+        let unkeyed = held.broken.unkeyed.iter().map(|one| one.stored.clone());
+        let note = |key| format!("The ledger's record of `{key}` cannot be read");
+        known.chain(unkeyed).map(note).collect()
     }
 
     /// What was recorded of objects of the source in this scope that are made again, by their keys.

@@ -18,7 +18,8 @@ pub(super) struct PassResult<S: Source> {
     /// The keys that the pass left not as declared.
     pub(super) open: Vec<(S::Key, OpenKey)>,
     pub(super) applied: usize,
-    /// Why its outcomes could not be recorded, if so.
+    /// Why its outcomes could not be recorded, or why records cannot be read of which it is not known which keys they
+    /// are about.
     pub(super) unrecorded: Option<Failure>,
     pub(super) report: SharedReport,
 }
@@ -30,8 +31,9 @@ impl<S: Source> PassResult<S> {
         let mut open: Vec<_> =
             steps.map(|step| (step.key(&plan.desired), reasons.drifted(now))).collect();
         open.extend(open_in(&plan, reasons, now));
+        let unrecorded = plan.broken_record().cloned();
         let (feedback, report) = (PassFeedback::default(), Arc::new(plan));
-        PassResult { feedback, open, applied: 0, unrecorded: None, report }
+        PassResult { feedback, open, applied: 0, unrecorded, report }
     }
 
     /// `deferred` are keys that the scheduler left alone.
@@ -68,7 +70,7 @@ impl<S: Source> PassResult<S> {
             applied: report.summary().total(),
             feedback,
             open,
-            unrecorded: report.unrecorded_failure().cloned(),
+            unrecorded: report.unrecorded_failure().or(report.plan().broken_record()).cloned(),
             report: Arc::new(report),
         }
     }

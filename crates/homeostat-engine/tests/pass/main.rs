@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "what cannot be set up fails the test")]
 
+mod broken_records;
 #[path = "../common/mod.rs"]
 mod common;
 mod ledger_fails;

@@ -246,7 +246,7 @@ async fn lines<H: AsyncHarness>(
     desired: &fixture::Desired<H>,
     order: Order,
 ) -> Result<Vec<String>, Broken> {
-    let Holdings { records, last } = fixture.ledger_page.holdings();
+    let Holdings { records, last, .. } = fixture.ledger_page.holdings();
     let (mut seen, moment) = fixture.look(desired).await?;
     if let Order::Reversed = order {
         seen.reverse();

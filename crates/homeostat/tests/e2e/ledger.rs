@@ -82,13 +82,129 @@ fn the_database_of_another_program_is_refused() {
     refused_everywhere(&world, &["it is the database of another program"]);
 }
 
+const TWO: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n\"net.ipv4.tcp_retries1\" = 7\n";
+const BROKEN: &str = "sysctl net.ipv4.ip_forward";
+
+impl World {
+    fn in_ledger(&self, sql: &str) -> usize {
+        Connection::open(self.ledger()).unwrap().execute(sql, []).unwrap()
+    }
+
+    /// The record of a key, as it is on disk.
+    fn record(&self, key: &str) -> String {
+        let ledger = Connection::open(self.ledger()).unwrap();
+        let sql = "SELECT record FROM record WHERE key = ?1";
+        ledger.query_row(sql, [key], |row| row.get(0)).unwrap()
+    }
+}
+
+/// A world that owns two knobs, both of which somebody has turned since; the record of one cannot be read.
+fn broken() -> World {
+    let world = World::new();
+    world.apply(TWO);
+    let broken = format!("UPDATE record SET record = '{{}}' WHERE key = '{BROKEN}'");
+    assert_eq!(world.in_ledger(&broken), 1);
+    world.meddle("net/ipv4/ip_forward", "0");
+    world.meddle("net/ipv4/tcp_retries1", "4");
+    world
+}
+
 #[test]
-fn a_record_that_cannot_be_read_is_refused_by_its_key() {
-    let world = drifted();
-    let ledger = Connection::open(world.ledger()).unwrap();
-    ledger.execute("UPDATE record SET record = '{}'", []).unwrap();
-    drop(ledger);
-    refused_everywhere(&world, &["record of `sysctl net.ipv4.ip_forward` cannot be read"]);
+fn a_record_that_cannot_be_read_holds_back_its_key_alone() {
+    let world = broken();
+    let plan = world.plan();
+    assert_eq!(plan["unknown"][0]["key"], BROKEN, "{plan:#}");
+    let reason = plan["unknown"][0]["reason"].as_str().unwrap();
+    for words in ["its record in the ledger cannot be read", "missing field", "forget the key"] {
+        assert!(reason.contains(words), "{reason}");
+    }
+    assert_eq!(plan["changes"].as_array().unwrap().len(), 1, "{plan:#}");
+    world.run("verify host.toml").exits(2);
+    let shown = world.run("show").exits(0);
+    assert!(shown.stdout.contains("cannot be read"), "{}", shown.stdout);
+    // Declared, and no longer declared.
+    for document in [TWO, "[sysctl]\n\"net.ipv4.tcp_retries1\" = 7\n", "[sysctl]\n"] {
+        world.write("host.toml", document);
+        world.meddle("net/ipv4/tcp_retries1", "4");
+        let applied = world.run("apply --yes --allow-mass-delete host.toml").exits(1);
+        assert!(applied.stdout.contains(BROKEN), "{}", applied.stdout);
+        assert_eq!(world.knob("net/ipv4/ip_forward"), "0", "it is left as it is");
+        let is_declared = document.contains("retries");
+        assert_eq!(world.knob("net/ipv4/tcp_retries1"), if is_declared { "7" } else { "4" });
+        assert_eq!(world.record(BROKEN), "{}", "the record stays");
+    }
+}
+
+#[test]
+fn a_daemon_heals_all_but_the_key_whose_record_cannot_be_read() {
+    let world = broken();
+    let readable = world.record("sysctl net.ipv4.tcp_retries1");
+    let daemon = world.keep(TWO);
+    world.stands();
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "7");
+    let status = world.run("status").exits(2).stdout;
+    assert!(status.contains(&format!("{BROKEN} (knobs in host): unknown")), "{status}");
+    assert!(status.contains("its record in the ledger cannot be read"), "{status}");
+    world.meddle("net/ipv4/tcp_retries1", "4");
+    world.run("resync").exits(1);
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "7");
+    assert_eq!((&*world.knob("net/ipv4/ip_forward"), &*world.record(BROKEN)), ("0", "{}"));
+    // Both ways out, without a restart: a record that can be read again, and none.
+    let repaired = readable.replace("\"7\"", "\"1\"");
+    world.in_ledger(&format!("UPDATE record SET record = '{repaired}' WHERE key = '{BROKEN}'"));
+    world.run("resync").exits(0);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+    world.in_ledger(&format!("UPDATE record SET record = 'x' WHERE key = '{BROKEN}'"));
+    drop(daemon);
+    world.meddle("net/ipv4/ip_forward", "0");
+    let _daemon = world.keep(TWO);
+    world.stands();
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    let mut forget = world.homeostat("forget");
+    forget.arg(BROKEN);
+    world.finish(forget).exits(0);
+    world.converges();
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+}
+
+#[test]
+fn a_record_of_no_known_key_holds_back_removals_and_take_overs_without_a_record_alone() {
+    let world = World::new();
+    let route = "[[routes]]\nto = \"10.9.0.0/16\"\ntype = \"blackhole\"\n";
+    let other = "[[routes]]\nto = \"10.8.0.0/16\"\ntype = \"blackhole\"\n";
+    world.apply(&format!("{route}{DESIRED}"));
+    for source in ["rtnl", "knobs"] {
+        world.in_ledger(&format!(
+            "INSERT INTO record SELECT DISTINCT owner, '{source}', scope, 'gibberish', identity, '{{}}' \
+             FROM record WHERE source = 'knobs' AND key = '{BROKEN}'"
+        ));
+    }
+    world.meddle("net/ipv4/ip_forward", "0");
+    let document = format!("{other}{TWO}");
+    world.write("host.toml", &document);
+    let plan = world.plan();
+    let failed = plan["refused"].as_array().unwrap();
+    assert_eq!(failed.len(), 2, "{plan:#}");
+    let error = failed[0]["error"].as_str().unwrap();
+    assert!(error.contains("record of `gibberish` cannot be read"), "{error}");
+    assert!(error.contains("neither removed nor taken over"), "{error}");
+    world.run("verify host.toml").exits(2);
+    let applied = world.run("apply --yes host.toml").exits(1);
+    assert!(applied.stdout.contains("gibberish"), "{}", applied.stdout);
+    // What is recorded is healed, and what is new is made; the old route and the value that was not ours stay.
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "1");
+    assert_eq!(world.listed("route show proto 76").len(), 2);
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "3");
+    assert_eq!(world.record("gibberish"), "{}");
+    let daemon = world.keep(&document);
+    world.stands();
+    let status = world.run("status").exits(2).stdout;
+    assert!(status.contains("record of `gibberish` cannot be read"), "{status}");
+    assert_eq!(world.in_ledger("DELETE FROM record WHERE key = 'gibberish'"), 2);
+    world.run("resync").exits(0);
+    assert_eq!(world.listed("route show proto 76").len(), 1);
+    assert_eq!(world.knob("net/ipv4/tcp_retries1"), "7");
+    drop(daemon);
 }
 
 #[test]
