@@ -8,6 +8,7 @@ mod documents;
 mod impls;
 mod lex;
 mod rust_files;
+mod structs;
 mod workspace;
 
 use anyhow::{Result, bail};
@@ -19,8 +20,14 @@ use workspace::{Problem, Workspace};
 type Check = fn(&Workspace) -> Vec<Problem>;
 
 /// All rules: a new one is one module and one line.
-const CHECKS: &[Check] =
-    &[architecture::check, crates::check, documents::check, impls::check, rust_files::check];
+const CHECKS: &[Check] = &[
+    architecture::check,
+    crates::check,
+    documents::check,
+    impls::check,
+    rust_files::check,
+    structs::check,
+];
 
 /// Checks the workspace and shows all problems together.
 pub(crate) fn tidy() -> Result<()> {

@@ -148,9 +148,17 @@ pub trait Desired: Send + Sync + 'static {
 /// Two desired states with one key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{key}` is declared twice")]
+#[non_exhaustive]
 pub struct DuplicateKey {
     /// The key, as text.
     pub key: String,
+}
+
+impl DuplicateKey {
+    /// A key, as text, that is declared twice.
+    pub fn new(key: impl Into<String>) -> Self {
+        DuplicateKey { key: key.into() }
+    }
 }
 
 /// The ready-made desired state: a sorted list of keys and objects that are compared whole.

@@ -172,6 +172,7 @@ pub type Records<K, O> = BTreeMap<K, Record<O>>;
 /// What the caller knows from earlier passes.
 #[derive(Clone, Educe)]
 #[educe(Default)]
+#[non_exhaustive]
 pub struct Holdings<K, O> {
     /// What the ledger says is ours.
     pub records: Records<K, O>,

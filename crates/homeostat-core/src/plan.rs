@@ -117,10 +117,18 @@ pub trait Step<D: Desired>: Send + Sync + 'static {
 /// An object that the target deletes by itself when a step runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub struct Taken {
     /// The key, as text.
     pub key: String,
     pub owner: Owner,
+}
+
+impl Taken {
+    /// An object by its key, as text, and its owner.
+    pub fn new(key: impl Into<String>, owner: Owner) -> Self {
+        Taken { key: key.into(), owner }
+    }
 }
 
 /// What a source answers to changes.
@@ -146,6 +154,7 @@ impl<S: Source> Draft<S> {
 }
 
 /// What will be done, in order, and what will not, and why.
+#[non_exhaustive]
 pub struct Plan<S: Source> {
     /// The desired state that it serves.
     pub desired: Arc<S::Desired>,

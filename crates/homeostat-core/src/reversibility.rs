@@ -93,6 +93,7 @@ impl Undo {
 
 /// A kind of steps of a source, for people who want to know what can be undone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StepKind {
     /// What such a step does.
     pub step: &'static str,

@@ -61,7 +61,7 @@ async fn each_is_planned_passed_by_a_loop_and_then_left_alone() {
         let lock = Arc::new(Alone::i_am_the_only_writer());
         let deps = LoopDeps::new(lock, ledger.clone());
         let pace = planner.pace(1).once();
-        let LoopTask { control, run } = planner.into_loop(deps, pace);
+        let LoopTask { control, run, .. } = planner.into_loop(deps, pace);
         let running = tokio::spawn(run);
         let report = control.pass().await.unwrap().unwrap();
         assert!(report.is_converged(), "{name}: {:?}", troubles(&*report));

@@ -216,7 +216,7 @@ fn held_steps_are_reported_with_the_way_out() {
 fn cascading(owner: Owner) -> Rig<Independent> {
     let mut rig = Rig::<Independent>::marked("link=1@ours");
     rig.rescript(|script| {
-        let taken = Taken { key: "route".to_owned(), owner };
+        let taken = Taken::new("route".to_owned(), owner);
         script.takes.insert("link".to_owned(), taken);
     });
     rig

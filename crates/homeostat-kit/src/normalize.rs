@@ -105,6 +105,7 @@ impl<O: Clone> Fields<O> {
 /// A proven field that is none, and the sample that shows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub struct Broken<O> {
     pub field: &'static str,
     /// What was written.

@@ -43,7 +43,7 @@ impl Ipv6Addresses {
             let listed = listed.lines().filter_map(Listed::read);
             for Listed { ip, len, link, .. } in listed.filter(|one| one.is_permanent) {
                 let key = format!("address {ip}/{len} dev {link}");
-                let taken = Taken { key, owner: Owner::foreign("another owner") };
+                let taken = Taken::new(key, Owner::foreign("another owner"));
                 addresses.0.entry(link.to_owned()).or_default().push(taken);
             }
         }

@@ -50,7 +50,7 @@ fn unseen(error: &Error) -> Failure {
 
 fn taken(key: String, owner: Owner) -> Option<Taken> {
     let is_foreign = !matches!(owner, Owner::Ours | Owner::Kernel);
-    is_foreign.then_some(Taken { key, owner })
+    is_foreign.then_some(Taken::new(key, owner))
 }
 
 /// What `each` finds in a list of this kind, at most so many.
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn only_objects_that_came_after_the_plan_are_new() {
-        let link = |name: &str| Taken { key: name.to_owned(), owner: Owner::Unmarked };
+        let link = |name: &str| Taken::new(name.to_owned(), Owner::Unmarked);
         let (old, both) = ([link("old")], [link("old"), link("new")]);
         assert_eq!(first_new(&old, &old), None);
         assert_eq!(first_new(&both, &old), both.last());

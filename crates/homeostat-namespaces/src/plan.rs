@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn a_removal_names_what_is_inside() {
         let blue = key("namespace blue");
-        let link = Taken { key: "link wan".to_owned(), owner: Owner::foreign("another owner") };
+        let link = Taken::new("link wan".to_owned(), Owner::foreign("another owner"));
         let mut moment = Moment::default();
         moment.foreign.insert(blue.clone(), vec![link.clone()]);
         let delete = Change::Delete { key: blue, before: Namespace::default() };

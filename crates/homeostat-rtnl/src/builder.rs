@@ -161,7 +161,7 @@ impl Builder {
         let route = v4.map(|[one, _]| one.key()).or_else(|| v6.map(|[one, _]| one.key()));
         let other = other.map(|[one, _]| one.key.to_string());
         match other.or_else(|| route.map(|key| key.to_string())) {
-            Some(key) => Err(DuplicateKey { key }),
+            Some(key) => Err(DuplicateKey::new(key)),
             None => Ok(()),
         }
     }

@@ -156,7 +156,7 @@ impl Foreign {
             (false, true) => OnLink::Ipv6Proxy,
         };
         if matches!(owner, Owner::Foreign(_)) {
-            let taken = || Taken { key: key.to_string(), owner: owner.clone() };
+            let taken = || Taken::new(key.to_string(), owner.clone());
             self.on_links.entry((key.link, what)).or_insert_with(taken);
         }
     }
@@ -169,7 +169,7 @@ impl Foreign {
         owner: &Owner,
         nexthops: &Nexthops,
     ) {
-        let taken = || Taken { key: key.to_string(), owner: owner.clone() };
+        let taken = || Taken::new(key.to_string(), owner.clone());
         if let Some(src) = route.src {
             self.by_src.entry(src).or_insert_with(taken);
         }

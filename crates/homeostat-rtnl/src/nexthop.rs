@@ -467,7 +467,7 @@ fn lost(ids: &BTreeSet<NexthopId>, moment: &Moment) -> Vec<Taken> {
 fn foreign(observed: &ObservedNexthop) -> Option<Taken> {
     let is_foreign = !matches!(observed.owner, Owner::Ours | Owner::Kernel);
     let key = || Key::Nexthop(observed.id).to_string();
-    is_foreign.then(|| Taken { key: key(), owner: observed.owner.clone() })
+    is_foreign.then(|| Taken::new(key(), observed.owner.clone()))
 }
 
 /// The declared keys that depend on a nexthop: groups that it is in, and routes through it or them.

@@ -31,6 +31,7 @@ pub struct Pacer {
 /// A full pass starts now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a pass that fired has to run and to be reported as finished"]
+#[non_exhaustive]
 pub struct Fired {
     /// All reasons that were merged into this pass.
     pub reasons: Reasons,

@@ -25,6 +25,7 @@ pub struct Resync {
     Resync::SHORTEST,
     Resync::LONGEST
 )]
+#[non_exhaustive]
 pub struct PeriodRefused {
     /// What was asked for.
     pub period: Duration,

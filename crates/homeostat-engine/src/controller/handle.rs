@@ -264,6 +264,7 @@ pub trait Control: Send + Sync {
 }
 
 /// An erased loop, and the handle to it.
+#[non_exhaustive]
 pub struct LoopTask {
     /// The handle.
     pub control: Arc<dyn Control>,

@@ -33,6 +33,7 @@ pub enum Copies {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{name}` cannot stand in a mark: it must have letters, and neither `@` nor `#`")]
 #[expect(missing_docs, reason = "the names of its fields say it")]
+#[non_exhaustive]
 pub struct MarkerRefused {
     pub name: String,
 }

@@ -49,5 +49,5 @@ fn process(pid: u32) -> Taken {
         Ok(metadata) => Owner::Foreign(Cow::Owned(format!("user {}", metadata.uid()))),
         Err(_) => Owner::foreign("another owner"),
     };
-    Taken { key: format!("process {pid} ({})", name.trim_end()), owner }
+    Taken::new(format!("process {pid} ({})", name.trim_end()), owner)
 }

@@ -38,9 +38,7 @@ impl Cascade {
             return Cascade { takes, ..Cascade::default() };
         }
         let others = moment.secondaries_of(key).filter(|(_, other)| other.owner != Owner::Ours);
-        takes.extend(
-            others.map(|(key, other)| Taken { key: key.to_string(), owner: other.owner.clone() }),
-        );
+        takes.extend(others.map(|(key, other)| Taken::new(key.to_string(), other.owner.clone())));
         let empties_link = subnets.empties_link(key, moment);
         if empties_link {
             takes.extend(moment.foreign.on(key.link, &IPV4).cloned());

@@ -333,13 +333,12 @@ impl Cascades<'_> {
             let is_end = table.get(first).and_then(SeenLink::peer) == Some(seen.index);
             let is_ours = is_end && matches!(seen.owner, Owner::Unmarked);
             let owner = if is_ours { Owner::Ours } else { seen.owner.clone() };
-            takes.push(Taken { key: format!("link {link}"), owner });
+            takes.push(Taken::new(format!("link {link}"), owner));
         }
         // Only foreign ports count: ours are restored or not declared.
         let slaves = table.ports(seen).filter(|port| matches!(port.owner, Owner::Foreign(_)));
-        takes.extend(slaves.map(|port| Taken {
-            key: format!("link {} in its master", port.name),
-            owner: port.owner.clone(),
+        takes.extend(slaves.map(|port| {
+            Taken::new(format!("link {} in its master", port.name), port.owner.clone())
         }));
         takes
     }
@@ -351,7 +350,7 @@ impl Cascades<'_> {
             loss.removes_address(key.ip) && matches!(observed.owner, Owner::Foreign(_))
         });
         let mut takes: Vec<Taken> = addresses
-            .map(|(key, observed)| Taken { key: key.to_string(), owner: observed.owner.clone() })
+            .map(|(key, observed)| Taken::new(key.to_string(), observed.owner.clone()))
             .collect();
         takes.extend(moment.foreign.on(link, loss.kinds()).cloned());
         if loss.removes_nexthops() {
@@ -369,7 +368,7 @@ impl Cascades<'_> {
         };
         let seen = self.moment.table.get(link).filter(|_| !self.is_beyond);
         let Some((nsid, index)) = seen.and_then(SeenLink::end_elsewhere) else { return Vec::new() };
-        let ours = |key| Taken { key, owner: Owner::Ours };
+        let ours = |key| Taken::new(key, Owner::Ours);
         let Some(Beyond { name: space, moment }) = self.moment.beyond.get(&nsid) else {
             let what = if loss == Loss::Gone { "other end" } else { "carrier of the other end" };
             let key = format!("{what} of link {link}, in a namespace that cannot be looked at");
@@ -395,12 +394,10 @@ impl Cascades<'_> {
         let is_theirs = link != first
             && matches!(seen.owner, Owner::Foreign(_))
             && self.desired.mtu(link).is_none();
-        let own = Taken { key: format!("mtu of link {link}"), owner: seen.owner.clone() };
+        let own = Taken::new(format!("mtu of link {link}"), seen.owner.clone());
         let routes = moment.foreign.with_mtu(link, mtu, seen.link.mtu);
-        let routes = routes.map(|route| Taken {
-            key: format!("mtu of {}", route.key),
-            owner: route.owner.clone(),
-        });
+        let routes =
+            routes.map(|route| Taken::new(format!("mtu of {}", route.key), route.owner.clone()));
         is_theirs.then_some(own).into_iter().chain(routes).collect()
     }
 }

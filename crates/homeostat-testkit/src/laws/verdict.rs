@@ -86,6 +86,7 @@ impl fmt::Debug for Broken {
 
 /// The result when no law is broken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verdict {
     /// What the harness could not check, with the number of the law.
     pub unchecked: Vec<(u8, &'static str)>,

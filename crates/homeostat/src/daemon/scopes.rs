@@ -340,7 +340,7 @@ impl Running {
         }
         let deps = LoopDeps::new(Arc::clone(&self.lock), Arc::clone(by.ledger))
             .with_events(by.events.clone());
-        let LoopTask { control, run } = planner.into_loop(deps, pace.clone());
+        let LoopTask { control, run, .. } = planner.into_loop(deps, pace.clone());
         // Before the loop runs, so that it is its first pass that is waited for, and no second one.
         let first = start_pass(&control);
         if by.recipients == Recipients::AllForClient {

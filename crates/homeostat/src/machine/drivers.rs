@@ -114,7 +114,7 @@ impl Drivers<'_> {
             let planner = one.planner;
             let pace = planner.pace(u64::from(std::process::id())).once();
             let (ledger, events) = (Arc::clone(&self.ledger), Events::default());
-            let LoopTask { control, run } =
+            let LoopTask { control, run, .. } =
                 planner.into_loop(LoopDeps::new(lock, ledger).with_events(events), pace);
             let mut one = Converging::new(control);
             loops.spawn(run);
