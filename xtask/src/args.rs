@@ -37,8 +37,8 @@ pub(crate) enum Task {
     ///
     /// From nothing it takes a few minutes on 2 cores: clippy, doc and test share one download, while
     /// clippy and test compile the dependencies once each. After a small change it takes seconds.
-    /// `CARGO_TERM_COLOR` and `CARGO_TARGET_DIR` are obeyed. A machine on which the second kernel cannot be had
-    /// (see `cargo xtask vm --help`) is warned of and goes without it.
+    /// `CARGO_TERM_COLOR` and `CARGO_TARGET_DIR` are obeyed. On a machine on which the second kernel cannot be
+    /// had (see `cargo xtask vm --help`) it fails and says what is missing; `--fast` leaves that kernel out.
     Test(Choice),
 
     /// Run the long form of the tests, in release mode
