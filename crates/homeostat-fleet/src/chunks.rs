@@ -99,7 +99,7 @@ pub fn pack<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8])>, urls: &[St
     Packed { document: Digest::of(&manifest), manifest, chunks }
 }
 
-/// A document without files: the fallback of a node that never had one.
+/// A document without files. It stands for the machine's own document: the fallback of a node that was assigned none before.
 #[must_use]
 pub fn empty() -> Packed {
     pack([], &[])

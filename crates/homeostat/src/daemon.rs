@@ -532,10 +532,15 @@ impl Daemon {
         let reloaded = match self.provider.answer().await {
             Answer::DesiredState(document) => {
                 let taken = self.take_provided(document, recipients).await;
-                self.provider.judged(match &taken {
-                    Ok(_) => Verdict::Accepted,
-                    Err(error) => Verdict::Refused { why: failure::text(error) },
-                });
+                match &taken {
+                    Ok(_) => self.provider.judged(Verdict::Accepted),
+                    Err(error) if error.is::<NotBegun>() => {
+                        self.provider.postponed(&failure::text(error));
+                    }
+                    Err(error) => {
+                        self.provider.judged(Verdict::Refused { why: failure::text(error) });
+                    }
+                }
                 taken
             }
             Answer::Unknown { why } => Err(why),
@@ -595,7 +600,8 @@ impl Daemon {
         let guards = self.context.caller.guards;
         self.context.caller.guards = trial.leave.apply(guards);
         self.losses = if trial.leave.losses { Losses::Allow } else { Losses::Hold };
-        let mut taken = trial::begin_for_node(self, &document, &trial).await;
+        let begun = trial::begin_for_node(self, &document, &trial).await;
+        let mut taken = begun.map_err(|error| error.context(NotBegun));
         if taken.is_ok() {
             taken = self.take_tried(document, recipients).await;
         }
@@ -689,6 +695,11 @@ impl Daemon {
         let _ = tokio::time::timeout(STOP, stopped).await;
     }
 }
+
+/// The trial of a document could not begin, for a reason that is not in the document.
+#[derive(Debug, thiserror::Error)]
+#[error("the trial of the document cannot begin now")]
+struct NotBegun;
 
 /// Makes a document that cannot be taken visible in status, events and metrics.
 fn refused(health: &mut ProviderHealth, error: &anyhow::Error, recent: &Recent) {

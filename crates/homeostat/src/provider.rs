@@ -2,6 +2,7 @@
 
 mod files;
 pub(crate) mod fleet;
+mod undecided;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -33,6 +34,10 @@ pub(crate) trait DocumentProvider:
 
     /// The trial of an assignment has ended: with a reason, if it was rolled back.
     fn tried(&mut self, _assignment: &Accepted, _rolled_back: Option<&str>) {}
+
+    /// The trial of the last answer's document could not begin, for a reason that is not in the document: it is to be
+    /// answered again after a while.
+    fn postponed(&mut self, _why: &str) {}
 
     /// Whether later documents may need what the present one does not, such as capabilities.
     fn is_open_ended(&self) -> bool {
@@ -70,6 +75,11 @@ pub(crate) async fn open(
             let provider =
                 fleet::Fleet::open(fleet::Local::Files(Box::new(files)), &document, global)?;
             first(Box::new(provider)).await
+        }
+        // Whether the machine belongs to a fleet shows once it can be read.
+        Answer::Unknown { why } => {
+            let undecided = undecided::Undecided::new(files, global.clone());
+            Ok((Box::new(undecided), Answer::Unknown { why }))
         }
         answer => Ok((Box::new(files), answer)),
     }

@@ -380,6 +380,10 @@ async fn check_terms(request: &TrialRequest, netns: &Netns) -> Result<()> {
             ),
         ));
     }
+    if *confirm_by == ConfirmBy::Node {
+        // The document may be there to mend what they fail for. Nobody waits for an answer who could leave them out.
+        return Ok(());
+    }
     let mut bad = None;
     for _ in 0..TRIES_BEFORE {
         let results = run_all(checks, netns).await;

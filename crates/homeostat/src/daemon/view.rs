@@ -17,6 +17,13 @@ pub(crate) struct DaemonView {
     context: Context,
 }
 
+impl Clone for DaemonView {
+    fn clone(&self) -> Self {
+        let (snapshot, events) = (self.snapshot.clone(), self.events.resubscribe());
+        DaemonView { snapshot, events, context: self.context.clone() }
+    }
+}
+
 impl DaemonView {
     pub(super) fn new(
         snapshot: &watch::Sender<LoopsSnapshot>,

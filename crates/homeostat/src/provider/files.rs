@@ -39,6 +39,11 @@ impl Files {
         Ok(Files { paths: paths.to_owned(), referenced, watch: None, unfinished: None })
     }
 
+    /// The same files, which are read and watched anew.
+    pub(super) fn again(&self) -> Result<Self> {
+        Files::new(&self.paths)
+    }
+
     fn read(&mut self) -> Result<Document> {
         let watch = match &mut self.watch {
             Some(watch) => watch,

@@ -6,13 +6,14 @@
 //!         ◀─status─ agent ◀────────────────────── good or rolled back, durable ◀────────────┘
 //! ```
 //!
-//! [`Fleet`] is the daemon's side, `agent.rs` the store's. What both know is [`Node`].
+//! [`Fleet`] is the daemon's side, `agent.rs` the store's, which `supervisor.rs` keeps running. What both know is [`Node`].
 
 mod agent;
 mod fetch;
 mod kept;
 mod planning;
 mod settings;
+mod supervisor;
 mod window;
 
 use std::sync::Arc;
@@ -21,19 +22,22 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use homeostat_document::Document;
 use homeostat_engine::outcome::Later;
+use homeostat_engine::pacing::Pauses;
 use homeostat_engine::{Failure, Retry};
 use homeostat_etcd::EtcdStore;
-use homeostat_fleet::Time;
 use homeostat_fleet::merkle::Class;
 use homeostat_fleet::node::{Ended, Progress, Stage};
 use homeostat_fleet::records::Accepted;
+use homeostat_fleet::{Digest, Time, chunks};
 use homeostat_kit::provider::{Answer, Provider, Verdict};
-use homeostat_store::Store as _;
+use homeostat_store::{Error as StoreError, Store as _};
 use tokio::sync::watch;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep_until};
 
 use self::agent::Report;
-use self::kept::Kept;
 pub(crate) use self::kept::{Hold, Holds};
+use self::kept::{Kept, Unloadable};
 pub(crate) use self::settings::{FleetSettings, SECTIONS, document_of_url, is_url};
 use super::files::Files;
 use super::{DocumentProvider, NodeTrial};
@@ -47,6 +51,8 @@ use crate::wire::Leave;
 
 /// How long a member may take to show that it can be reached.
 const REACH: Duration = Duration::from_secs(5);
+/// Between tries to begin a trial.
+const AGAIN: Pauses = Pauses::BACKOFF;
 
 /// Whether a document says that its machine belongs to a fleet.
 pub(crate) fn is_in(document: &Document) -> bool {
@@ -62,8 +68,6 @@ pub(crate) enum Local {
 /// Takes documents from a fleet.
 pub(crate) struct Fleet {
     local: Local,
-    /// In force until the fleet has assigned a document.
-    own: Arc<Document>,
     /// Why the machine's own document cannot be used now.
     own_trouble: Option<anyhow::Error>,
     node: Arc<Node>,
@@ -74,6 +78,15 @@ pub(crate) struct Fleet {
     answered: Option<Accepted>,
     /// Why it is not known what was accepted: nothing is taken from the fleet then.
     unknown: Option<Failure>,
+    postponed: Option<Postponed>,
+}
+
+/// A trial that could not begin for a reason that is not in its document.
+struct Postponed {
+    tried: Accepted,
+    failures: u32,
+    /// When it is offered again, until that was done.
+    again_at: Option<Instant>,
 }
 
 /// What provider and agent both know.
@@ -81,9 +94,32 @@ struct Node {
     kept: Kept,
     progress: watch::Sender<Progress>,
     settings: watch::Sender<FleetSettings>,
+    /// The machine's own document. In force until the fleet has assigned another one.
+    own: watch::Sender<Arc<Document>>,
+    /// Why what is to be tried is not tried yet.
+    postponed: watch::Sender<Option<String>>,
+}
+
+/// Whether a document of the fleet stands for the machine's own: the empty one does. It is what a machine goes back to
+/// that the fleet had assigned nothing before.
+fn is_own(document: &Digest) -> bool {
+    *document == chunks::empty().document
 }
 
 impl Node {
+    /// A document of the fleet. It may take long: everything is compared with its hash.
+    fn load(&self, document: &Digest) -> Result<Arc<Document>, Unloadable> {
+        if is_own(document) {
+            return Ok(Arc::clone(&self.own.borrow()));
+        }
+        self.kept.load(document).map(Arc::new)
+    }
+
+    /// Whether nothing needs to be fetched for a document.
+    fn has(&self, document: &Digest) -> bool {
+        is_own(document) || self.kept.has(document)
+    }
+
     fn progress(&self) -> Progress {
         self.progress.borrow().clone()
     }
@@ -136,20 +172,30 @@ impl Fleet {
             };
             if let Some(ended) = ended {
                 progress.end(&tried, ended, now());
-                kept.write_progress(&progress)?;
+                // A full disk must not keep a machine from its last good document. At the next start it is found again.
+                if let Err(error) = kept.write_progress(&progress) {
+                    log::log_error(&error, "the end of an assignment cannot be recorded");
+                }
             }
         }
+        kept.forget_unfinished();
         let (sender, report) = watch::channel(Report::default());
-        let (progress, settings) = (watch::channel(progress).0, watch::channel(settings).0);
+        let node = Node {
+            kept,
+            progress: watch::Sender::new(progress),
+            settings: watch::Sender::new(settings),
+            own: watch::Sender::new(Arc::clone(own)),
+            postponed: watch::Sender::new(None),
+        };
         Ok(Fleet {
             local,
-            own: Arc::clone(own),
             own_trouble: None,
-            node: Arc::new(Node { kept, progress, settings }),
+            node: Arc::new(node),
             report,
             sender: Some(sender),
             answered: None,
             unknown,
+            postponed: None,
         })
     }
 
@@ -176,7 +222,7 @@ impl Fleet {
                 "restart the daemon for it",
             ));
         };
-        self.own = document;
+        self.node.own.send_replace(document);
         self.node.settings.send_if_modified(|known| {
             let is_new = *known != settings;
             *known = settings;
@@ -207,19 +253,31 @@ impl Fleet {
         }
     }
 
-    fn current(&mut self) -> Answer<Document, anyhow::Error> {
+    /// Loads beside the thread of the daemon, once that runs.
+    async fn load(&self, document: Digest) -> Result<Arc<Document>, Unloadable> {
+        if !self.is_started() {
+            return self.node.load(&document);
+        }
+        let node = Arc::clone(&self.node);
+        let loaded = spawn_blocking(move || node.load(&document)).await;
+        loaded.unwrap_or_else(|error| Err(Unloadable::NotHere(error.into())))
+    }
+
+    async fn current(&mut self) -> Answer<Document, anyhow::Error> {
         if let Some(failure) = &self.unknown {
             return Answer::Unknown { why: failure.clone().into() };
         }
         let progress = self.node.progress();
         self.answered = None;
         if let Some(tried) = progress.to_try().filter(|_| self.is_started()) {
-            return match self.node.kept.load(&tried.document) {
+            return match self.load(tried.document).await {
                 Ok(document) => {
                     self.answered = Some(*tried);
-                    Answer::DesiredState(Arc::new(document))
+                    Answer::DesiredState(document)
                 }
-                Err(error) => {
+                // The agent fetches it again.
+                Err(Unloadable::NotHere(why)) => Answer::Unknown { why },
+                Err(Unloadable::Unusable(error)) => {
                     let why = plain_text(&error);
                     self.node.end(tried, Ended::Refused { why });
                     Answer::Unknown { why: error }
@@ -232,10 +290,10 @@ impl Fleet {
             return Answer::Unknown { why };
         }
         match progress.good {
-            None => Answer::DesiredState(Arc::clone(&self.own)),
-            Some(good) => match self.node.kept.load(&good.document) {
-                Ok(document) => Answer::DesiredState(Arc::new(document)),
-                Err(why) => Answer::Unknown { why },
+            None => Answer::DesiredState(Arc::clone(&self.node.own.borrow())),
+            Some(good) => match self.load(good.document).await {
+                Ok(document) => Answer::DesiredState(document),
+                Err(why) => Answer::Unknown { why: why.into() },
             },
         }
     }
@@ -251,12 +309,12 @@ impl Provider for Fleet {
                 self.read_own().await;
             }
             self.report.mark_unchanged();
-            self.current()
+            self.current().await
         })
     }
 
     fn changed(&mut self) -> Later<'_, ()> {
-        let Fleet { local, report, .. } = self;
+        let Fleet { local, report, postponed, .. } = self;
         let own = match local {
             Local::Url => Box::pin(std::future::pending()),
             Local::Files(files) => files.changed(),
@@ -267,14 +325,27 @@ impl Provider for Fleet {
                     std::future::pending::<()>().await;
                 }
             };
+            let again = async {
+                let again_at = postponed.as_mut().map(|postponed| &mut postponed.again_at);
+                match again_at {
+                    Some(again_at @ Some(_)) => {
+                        sleep_until(again_at.unwrap_or_else(Instant::now)).await;
+                        *again_at = None;
+                    }
+                    _ => std::future::pending().await,
+                }
+            };
             tokio::select! {
                 () = reported => {}
                 () = own => {}
+                () = again => {}
             }
         })
     }
 
     fn judged(&mut self, verdict: Verdict) {
+        self.postponed = None;
+        self.node.postponed.send_replace(None);
         if let (Verdict::Refused { why }, Some(tried)) = (verdict, self.answered.take()) {
             self.node.end(&tried, Ended::Refused { why });
         }
@@ -286,7 +357,10 @@ impl DocumentProvider for Fleet {
         if let Some(report) = self.sender.take()
             && self.unknown.is_none()
         {
-            tokio::spawn(agent::run(Arc::clone(&self.node), daemon, report));
+            let (node, report) = (Arc::clone(&self.node), Arc::new(report));
+            let sender = Arc::clone(&report);
+            let run = move || agent::run(Arc::clone(&node), daemon.clone(), Arc::clone(&sender));
+            tokio::spawn(supervisor::supervise(run, report));
         }
     }
 
@@ -304,9 +378,7 @@ impl DocumentProvider for Fleet {
         let config = settings.config().with_spread(Duration::ZERO).with_deadline(REACH);
         let reach = move || -> Later<'static, Result<(), String>> {
             let store = EtcdStore::new(config.clone());
-            Box::pin(
-                async move { store.status().await.map(drop).map_err(|error| error.to_string()) },
-            )
+            Box::pin(async move { is_reached(&store.status().await.map(drop)) })
         };
         Some(NodeTrial {
             assignment,
@@ -326,7 +398,40 @@ impl DocumentProvider for Fleet {
         self.node.end(assignment, ended);
     }
 
+    fn postponed(&mut self, why: &str) {
+        let Some(tried) = self.answered.take() else { return };
+        let before = self.postponed.take().filter(|before| before.tried == tried);
+        let failures = before.map_or(1, |before| before.failures.saturating_add(1));
+        let again_at = Some(Instant::now() + AGAIN.nth(failures));
+        self.postponed = Some(Postponed { tried, failures, again_at });
+        self.node.postponed.send_replace(Some(why.to_owned()));
+    }
+
     fn is_open_ended(&self) -> bool {
         true
+    }
+}
+
+/// Whether a member has answered. One that refuses has, too: the node may lack the right to ask for this.
+fn is_reached(answer: &Result<(), StoreError>) -> Result<(), String> {
+    match answer {
+        Err(error @ (StoreError::Unreachable { .. } | StoreError::InDoubt { .. })) => {
+            Err(error.to_string())
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_member_that_refuses_to_answer_is_reached() {
+        let why = || "x".to_owned();
+        assert_eq!(is_reached(&Ok(())), Ok(()));
+        assert_eq!(is_reached(&Err(StoreError::Denied { why: why() })), Ok(()));
+        assert_eq!(is_reached(&Err(StoreError::NoLeader)), Ok(()));
+        assert!(is_reached(&Err(StoreError::Unreachable { why: why() })).is_err());
     }
 }

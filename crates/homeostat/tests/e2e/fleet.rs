@@ -458,15 +458,20 @@ fn a_request_for_a_plan_is_answered_and_changes_nothing() {
     assert_eq!(fleet.status()["generation"], 1);
 }
 
+/// The document of a machine with a file of its own, which is node r1.
+fn own(value: u8) -> String {
+    format!(
+        "[fleet]\nendpoints = [\"127.0.0.1:2379\"]\nfleet = \"edge\"\nnode = \"r1\"\n\
+         allowed-signers = \"allowed_signers\"\nlease = \"3s\"\nreconnect-spread = \"100ms\"\n{}",
+        retries(value)
+    )
+}
+
 #[test]
 fn a_machines_own_document_is_in_force_until_the_fleet_assigns_one() {
     let fleet = FleetWorld::new();
     let world = &fleet.world;
-    let own = format!(
-        "[fleet]\nendpoints = [\"127.0.0.1:2379\"]\nfleet = \"edge\"\nnode = \"r1\"\n\
-         allowed-signers = \"allowed_signers\"\nlease = \"3s\"\n{}",
-        retries(4)
-    );
+    let own = own(4);
     let _daemon = world.keep(&own);
     until("its own document is in force", || world.knob(KEY) == "4");
     fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
@@ -481,4 +486,126 @@ fn a_machines_own_document_is_in_force_until_the_fleet_assigns_one() {
     fleet.assign(&Rollout { generation: 2, document: &retries(6), ..Rollout::default() });
     let status = fleet.until_phase(2, "held");
     assert!(status["why"].as_str().unwrap().contains("hold = true"), "{status}");
+}
+
+#[test]
+fn a_machine_whose_own_document_is_broken_at_the_start_belongs_to_its_fleet_once_that_is_mended() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let daemon = world.keep(&own(4));
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+    daemon.kill();
+    let _daemon = world.keep(&format!("{}[colours]\n", own(4)));
+    until("the mistake is reported", || fleet.trouble().contains("colours"));
+    assert_eq!(world.knob(KEY), "5");
+    world.write("host.toml", own(4));
+    until("the trouble is over", || world.provider()["ok"] == true);
+    fleet.assign(&Rollout { generation: 2, document: &retries(6), ..Rollout::default() });
+    fleet.until_phase(2, "good");
+    assert_eq!(world.knob(KEY), "6");
+}
+
+#[test]
+fn a_machine_without_a_former_assignment_falls_back_to_its_own_document() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let _daemon = world.keep(&own(4));
+    let document = cut_off(6);
+    let bad = Rollout { document: &document, confirm_within: "8s", ..Rollout::default() };
+    fleet.assign(&bad);
+    fleet.until_phase(1, "rolled-back");
+    fleet.assign(&Rollout { take: Take::Fallback, ..bad });
+    until("the fallback is good", || {
+        let status = fleet.status();
+        status["take"] == "fallback" && status["phase"] == "good" && status["converged"] == true
+    });
+    assert_eq!(world.knob(KEY), "4");
+    // Changes of its own document count again.
+    world.write("host.toml", own(7));
+    until("its own document is in force", || world.knob(KEY) == "7");
+}
+
+#[test]
+fn a_document_that_mends_what_a_check_fails_for_is_tried() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let check = "&checks=cmd:/usr/bin/grep%20-q%205%20/proc/sys/net/ipv4/tcp_retries1";
+    let _daemon = fleet.keep_with(check);
+    until("the node is alive", || !fleet.get("/homeostat/v1/edge/alive/r1").is_empty());
+    assert_ne!(world.knob(KEY), "5");
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+}
+
+#[test]
+fn a_trial_that_cannot_begin_now_is_tried_again_and_says_why() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let _daemon = fleet.keep();
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+    // Trials cannot be recorded while a file is where their directory has to be.
+    let confirmed = world.state().join("confirmed");
+    let owner = fs::read_dir(&confirmed).unwrap().next().unwrap().unwrap().path();
+    let aside = confirmed.join("../aside");
+    fs::rename(&owner, &aside).unwrap();
+    fs::write(&owner, "").unwrap();
+    fleet.assign(&Rollout { generation: 2, document: &retries(6), ..Rollout::default() });
+    until("it says why", || fleet.status()["why"].as_str().is_some_and(|why| !why.is_empty()));
+    let status = fleet.status();
+    assert_eq!((&status["generation"], &status["phase"]), (&2.into(), &"trial".into()), "{status}");
+    until("it is reported here", || world.provider()["ok"] == false);
+    assert_eq!(world.knob(KEY), "5");
+    fs::remove_file(&owner).unwrap();
+    fs::rename(&aside, &owner).unwrap();
+    let status = fleet.until_phase(2, "good");
+    assert_eq!((status["why"].as_str(), &*world.knob(KEY)), (Some(""), "6"));
+}
+
+#[test]
+fn a_kept_document_that_was_damaged_is_fetched_again_and_never_applied() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let daemon = fleet.keep();
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+    daemon.kill();
+    let digest = packed(&retries(5)).document.hex();
+    let mut places = vec![world.state().join("fleet")];
+    let place = loop {
+        let place = places.pop().expect("the document is kept");
+        if place.ends_with(&digest) {
+            break place.join("files/host.toml");
+        }
+        places.extend(
+            fs::read_dir(place).unwrap().map(|it| it.unwrap().path()).filter(|it| it.is_dir()),
+        );
+    };
+    fs::write(&place, retries(9)).unwrap();
+    let _daemon = fleet.keep();
+    until("it is as it was signed", || fs::read_to_string(&place).ok() == Some(retries(5)));
+    until("the trouble is over", || world.provider()["ok"] == true);
+    assert_eq!(world.knob(KEY), "5");
+}
+
+#[test]
+fn a_boot_with_a_full_disk_runs_the_last_good_document() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let daemon = fleet.keep();
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+    daemon.kill();
+    // As if it had been killed before it recorded the end of the trial, which now cannot be recorded.
+    let owner = fs::read_dir(world.state().join("fleet")).unwrap().next().unwrap().unwrap();
+    let record = owner.path().join("edge/accepted.json");
+    let mut progress: Value = serde_json::from_slice(&fs::read(&record).unwrap()).unwrap();
+    (progress["stage"], progress["good"]) = ("trial".into(), Value::Null);
+    fs::write(&record, progress.to_string()).unwrap();
+    fs::create_dir(owner.path().join("edge/accepted.json.new")).unwrap();
+    world.meddle(KEY, "9");
+    let _daemon = fleet.keep();
+    until("the last good document is in force", || world.knob(KEY) == "5");
+    fleet.until_phase(1, "good");
 }

@@ -233,7 +233,7 @@ pub(crate) struct SignArgs {
     /// Do not ask the store: this is the generation, and nodes fall back to the documents of --previous
     #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u64).range(1..))]
     pub(super) offline: Option<u64>,
-    /// The bundle that the nodes have now; nodes that are not in it fall back to an empty document
+    /// The bundle that the nodes have now; nodes that are not in it fall back to their own document
     #[arg(long, value_name = "BUNDLE", requires = "offline")]
     pub(super) previous: Option<PathBuf>,
     /// Do not check the rendered documents: they name files that are on the nodes only

@@ -109,7 +109,7 @@ pub(super) async fn run(args: &SignArgs, call: &Call<'_>) -> Result<ExitCode> {
         if !fresh.is_empty() {
             writeln!(
                 to,
-                "  without a former document, so they fall back to none: {}",
+                "  without a former document, so they fall back to the one in their own files: {}",
                 named(fresh)
             )?;
         }

@@ -9,6 +9,7 @@ use std::fs;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use homeostat_document::{Document, TRIAL};
 use homeostat_engine::{Failure, Retry};
 use homeostat_etcd::EtcdStore;
 use homeostat_fleet::judge::{self, Refusal, Verdict, judge};
@@ -18,7 +19,7 @@ use homeostat_fleet::records::{
     Accepted, Alive, NodePhase, PlanAnswer, PlanResult, Record as _, SignedStatement, Status, Take,
     Want,
 };
-use homeostat_fleet::{AllowedSigners, Digest, Time};
+use homeostat_fleet::{AllowedSigners, Digest, Name, Time};
 use homeostat_kit::provider::{Answer, Provider as _};
 use homeostat_kit::store::Reflector;
 use homeostat_store::{
@@ -26,10 +27,10 @@ use homeostat_store::{
     Transaction,
 };
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{Instant, sleep_until};
 
-use super::fetch::{Unfetched, fetch};
+use super::fetch::{Unfetched, beside, fetch};
 use super::planning::planned;
 use super::settings::{ClockTrust, FleetSettings};
 use super::{Node, now, plain_text};
@@ -57,10 +58,16 @@ pub(super) struct Report {
     pub(super) trouble: Option<Failure>,
     /// Changes when the trouble does.
     stage: Stage,
+    /// How often a document was fetched again that was lost here.
+    fetched_again: u64,
 }
 
 /// Follows the store for as long as the daemon runs.
-pub(super) async fn run(node: Arc<Node>, mut daemon: DaemonView, report: watch::Sender<Report>) {
+pub(super) async fn run(
+    node: Arc<Node>,
+    mut daemon: DaemonView,
+    report: Arc<watch::Sender<Report>>,
+) {
     let mut settings = node.settings.subscribe();
     let identity = identity();
     loop {
@@ -107,6 +114,10 @@ struct Session {
     offered_since: Time,
     statement: Option<FetchedStatement>,
     fetching: Option<Fetching>,
+    checked: Option<Checked>,
+    /// Whether what is tried or in force is not here.
+    has_lost: bool,
+    fetched_again: u64,
     has_fetched: Arc<Notify>,
     /// When to look again, besides changes.
     look_at: Instant,
@@ -141,10 +152,18 @@ struct FetchedStatement {
     signed: SignedStatement,
 }
 
+/// A document that is fetched and read beside the thread of the daemon.
 struct Fetching {
     document: Digest,
     result: Arc<OnceLock<Result<(), Unfetched>>>,
     task: JoinHandle<()>,
+}
+
+/// What came of reading a document, so that it is read once.
+struct Checked {
+    document: Digest,
+    at: Instant,
+    result: Result<(), Unfetched>,
 }
 
 /// A request for a plan, by the last change of its key.
@@ -179,6 +198,9 @@ impl Session {
             offered_since: super::now(),
             statement: None,
             fetching: None,
+            checked: None,
+            has_lost: false,
+            fetched_again: 0,
             has_fetched: Arc::default(),
             look_at: now,
             resync_at: now + RESYNC,
@@ -195,6 +217,7 @@ impl Session {
         );
         let mut wants = Reflector::new(prefix).with_resync(RESYNC);
         let mut progress = self.node.progress.subscribe();
+        let mut postponed = self.node.postponed.subscribe();
         let mut values: Option<Values> = None;
         let (mut ask, mut look) = (true, true);
         loop {
@@ -222,6 +245,7 @@ impl Session {
                 () = wants.changed() => ask = true,
                 () = sleep_until(due) => {}
                 changed = progress.changed() => if changed.is_err() { return },
+                changed = postponed.changed() => if changed.is_err() { return },
                 () = daemon.changed() => look = false,
                 () = has_fetched.notified() => {}
             }
@@ -250,6 +274,7 @@ impl Session {
         self.trouble = None;
         if look {
             self.look_at = Instant::now() + RESYNC;
+            self.fetch_lost();
             let offer = self.offered(values).await?;
             self.set_offer(offer);
         }
@@ -291,7 +316,8 @@ impl Session {
             }
         });
         let to_try = progress.to_try().copied();
-        let new = Report { to_try, trouble, stage: progress.stage };
+        let fetched_again = self.fetched_again;
+        let new = Report { to_try, trouble, stage: progress.stage, fetched_again };
         report.send_if_modified(|known| {
             let is_new = *known != new;
             *known = new;
@@ -300,7 +326,15 @@ impl Session {
     }
 
     async fn check_version(&mut self) -> Result<(), Error> {
-        let status = self.store.status().await?;
+        let status = match self.store.status().await {
+            // The node may lack the right to ask, which is no reason to do nothing.
+            Err(Error::Denied { why }) => {
+                tracing::warn!(why, "the version of the store is not known");
+                self.is_version_known = true;
+                return Ok(());
+            }
+            status => status?,
+        };
         self.is_version_known = true;
         if is_open_to_all(&status.version) {
             tracing::warn!(
@@ -477,9 +511,6 @@ impl Session {
             }
             Some(Err(Unfetched::Unusable(why))) => return waits(NodePhase::Refused, why),
         }
-        if let Err(error) = self.node.kept.load(&accepted.document) {
-            return waits(NodePhase::Refused, plain_text(&error));
-        }
         if let Some(why) = self.held() {
             self.look_again();
             return waits(NodePhase::Held, why);
@@ -488,6 +519,10 @@ impl Session {
         if terms.settle.get().max(self.settings.settle) >= terms.confirm_within.get() {
             let why = "everything would have to be as declared for longer than the trial lasts"
                 .to_owned();
+            return waits(NodePhase::Refused, why);
+        }
+        if !TRIAL.contains(&terms.confirm_within.get()) {
+            let why = format!("a trial of {} is too short or too long", terms.confirm_within);
             return waits(NodePhase::Refused, why);
         }
         let mut progress = self.node.progress();
@@ -557,10 +592,32 @@ impl Session {
         Ok(judgement.verdict)
     }
 
-    /// Whether a document is here; nothing while it is being fetched.
+    /// Fetches what is tried or in force again if it was lost or damaged here.
+    fn fetch_lost(&mut self) {
+        let progress = self.node.progress();
+        let needed = progress.to_try().into_iter().chain(&progress.good);
+        let lost = needed.map(|one| one.document).find(|document| !self.node.has(document));
+        let Some(document) = lost else {
+            self.fetched_again += u64::from(std::mem::take(&mut self.has_lost));
+            return;
+        };
+        self.has_lost = true;
+        if let Some(Err(why)) = self.fetched(&document) {
+            tracing::debug!(?why, %document, "a lost document cannot be fetched again");
+            self.look_again();
+        }
+    }
+
+    /// Whether a document is here and can be used; nothing while that is being found out.
     fn fetched(&mut self, document: &Digest) -> Option<Result<(), Unfetched>> {
-        if self.node.kept.has(document) {
-            return Some(Ok(()));
+        if let Some(checked) = self.checked.as_ref().filter(|it| it.document == *document) {
+            let is_valid = match &checked.result {
+                Ok(()) => self.node.has(document),
+                Err(_) => checked.at.elapsed() < RESYNC,
+            };
+            if is_valid {
+                return Some(checked.result.clone());
+            }
         }
         if self.fetching.as_ref().is_some_and(|fetching| fetching.document != *document) {
             self.fetching = None;
@@ -570,16 +627,21 @@ impl Session {
             let (group, document) = (self.settings.group.clone(), *document);
             let store = EtcdStore::new(self.settings.config().with_spread(Duration::ZERO));
             let result = Arc::new(OnceLock::new());
-            let (told, notify) = (Arc::clone(&result), Arc::clone(&self.has_fetched));
+            let (slot, notify) = (Arc::clone(&result), Arc::clone(&self.has_fetched));
             let task = tokio::spawn(async move {
+                let loaded = fetch_and_load(&store, &keys, &group, document, &node).await;
                 // It is set once, here.
-                let _ = told.set(fetch(&store, &keys, &group, &document, &node.kept).await);
+                let _ = slot.set(loaded.map(drop));
                 notify.notify_one();
             });
             Fetching { document, result, task }
         });
         let result = fetching.result.get().cloned()?;
         self.fetching = None;
+        // What is missing may come at any time.
+        let is_final = !matches!(result, Err(Unfetched::Missing(_)));
+        let (document, at) = (*document, Instant::now());
+        self.checked = is_final.then(|| Checked { document, at, result: result.clone() });
         Some(result)
     }
 
@@ -604,8 +666,11 @@ impl Session {
         let level = daemon.level(&self.identity);
         let wished = self.node.progress().status(&self.offer, self.offered_since, &level);
         // Texts are cut when it is written.
-        let wished = wished.and_then(|status| Status::read(&status.write()).ok());
         let Some(mut wished) = wished else { return Ok(()) };
+        if let (NodePhase::Trial, Some(why)) = (wished.phase, &*self.node.postponed.borrow()) {
+            wished.why.clone_from(why);
+        }
+        let Ok(mut wished) = Status::read(&wished.write()) else { return Ok(()) };
         let key = self.keys.status(&self.settings.node);
         if self.stored == StoredStatus::Unread {
             let entry = self.entry(&key).await?;
@@ -704,28 +769,43 @@ impl Session {
         let (node, keys, group) =
             (Arc::clone(&self.node), self.keys.clone(), self.settings.group.clone());
         let store = EtcdStore::new(self.settings.config().with_spread(Duration::ZERO));
-        let (context, told, notify) =
+        let (context, slot, notify) =
             (daemon.context().clone(), Arc::clone(&result), Arc::clone(&self.has_fetched));
         tokio::spawn(async move {
-            let fetched = fetch(&store, &keys, &group, &document, &node.kept).await;
             let refused = |why| PlanResult::Refused { why };
-            let planned = match fetched {
+            let planned = match fetch_and_load(&store, &keys, &group, document, &node).await {
                 Err(Unfetched::Missing(why) | Unfetched::Unusable(why)) => refused(why),
-                Ok(()) => {
-                    let planned =
-                        tokio::task::spawn_blocking(move || match node.kept.load(&document) {
-                            Ok(document) => planned(&context, &document),
-                            Err(error) => PlanResult::Refused { why: plain_text(&error) },
-                        });
-                    planned.await.unwrap_or_else(|error| refused(error.to_string()))
+                Ok(document) => {
+                    let planned = spawn_blocking(move || planned(&context, &document)).await;
+                    planned.unwrap_or_else(|error| refused(error.to_string()))
                 }
             };
             // It is set once, here.
-            let _ = told.set(planned);
+            let _ = slot.set(planned);
             notify.notify_one();
         });
         Ok(request(want))
     }
+}
+
+/// The document, which stays here for as long as this works on it.
+async fn fetch_and_load(
+    store: &dyn Store,
+    keys: &Keys,
+    group: &Name,
+    document: Digest,
+    node: &Arc<Node>,
+) -> Result<Arc<Document>, Unfetched> {
+    let in_use = node.kept.in_use(&document);
+    if !node.has(&document) {
+        fetch(store, keys, group, &document, &node.kept).await?;
+    }
+    let node = Arc::clone(node);
+    let load = move || {
+        let _in_use = in_use;
+        node.load(&document).map_err(Unfetched::from)
+    };
+    beside(load).await
 }
 
 fn accepted_of(want: &Want) -> Accepted {

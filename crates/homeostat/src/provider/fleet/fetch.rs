@@ -8,8 +8,9 @@ use homeostat_fleet::chunks::{Manifest, inflate, pack};
 use homeostat_fleet::keys::Keys;
 use homeostat_fleet::{Digest, Name};
 use homeostat_store::{Keys as StoreKeys, Store};
+use tokio::task::spawn_blocking;
 
-use super::kept::Kept;
+use super::kept::{Kept, Unloadable};
 use super::plain_text;
 
 /// How many chunks are asked for at once.
@@ -22,6 +23,23 @@ pub(super) enum Unfetched {
     Missing(String),
     /// What was signed cannot be used.
     Unusable(String),
+}
+
+impl From<Unloadable> for Unfetched {
+    fn from(why: Unloadable) -> Self {
+        match why {
+            Unloadable::NotHere(error) => Unfetched::Missing(plain_text(&error)),
+            Unloadable::Unusable(error) => Unfetched::Unusable(plain_text(&error)),
+        }
+    }
+}
+
+/// Runs what may take long beside the thread of the daemon.
+pub(super) async fn beside<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, Unfetched> + Send + 'static,
+) -> Result<T, Unfetched> {
+    let done = spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(Unfetched::Missing(error.to_string())))
 }
 
 /// Fetches a document and keeps it, unless it is kept.
@@ -44,10 +62,13 @@ pub(super) async fn fetch(
             "the store has another content as the manifest of {document}"
         )));
     }
-    let unusable = |error: homeostat_fleet::Error| Unfetched::Unusable(error.to_string());
     let manifest = Manifest::of_document(document, &bytes).map_err(unusable)?;
-    let known = kept.all_files();
-    let mut chunks = pack(known.iter().map(|file| ("", &**file)), &[]).chunks;
+    let here = kept.clone();
+    let known = move || {
+        let files = here.all_files();
+        Ok(pack(files.iter().map(|file| ("", &**file)), &[]).chunks)
+    };
+    let mut chunks = beside(known).await?;
     loop {
         let raw = |digest: &Digest| chunks.get(digest).cloned();
         let needed =
@@ -59,12 +80,22 @@ pub(super) async fn fetch(
         let fetched: BTreeMap<_, _> = fetched.buffer_unordered(AT_ONCE).try_collect().await?;
         chunks.extend(fetched);
     }
-    let mut files = Vec::new();
-    for file in &manifest.files {
-        let content = file.assemble(|digest| chunks.get(digest).cloned()).map_err(unusable)?;
-        files.push((file.path.clone(), content));
-    }
-    kept.write(document, &files).map_err(|error| Unfetched::Missing(plain_text(&error)))
+    let (document, kept) = (*document, kept.clone());
+    let write = move || {
+        let mut files = Vec::new();
+        for file in &manifest.files {
+            let content = file.assemble(|digest| chunks.get(digest).cloned()).map_err(unusable)?;
+            files.push((file.path.clone(), content));
+        }
+        let written = kept.write(&document, &bytes, &files);
+        written.map_err(|error| Unfetched::Missing(plain_text(&error)))
+    };
+    beside(write).await
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn unusable(error: homeostat_fleet::Error) -> Unfetched {
+    Unfetched::Unusable(error.to_string())
 }
 
 async fn chunk(
