@@ -3,25 +3,29 @@
 use std::fmt;
 use std::future::Future;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use homeostat_fleet::decide::{Act, Expected, Step, Transaction as Decided};
 use homeostat_fleet::keys::Keys;
+use homeostat_fleet::records::SignedStatement;
 use homeostat_fleet::{Name, Time};
-use homeostat_kit::store::{Effect, Mirror};
+use homeostat_kit::store::{Effect, Mirror, Snapshot};
 use homeostat_store::{
     Candidate, Clock, Committed, Error, Guard, Keys as Range, Lost, Revision, Store, Term,
     Transaction, WatchEvent, Watching,
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use crate::known::{Known, Unreadable};
+use crate::known::{Known, Part, Unreadable, Verify};
 
 /// After a failure of the store, and after an act that was refused.
 const PAUSE: Duration = Duration::from_millis(500);
+/// After so many failures in a row the pause does not grow any more.
+const LONGEST_PAUSE: u32 = 10;
 /// A time that has come is looked at no more often than this.
 const MOMENT: Duration = Duration::from_millis(100);
-/// Everything is listed again after this time without a change: watches can lose events.
+/// Everything is listed again after this time: watches can lose events.
 const RESYNC: Duration = Duration::from_mins(1);
 
 /// The time of day.
@@ -54,7 +58,7 @@ pub enum Notice {
         /// What was done.
         step: Step,
     },
-    /// A record cannot be understood; it counts as absent.
+    /// A record cannot be understood; nothing is done that would need it.
     Unreadable {
         /// Where it is.
         key: String,
@@ -76,6 +80,7 @@ pub struct Coordinator {
     time_to_live: Duration,
     /// Of the leases of nodes.
     nodes_live: Duration,
+    verify: Option<Verify>,
     notify: Arc<dyn Fn(Notice) + Send + Sync>,
 }
 
@@ -96,6 +101,7 @@ impl Coordinator {
             name: name.into(),
             time_to_live: Duration::from_secs(5),
             nodes_live: Duration::from_mins(1),
+            verify: None,
             notify: Arc::new(|_| {}),
         }
     }
@@ -110,6 +116,16 @@ impl Coordinator {
     #[must_use]
     pub fn with_leases(self, own: Duration, nodes: Duration) -> Self {
         Coordinator { time_to_live: own, nodes_live: nodes, ..self }
+    }
+
+    /// The same, which follows only statements that pass this. Without it, whoever can write to the store can replace all
+    /// rollouts by one that nodes then refuse.
+    #[must_use]
+    pub fn with_verification(
+        self,
+        verify: impl Fn(&SignedStatement) -> Result<(), String> + Send + Sync + 'static,
+    ) -> Self {
+        Coordinator { verify: Some(Arc::new(verify)), ..self }
     }
 
     /// Waits to lead and leads, again and again, until `stop` is over; then it resigns.
@@ -153,100 +169,136 @@ impl Coordinator {
 
     /// Carries out acts for as long as the term is held.
     async fn lead(&self, term: &Term) {
+        let verify = self.verify.clone();
+        let mut known = Known::new(&self.fleet, term.revision(), self.nodes_live, verify);
+        let mut failures = 0;
         while term.is_held() {
-            let failed = match self.follow(term).await {
-                Ok(()) => None,
-                Err(error) => Some(Notice::Failed(error)),
-            };
-            if let Some(notice) = failed {
-                (self.notify)(notice);
-                sleep(PAUSE).await;
+            match self.follow(term, &mut known).await {
+                Ok(()) => failures = 0,
+                Err(error) => {
+                    (self.notify)(Notice::Failed(error));
+                    failures = LONGEST_PAUSE.min(failures + 1);
+                    sleep(PAUSE * failures).await;
+                }
             }
         }
     }
 
-    /// Lists everything and follows it, until it has to be listed again.
-    async fn follow(&self, term: &Term) -> Result<(), Error> {
-        let keys = Range::Below(Keys::new(&self.fleet).prefix().to_owned());
-        let listed = self.store.list(keys.clone()).await?;
-        let mut known = Known::new(&self.fleet, term.revision(), self.nodes_live);
-        self.tell(known.list(&listed.values, self.wall.now()));
-        let mut mirror = Mirror::new(listed);
-        let mut watch = self.store.watch(keys, mirror.revision()).await?;
+    /// Lists what is needed and follows it, until it has to be listed again.
+    async fn follow(&self, term: &Term, known: &mut Known) -> Result<(), Error> {
+        let list_at = Instant::now() + RESYNC;
+        let mut feeds = vec![self.open(Part::Rollouts, known).await?];
+        if !known.needs_nodes() {
+            known.forget_nodes();
+        }
         loop {
-            let now = self.wall.now();
-            let mut until: Option<Time> = None;
-            let mut written = None;
-            for (rollout, act) in known.next(mirror.revision(), now) {
-                match act {
-                    Act::Write(decided) => {
-                        let step = decided.step;
-                        if !term.is_held() {
-                            return Ok(());
-                        }
-                        match self.store.commit(transaction(decided)).await? {
-                            Committed::Done { revision } => {
-                                (self.notify)(Notice::Acted { rollout, step });
-                                written = Some(revision);
-                            }
-                            // What it was decided on is old: look again.
-                            Committed::Refused { revision, .. } => written = Some(revision),
-                        }
-                        break;
-                    }
-                    Act::Wait { until: Some(time) } => {
-                        until = Some(until.map_or(time, |until| until.min(time)));
-                    }
-                    Act::Wait { until: None } | Act::Finished => {}
+            if known.needs_nodes() && feeds.len() == 1 {
+                for part in Part::NODES {
+                    feeds.push(self.open(part, known).await?);
                 }
             }
-            let pause = match (written, until) {
-                (Some(_), _) => PAUSE,
-                (None, Some(until)) => until.since(now).min(RESYNC),
-                (None, None) => RESYNC,
+            for id in known.lacks_leaves() {
+                let leaves = Range::Below(known.keys().all_leaves(&id));
+                known.take_leaves(&id, &self.store.list(leaves).await?.values);
+            }
+            let now = self.wall.now();
+            let acted = self.act(term, known, now).await?;
+            let left = list_at.saturating_duration_since(Instant::now());
+            let pause = match acted {
+                Acted::Lost => return Ok(()),
+                Acted::Written => Duration::ZERO,
+                Acted::Refused => PAUSE,
+                Acted::Waits { until: Some(until) } => until.since(now).max(MOMENT),
+                Acted::Waits { until: None } => left,
             };
-            // An act is seen in the watch before the next one is decided: what was read before it would be old.
-            let seen = self.catch_up(&mut known, &mut mirror, &mut watch, written);
-            match timeout(pause.max(MOMENT), seen).await {
+            match timeout(pause.min(left), self.catch_up(known, &mut feeds)).await {
                 Ok(Ok(Effect::List)) => return Ok(()),
                 Ok(Err(error)) => return Err(error),
-                Err(_) if written.is_some() || pause == RESYNC => return Ok(()),
+                // What it was decided on is old, and the watch does not tell more.
+                Err(_) if acted == Acted::Refused => return Ok(()),
                 // Something has changed, or a time has come that was waited for.
                 Ok(Ok(_)) | Err(_) => {}
             }
+            if Instant::now() >= list_at {
+                return Ok(());
+            }
         }
     }
 
-    /// Takes what the watch tells: up to a revision, or the next change.
-    async fn catch_up(
-        &self,
-        known: &mut Known,
-        mirror: &mut Mirror<String, homeostat_store::Entry>,
-        watch: &mut Watching,
-        until: Option<Revision>,
-    ) -> Result<Effect, Error> {
+    /// Carries out the next act of each rollout.
+    async fn act(&self, term: &Term, known: &mut Known, now: Time) -> Result<Acted, Error> {
+        let mut acted = Acted::Waits { until: None };
+        for (rollout, act) in known.next(now) {
+            match act {
+                Act::Write(decided) => {
+                    if !term.is_held() {
+                        return Ok(Acted::Lost);
+                    }
+                    let (step, puts) = (decided.step, decided.puts.clone());
+                    match self.store.commit(transaction(decided)).await? {
+                        Committed::Done { revision } => {
+                            (self.notify)(Notice::Acted { rollout, step });
+                            known.wrote(&puts, revision, now);
+                            if acted != Acted::Refused {
+                                acted = Acted::Written;
+                            }
+                        }
+                        Committed::Refused { .. } => acted = Acted::Refused,
+                    }
+                }
+                Act::Wait { until: Some(time) } => {
+                    if let Acted::Waits { until } = &mut acted {
+                        *until = Some(until.map_or(time, |until| until.min(time)));
+                    }
+                }
+                Act::Wait { until: None } | Act::Finished => {}
+            }
+        }
+        Ok(acted)
+    }
+
+    /// Lists a part of the store, and watches it from there.
+    async fn open(&self, part: Part, known: &mut Known) -> Result<Feed, Error> {
+        let keys = Range::Below(part.prefix(known.keys()));
+        let listed = self.store.list(keys.clone()).await?;
+        self.tell(known.list(part, &listed.values, listed.revision, self.wall.now()));
+        let keys_only = listed.values.into_keys().map(|key| (key, ())).collect();
+        let mirror = Mirror::new(Snapshot { revision: listed.revision, values: keys_only });
+        let watch = self.store.watch(keys, listed.revision).await?;
+        Ok(Feed { mirror, watch })
+    }
+
+    /// Takes the next change that a watch tells, and all others that have come by then.
+    async fn catch_up(&self, known: &mut Known, feeds: &mut [Feed]) -> Result<Effect, Error> {
         let mut has_come = false;
         loop {
             // Changes of one transaction come together, and are seen together.
-            let event = tokio::select! {
+            let (feed, event) = tokio::select! {
                 biased;
-                event = watch.next() => event,
+                next = next(feeds) => next,
                 () = std::future::ready(()), if has_come => return Ok(Effect::Changed),
             };
-            let event = event.map_err(|failure| Error::Unreachable { why: failure.error })?;
-            let change = match &event {
-                WatchEvent::Changed { key, value, .. } => Some((key.clone(), value.clone())),
-                _ => None,
+            let event = event?;
+            let Some(feed) = feeds.get_mut(feed) else { continue };
+            let (event, change) = match event {
+                WatchEvent::Changed { revision, key, value } => {
+                    let known = value.as_ref().map(|_| ());
+                    let event = WatchEvent::Changed { revision, key: key.clone(), value: known };
+                    (event, Some((revision, key, value)))
+                }
+                WatchEvent::Progress { revision } => (WatchEvent::Progress { revision }, None),
+                // Whatever else it says, it cannot go on.
+                _ => return Ok(Effect::List),
             };
-            match mirror.take(event) {
+            match feed.mirror.take(event) {
                 Effect::None => {}
                 Effect::List => return Ok(Effect::List),
                 Effect::Changed => {
-                    if let Some((key, value)) = change {
-                        let taken = known.take(&key, value.as_ref(), self.wall.now());
+                    if let Some((revision, key, value)) = change {
+                        let taken = known.take(&key, revision, value.as_ref(), self.wall.now());
                         self.tell(taken.err());
                     }
-                    has_come |= until.is_none_or(|until| mirror.revision() >= until);
+                    has_come = true;
                 }
             }
         }
@@ -257,6 +309,44 @@ impl Coordinator {
             (self.notify)(Notice::Unreadable { key, why });
         }
     }
+}
+
+/// A part of the store that is followed.
+struct Feed {
+    /// Its keys, by which events are dropped that are old.
+    mirror: Mirror<String, ()>,
+    watch: Watching,
+}
+
+/// What a look at all rollouts came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Acted {
+    /// Something was written: there may be more to do.
+    Written,
+    /// What something was decided on is old.
+    Refused,
+    Waits {
+        until: Option<Time>,
+    },
+    /// It leads no longer.
+    Lost,
+}
+
+/// The next event of any feed, with its place.
+async fn next(
+    feeds: &mut [Feed],
+) -> (usize, Result<WatchEvent<String, homeostat_store::Entry>, Error>) {
+    // Dropping the future of a watch loses nothing, so each poll may begin anew.
+    std::future::poll_fn(|context| {
+        for (nth, feed) in feeds.iter_mut().enumerate() {
+            if let Poll::Ready(event) = feed.watch.next().as_mut().poll(context) {
+                let event = event.map_err(|failure| Error::Unreachable { why: failure.error });
+                return Poll::Ready((nth, event));
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 impl fmt::Debug for Coordinator {

@@ -107,6 +107,8 @@ pub struct View {
     pub state: Option<Stored<State>>,
     pub request: Option<Request>,
     pub wants: BTreeMap<Name, Stored<Want>>,
+    /// Nodes whose want cannot be understood, and why. They are not in `wants`.
+    pub unreadable: BTreeMap<Name, String>,
     /// Up to which revision `wants` is complete. While the state is newer, nothing is decided: wants that an act wrote
     /// together with that state might be missing.
     pub wants_revision: i64,
@@ -165,6 +167,8 @@ pub enum Step {
     Resume,
     /// Nodes that the operator does not want to wait for.
     SetAside,
+    /// It says what it waits for.
+    Wait,
     Stop,
     FallBack,
     FinishStop,
@@ -200,24 +204,36 @@ pub struct Put {
 /// The next act of a rollout.
 #[must_use]
 pub fn decide(rollout: &Rollout, view: &View, now: Time) -> Act {
-    let newer = view.newer(rollout);
     let Some(stored) = &view.state else {
         // Nothing of this rollout exists yet, so there is nothing to say about it.
-        return if newer.is_some() { Act::Wait { until: None } } else { start(rollout, view) };
+        let is_newer = view.newer(rollout).is_some();
+        return if is_newer {
+            Act::Wait { until: None }
+        } else {
+            start(&rollout.statement, view, None)
+        };
     };
-    let decision = Decision::new(rollout, view, now, stored);
     let state = &stored.record;
     let verb = view.request.as_ref().map_or(Verb::Run, |request| request.verb);
+    if matches!(state.phase, Phase::Stopped | Phase::Superseded) {
+        return Act::Finished;
+    }
+    if view.wants_revision < stored.revision {
+        return Act::Wait { until: None };
+    }
+    let newer = view.newer(rollout);
+    if state.phase == Phase::Done && verb != Verb::Abort && newer.is_none() {
+        return Act::Finished;
+    }
+    let decision = Decision::new(rollout, view, now, stored);
     match state.phase {
-        Phase::Stopped | Phase::Superseded => return Act::Finished,
-        _ if view.wants_revision < stored.revision => return Act::Wait { until: None },
         // Nodes that belong to a newer rollout are left to it.
         Phase::Stopping => return decision.fall_back(),
         _ if newer.is_some() => return decision.enter(Step::Supersede, Phase::Superseded, newer),
         Phase::Running | Phase::Paused | Phase::Done if verb == Verb::Abort => {
             return decision.enter(Step::Stop, Phase::Stopping, Some(Why::Asked));
         }
-        Phase::Done => return Act::Finished,
+        Phase::Stopped | Phase::Superseded | Phase::Done => return Act::Finished,
         Phase::Running | Phase::Paused => {}
     }
     if let Some(why) = decision.reason_to_pause(verb) {
@@ -238,29 +254,56 @@ pub fn decide(rollout: &Rollout, view: &View, now: Time) -> Act {
     decision.advance()
 }
 
-fn start(rollout: &Rollout, view: &View) -> Act {
-    let Statement { id, generation, nodes, .. } = &rollout.statement;
+/// The next act of a rollout that cannot be followed, which says why.
+#[must_use]
+pub fn cannot_follow(statement: &Statement, view: &View, why: &str) -> Act {
+    let why = Some(Why::Unusable { why: why.to_owned() });
+    let Some(Stored { record, revision }) = &view.state else {
+        return start(statement, view, why);
+    };
+    // What is stopping goes on with that once it can be followed again.
+    if !matches!(record.phase, Phase::Running | Phase::Paused) || record.why == why {
+        return Act::Wait { until: None };
+    }
+    let acts = record.acts + 1;
+    let state = State { phase: Phase::Paused, why, acts, ..record.clone() };
+    let keys = Keys::new(&statement.fleet);
+    let key = keys.state(&statement.id);
+    let expected = Expected::Unchanged { revision: *revision };
+    let guards = vec![view.leads(&keys), Guard { key: key.clone(), expected }];
+    let put = Put { key, value: state.write() };
+    Act::Write(Transaction { step: Step::Pause, guards, puts: vec![put] })
+}
+
+/// One that cannot go on begins with a pause, and the reason for it.
+fn start(statement: &Statement, view: &View, why: Option<Why>) -> Act {
+    let Statement { id, generation, nodes, .. } = statement;
+    let (phase, step) = match why {
+        None => (Phase::Running, Step::Start),
+        Some(_) => (Phase::Paused, Step::Pause),
+    };
     let state = State {
         rollout: id.clone(),
         generation: *generation,
-        phase: Phase::Running,
+        phase,
         wave: 0,
         complete: None,
-        why: None,
+        why,
         set_aside: BTreeSet::new(),
         request: view.request.as_ref().map_or(0, |request| request.serial),
         acts: 1,
         counts: Counts { nodes: *nodes, ..Counts::default() },
     };
-    let guard = Guard { key: rollout.keys.state(id), expected: Expected::Absent };
-    let put = Put { key: rollout.keys.state(id), value: state.write() };
-    let guards = vec![view.leads(rollout), guard];
-    Act::Write(Transaction { step: Step::Start, guards, puts: vec![put] })
+    let keys = Keys::new(&statement.fleet);
+    let guard = Guard { key: keys.state(id), expected: Expected::Absent };
+    let put = Put { key: keys.state(id), value: state.write() };
+    let guards = vec![view.leads(&keys), guard];
+    Act::Write(Transaction { step, guards, puts: vec![put] })
 }
 
 impl View {
-    fn leads(&self, rollout: &Rollout) -> Guard {
-        Guard { key: rollout.keys.leader(), expected: Expected::Created { revision: self.term } }
+    fn leads(&self, keys: &Keys) -> Guard {
+        Guard { key: keys.leader(), expected: Expected::Created { revision: self.term } }
     }
 
     /// A node of this rollout that belongs to a newer one.
@@ -399,6 +442,13 @@ impl<'a> Decision<'a> {
         if verb == Verb::Pause {
             return Some(Why::Asked);
         }
+        let unreadable = self.nodes.iter().find_map(|node| {
+            let why = self.view.unreadable.get(&node.leaf.node)?.clone();
+            Some(Why::Unreadable { node: node.leaf.node.clone(), why })
+        });
+        if unreadable.is_some() {
+            return unreadable;
+        }
         let Statement { generation, not_after, .. } = &self.rollout.statement;
         let behind = self.nodes.iter().find_map(|node| {
             let accepted = self.view.statuses.get(&node.leaf.node)?.accepted;
@@ -483,13 +533,21 @@ impl<'a> Decision<'a> {
             return Act::Wait { until: Some(soaked) };
         }
         let is_open = |node: &Node| node.progress == Progress::Good { converged: false };
-        if self.wave().iter().any(|node| is_open(node) && !node.is_set_aside) {
-            return Act::Wait { until: None };
+        let open = self.wave().iter().filter(|node| is_open(node) && !node.is_set_aside);
+        let open: Vec<&Name> = open.map(|node| &node.leaf.node).collect();
+        if !open.is_empty() {
+            let count = open.len() as u64;
+            let nodes = open.into_iter().take(NAMED).cloned().collect();
+            let why = Some(Why::Diverged { count, nodes });
+            if state.why == why {
+                return Act::Wait { until: None };
+            }
+            return self.enter(Step::Wait, Phase::Running, why);
         }
         if state.wave + 1 == self.rollout.ends.len() {
             return self.enter(Step::Finish, Phase::Done, None);
         }
-        let state = State { wave: state.wave + 1, complete: None, ..state.clone() };
+        let state = State { wave: state.wave + 1, complete: None, why: None, ..state.clone() };
         self.write(Step::NextWave, state, Vec::new())
     }
 
@@ -558,7 +616,7 @@ impl<'a> Decision<'a> {
         let key = keys.state(&statement.id);
         let unchanged = Expected::Unchanged { revision: self.stored.revision };
         let mut guards =
-            vec![self.view.leads(self.rollout), Guard { key: key.clone(), expected: unchanged }];
+            vec![self.view.leads(keys), Guard { key: key.clone(), expected: unchanged }];
         let mut puts = vec![Put { key, value: state.write() }];
         for (node, want) in wants {
             let known = self.view.wants.get(&node).map(|want| want.revision);

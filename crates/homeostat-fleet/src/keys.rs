@@ -7,9 +7,9 @@
 //! | `blob/GROUP/SHA256` | operator | one deflated chunk; it never changes |
 //! | `doc/GROUP/SHA256` | operator | the manifest of a document |
 //! | `rollout/ID/statement` | operator | the signed bytes and their signatures |
-//! | `rollout/ID/leaves/PART` | operator | which node gets which document, in the order of the waves |
 //! | `rollout/ID/request` | operator | run, pause or abort |
 //! | `rollout/ID/state` | coordinator | phase, wave, why |
+//! | `leaves/ID/PART` | operator | which node gets which document in a rollout, in the order of the waves |
 //! | `node/NODE/want` | coordinator | what the node shall have, with its proof |
 //! | `node/NODE/plan` | operator | a want whose statement asks for a plan |
 //! | `status/NODE` | node | what the node has; without a lease |
@@ -75,7 +75,13 @@ impl Keys {
     /// Parts count from 0, with digits that sort.
     #[must_use]
     pub fn leaves(&self, rollout: &Name, part: usize) -> String {
-        self.below(&format!("rollout/{rollout}/leaves/{part:04}"))
+        format!("{}{part:04}", self.all_leaves(rollout))
+    }
+
+    /// What the keys of all leaves of a rollout begin with. They are not below `rollout/`, which coordinators list often.
+    #[must_use]
+    pub fn all_leaves(&self, rollout: &Name) -> String {
+        self.below(&format!("leaves/{rollout}/"))
     }
 
     #[must_use]
@@ -162,7 +168,7 @@ mod tests {
         let name = |text: &str| text.parse::<Name>().unwrap();
         let keys = Keys::new(&name("edge"));
         assert_eq!(keys.want(&name("r1")), "/homeostat/v1/edge/node/r1/want");
-        assert_eq!(keys.leaves(&name("5"), 7), "/homeostat/v1/edge/rollout/5/leaves/0007");
+        assert_eq!(keys.leaves(&name("5"), 7), "/homeostat/v1/edge/leaves/5/0007");
         let blob = format!("/homeostat/v1/edge/blob/all/{}", Digest::of(b"").hex());
         assert_eq!(keys.blob(&name("all"), &Digest::of(b"")), blob);
         let node = name("r1");

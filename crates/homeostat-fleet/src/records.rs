@@ -103,7 +103,7 @@ pub enum Wave {
     Percent(u8),
 }
 
-/// `rollout/ID/leaves/PART`: the leaves of the tree, in order. They are not signed one by one: the root is.
+/// `leaves/ID/PART`: the leaves of the tree, in order. They are not signed one by one: the root is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leaves {
     pub leaves: Vec<Leaf>,
@@ -138,7 +138,7 @@ pub struct State {
     pub wave: usize,
     /// When all nodes of the wave were done: the soak begins.
     pub complete: Option<Time>,
-    /// Why it is paused or has stopped.
+    /// Why it is paused or has stopped, or what it waits for.
     pub why: Option<Why>,
     /// Nodes that were absent when their wave came. Nothing waits for them; they count if they return and fail.
     pub set_aside: BTreeSet<Name>,
@@ -192,6 +192,20 @@ pub enum Why {
     Newer {
         node: Name,
         generation: u64,
+    },
+    /// What the node shall have cannot be understood, so nothing is known of the node; a newer version may have written it.
+    Unreadable {
+        node: Name,
+        why: String,
+    },
+    /// The statement or its leaves cannot be followed.
+    Unusable {
+        why: String,
+    },
+    /// These nodes were good and are not as declared any more; at most ten are named. The next wave waits for them.
+    Diverged {
+        count: u64,
+        nodes: Vec<Name>,
     },
 }
 

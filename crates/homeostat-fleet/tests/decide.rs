@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use homeostat_fleet::decide::{
-    Act, Expected, MOST_WANTS, Presence, Rollout, Step, Stored, Transaction, View, decide,
+    Act, Expected, MOST_WANTS, Presence, Rollout, Step, Stored, Transaction, View, cannot_follow,
+    decide,
 };
 use homeostat_fleet::keys::Keys;
 use homeostat_fleet::merkle::{Class, Leaf, Tree, verify};
@@ -553,9 +554,54 @@ fn a_wave_ends_when_its_nodes_are_converged_after_the_soak() {
     world.pass(300);
     let drifted = Status { converged: false, ..world.status(1, Take::Document, NodePhase::Good) };
     world.view.statuses.insert(name(1), drifted);
-    world.waits();
+    world.does(Step::Wait);
+    assert_eq!(world.state().phase, Phase::Running);
+    assert_eq!(world.state().why, Some(Why::Diverged { count: 1, nodes: names([1]) }));
+    assert_eq!(world.waits(), None);
     world.are_good([1]);
     world.does(Step::Finish);
+    assert_eq!(world.state().why, None);
+}
+
+#[test]
+fn a_want_that_cannot_be_understood_pauses_and_is_left_alone() {
+    let mut world = at_once(3);
+    world.does(Step::Start);
+    world.view.unreadable.insert(name(1), "format 2".to_owned());
+    world.does(Step::Pause);
+    let why = Why::Unreadable { node: name(1), why: "format 2".to_owned() };
+    assert_eq!(world.state().why, Some(why));
+    world.waits();
+    world.view.unreadable.clear();
+    world.does(Step::Resume);
+    assert_eq!(world.does(Step::Assign).len(), 3);
+}
+
+#[test]
+fn what_cannot_be_followed_says_why_and_goes_on_once_it_can() {
+    let mut world = at_once(1);
+    let follow =
+        |world: &World, why: &str| cannot_follow(world.rollout.statement(), &world.view, why);
+    let take = |world: &mut World, act: Act| {
+        let Act::Write(act) = act else { panic!("{act:?}") };
+        world.revision += 1;
+        let record = State::read(&act.puts[0].value).unwrap();
+        world.view.state = Some(Stored { record, revision: world.revision });
+        world.view.wants_revision = world.revision;
+    };
+    let begun = follow(&world, "its leaves are gone");
+    take(&mut world, begun);
+    let why = |why: &str| Some(Why::Unusable { why: why.to_owned() });
+    assert_eq!(
+        (world.state().phase, &world.state().why),
+        (Phase::Paused, &why("its leaves are gone"))
+    );
+    assert_eq!(follow(&world, "its leaves are gone"), Act::Wait { until: None });
+    let other = follow(&world, "it is not signed");
+    take(&mut world, other);
+    assert_eq!((&world.state().why, world.state().acts), (&why("it is not signed"), 2));
+    world.does(Step::Resume);
+    world.does(Step::Assign);
 }
 
 #[test]

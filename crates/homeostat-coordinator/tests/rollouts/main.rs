@@ -7,6 +7,7 @@
     reason = "this is test code, but outside `#[test]` clippy cannot know"
 )]
 
+mod counted;
 mod members;
 mod simulated;
 mod world;
@@ -14,11 +15,14 @@ mod world;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_fleet::records::{NodePhase, Phase, Take};
-use homeostat_store::{Call, Fault, MemoryStore, RuntimeTime};
+use homeostat_fleet::records::{NodePhase, Phase, Take, Why};
+use homeostat_store::{
+    Call, Fault, Keys as Range, MemoryStore, RuntimeTime, Store as _, Transaction,
+};
 
-use simulated::{Dice, SECOND, pass_time};
-use world::{NODES, World};
+use counted::Counted;
+use simulated::{Dice, SECOND, name, pass_time};
+use world::{NODES, World, Written, node, run};
 
 const HOUR: Duration = Duration::from_hours(1);
 
@@ -113,4 +117,87 @@ async fn thirty_disturbed_rollouts_break_no_rule() {
         assert_eq!(state.phase, expected, "seed {seed}: {state:?}");
         world.judge(&store.history());
     }
+}
+
+/// The leader lists everything several times while the node is away: it has been away all the time.
+#[tokio::test(start_paused = true)]
+async fn a_good_node_that_is_lost_while_its_wave_soaks_stops_the_rollout() {
+    let store = MemoryStore::new();
+    let world = World::new(Arc::new(store.clone()), Arc::new(RuntimeTime::new()), "edge");
+    let world = world.soaking("10m");
+    world.publish().await;
+    let nodes = world.live(|_| Arc::new(store.clone()), &[], 3);
+    let _leader = world.coordinate(Arc::new(store.clone()), "a");
+    let soaks = async {
+        while world.state().await.is_none_or(|state| state.complete.is_none()) {
+            pass_time(SECOND).await;
+        }
+    };
+    tokio::time::timeout(HOUR, soaks).await.expect("the first wave is complete");
+    nodes[0].abort();
+    let state = world.ended(HOUR, SECOND).await;
+    assert_eq!(state.phase, Phase::Stopped);
+    assert_eq!(state.why, Some(Why::Failed { count: 1, nodes: vec![node(0)] }));
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_what_is_needed_is_listed() {
+    let (store, world) = in_memory().await;
+    let blob = Transaction::new().put(world.keys.all("blob") + "all/x", vec![0; 1000]);
+    let _ = store.commit(blob).await.unwrap();
+    world.live(|_| Arc::new(store.clone()), &[], 4);
+    let counted = Arc::new(Counted::new(store));
+    let _leader = world.coordinate(Arc::clone(&counted) as _, "a");
+    assert_eq!(world.ended(HOUR, SECOND).await.phase, Phase::Done);
+    // Then there is nothing to do.
+    pass_time(Duration::from_mins(2)).await;
+    let seen = counted.take();
+    assert!(!seen.is_empty());
+    for kind in ["blob", "doc", "inventory", "plan"] {
+        let key = world.keys.all(kind) + "x";
+        assert!(seen.iter().all(|keys| !keys.contain(&key)), "{seen:?}");
+    }
+    pass_time(Duration::from_mins(30)).await;
+    let rollouts = Range::Below(world.keys.all("rollout"));
+    let quiet = counted.take();
+    assert!(quiet.iter().all(|keys| *keys == rollouts), "{quiet:?}");
+    assert!(quiet.len() < 2 * 31, "{}", quiet.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_understood_or_followed_holds_no_other_rollout_and_says_why() {
+    let (store, world) = in_memory().await;
+    world.publish_as("without-leaves", 9, Written::Nothing).await;
+    world.publish_as("of-a-newer-version", 8, Written::Leaves).await;
+    let state = world.keys.state(&name("of-a-newer-version"));
+    let _ = store.commit(Transaction::new().put(state, "{\"format\":2}")).await.unwrap();
+    world.live(|_| Arc::new(store.clone()), &[], 5);
+    let _leader = world.coordinate(Arc::new(store.clone()), "a");
+    assert_eq!(world.ended(HOUR, SECOND).await.phase, Phase::Done);
+    let state = world.state_of("without-leaves").await.unwrap();
+    assert_eq!(state.phase, Phase::Paused);
+    let why = "its leaves are not those of the signed root";
+    assert!(
+        matches!(&state.why, Some(Why::Unusable { why: found }) if found.contains(why)),
+        "{state:?}"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_statement_that_is_not_signed_as_it_must_be_replaces_no_rollout() {
+    let (store, world) = in_memory().await;
+    world.publish_as("forged", u64::MAX, Written::Leaves).await;
+    world.live(|_| Arc::new(store.clone()), &[], 6);
+    let verified = world.coordinator(Arc::new(store.clone()), "a").with_verification(|signed| {
+        let is_forged = signed.statement.contains("forged");
+        if is_forged { Err("nobody signed it".to_owned()) } else { Ok(()) }
+    });
+    let _leader = run(verified);
+    assert_eq!(world.ended(HOUR, SECOND).await.phase, Phase::Done);
+    let state = world.state_of("forged").await.unwrap();
+    assert_eq!(state.why, Some(Why::Unusable { why: "nobody signed it".to_owned() }));
+    assert_eq!(state.counts.touched, 0);
+    world.judge(
+        &store.history().into_iter().filter(|(_, key, _)| !key.contains("forged")).collect(),
+    );
 }

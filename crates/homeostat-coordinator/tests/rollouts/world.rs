@@ -24,6 +24,17 @@ pub(crate) fn node(nth: u64) -> Name {
     name(&format!("n{nth:02}"))
 }
 
+/// What an operator has written besides the statement.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Written {
+    Leaves,
+    Nothing,
+}
+
+pub(crate) fn run(coordinator: Coordinator) -> JoinHandle<()> {
+    tokio::spawn(async move { coordinator.run(std::future::pending()).await })
+}
+
 /// One fleet in a store.
 #[derive(Clone)]
 pub(crate) struct World {
@@ -64,8 +75,18 @@ impl World {
         move || Time::of_millis(1_000_000).after(began.elapsed())
     }
 
+    /// The same with a longer pause after each wave.
+    pub(crate) fn soaking(self, soak: &'static str) -> Self {
+        World { soak, ..self }
+    }
+
     /// What an operator writes, in the order in which it must be there.
     pub(crate) async fn publish(&self) {
+        self.publish_as("first", 7, Written::Leaves).await;
+    }
+
+    /// The same under another name.
+    pub(crate) async fn publish_as(&self, id: &str, generation: u64, written: Written) {
         let leaf = |nth| Leaf {
             node: node(nth),
             document: Digest::of(b"new"),
@@ -75,8 +96,8 @@ impl World {
         let leaves: Vec<_> = (0..NODES).map(leaf).collect();
         let statement = Statement {
             fleet: self.fleet.clone(),
-            id: name("first"),
-            generation: 7,
+            id: name(id),
+            generation,
             not_after: Time::of_millis(1_000_000_000),
             root: Tree::new(leaves.iter().map(Leaf::hash)).root(),
             nodes: NODES,
@@ -90,6 +111,7 @@ impl World {
             plan: false,
         };
         let id = &statement.id;
+        let leaves = if written == Written::Leaves { leaves } else { Vec::new() };
         let parts = Leaves::parts(&leaves).enumerate();
         let put = parts.fold(Transaction::new(), |all, (nth, part)| {
             all.put(self.keys.leaves(id, nth), part.write())
@@ -102,10 +124,13 @@ impl World {
 
     /// A coordinator with a client of its own.
     pub(crate) fn coordinate(&self, store: Arc<dyn Store>, name: &str) -> JoinHandle<()> {
+        run(self.coordinator(store, name))
+    }
+
+    pub(crate) fn coordinator(&self, store: Arc<dyn Store>, name: &str) -> Coordinator {
         let clock = Arc::clone(&self.clock);
-        let coordinator = Coordinator::new(store, clock, self.wall(), self.fleet.clone(), name)
-            .with_leases(self.lease, Duration::from_mins(1));
-        tokio::spawn(async move { coordinator.run(std::future::pending()).await })
+        Coordinator::new(store, clock, self.wall(), self.fleet.clone(), name)
+            .with_leases(self.lease, Duration::from_mins(1))
     }
 
     /// Starts all nodes; those in `bad` roll the new document back.
@@ -145,7 +170,11 @@ impl World {
     }
 
     pub(crate) async fn state(&self) -> Option<State> {
-        let key = self.keys.state(&name("first"));
+        self.state_of("first").await
+    }
+
+    pub(crate) async fn state_of(&self, id: &str) -> Option<State> {
+        let key = self.keys.state(&name(id));
         let listed = self.store.list(Range::One(key.clone())).await.ok()?;
         State::read(&listed.values.get(&key)?.value).ok()
     }

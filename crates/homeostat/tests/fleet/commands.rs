@@ -271,3 +271,62 @@ fn connections_come_from_options_environment_and_file_and_failures_say_what_to_d
     let ran = world.fleet("status").exits(1);
     assert!(ran.stderr.contains("fleet.toml") && ran.stderr.contains("line 2"), "{}", ran.stderr);
 }
+
+#[test]
+fn leaves_of_a_rollout_that_was_started_are_never_replaced() {
+    let world = prepared();
+    let sign = |out: &str, more: &str| {
+        world
+            .fleet(&format!("sign documents -i inventory.toml -o {out} --id same {QUICK} {more}"))
+            .exits(0);
+    };
+    sign("one", "");
+    sign("other", "--node r1 --node r2");
+    // What an interrupted upload of another rollout of this name has left.
+    for part in ["0000", "0007"] {
+        let key = format!("/homeostat/v1/edge/leaves/same/{part}");
+        world.members.etcdctl(&["put", &key, "left"]).unwrap();
+    }
+    world.fleet("start one").exits(0);
+    let leaves =
+        || world.members.etcdctl(&["get", "--prefix", "/homeostat/v1/edge/leaves/same/"]).unwrap();
+    let started = leaves();
+    assert!(started.contains("/0000") && !started.contains("left"), "{started}");
+    let ran = world.fleet("start other").exits(1);
+    assert!(ran.stderr.contains("there is a rollout `same` already"), "{}", ran.stderr);
+    assert_eq!(leaves(), started);
+}
+
+#[test]
+fn a_coordinator_follows_only_what_allowed_keys_have_signed() {
+    let mut world = prepared();
+    World::finish({
+        let mut keygen = world.command("ssh-keygen", "-q -t ed25519 -f stranger");
+        keygen.args(["-N", ""]);
+        keygen
+    })
+    .exits(0);
+    world.fleet(&format!("sign documents -i inventory.toml -o one {QUICK}")).exits(0);
+    let forged = format!(
+        "sign documents -i inventory.toml -o forged --id forged --offline 18446744073709551615 \
+                          --signing-key stranger {QUICK}"
+    );
+    world.fleet(&forged).exits(0);
+    let with_signers = std::fs::read_to_string(world.path("fleet.toml")).unwrap();
+    let without = with_signers.replace("allowed-signers", "# allowed-signers");
+    world.fleet("start one").exits(0);
+    world.write("fleet.toml", &without);
+    world.fleet("start forged").exits(0);
+    world.write("fleet.toml", &with_signers);
+    World::live(&NODES, &[]);
+    world.until("status --json", |ran| ran.stdout.matches("\"alive\":true").count() == 6);
+    world.coordinate("a");
+    let history = world.until("history --json", |ran| ran.stdout.contains("\"done\"")).json(0);
+    let phases: Vec<_> =
+        history["rollouts"].as_array().unwrap().iter().map(|it| &it["phase"]).collect();
+    assert_eq!(phases, ["paused", "done"], "{history}");
+    let why = history["rollouts"][0]["why"]["why"].as_str().unwrap();
+    assert!(why.contains("not signed as it must be"), "{why}");
+    let ran = world.fleet(&format!("sign documents -i inventory.toml -o two {QUICK}")).exits(1);
+    assert!(ran.stderr.contains("the last generation that there can be"), "{}", ran.stderr);
+}

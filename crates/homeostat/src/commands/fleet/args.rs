@@ -119,6 +119,12 @@ pub(crate) struct CoordinateArgs {
     /// The time to live of the leases of nodes: a node is lost when it is absent for twice this time
     #[arg(long, value_name = "TIME", default_value = "1m")]
     pub(super) node_lease: Period,
+    /// Follow only statements that keys of this file have signed [default: `allowed-signers` of the configuration file]
+    #[arg(long, value_name = "FILE")]
+    pub(super) allowed_signers: Option<PathBuf>,
+    /// So many distinct keys must have signed [default: `signatures` of the configuration file, or 1]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(super) signatures: Option<u16>,
     /// Format of the log
     #[arg(long, value_name = "FORM", value_enum, default_value = "text")]
     pub(super) log: LogForm,

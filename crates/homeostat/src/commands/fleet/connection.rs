@@ -122,6 +122,15 @@ impl Connection {
         Ok(Fleet { name, keys, store: Arc::new(EtcdStore::new(config)) })
     }
 
+    /// The same with other signers.
+    pub(super) fn with_signers(self, file: Option<PathBuf>, needed: Option<u16>) -> Self {
+        Connection {
+            allowed_signers: file.or(self.allowed_signers),
+            signatures: needed.map_or(self.signatures, usize::from),
+            ..self
+        }
+    }
+
     /// Who may sign, as far as this host knows; and how many of them must.
     pub(super) fn allowed_signers(&self) -> Result<Option<(AllowedSigners, usize)>> {
         let Some(path) = &self.allowed_signers else { return Ok(None) };

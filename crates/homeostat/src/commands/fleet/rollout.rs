@@ -202,14 +202,27 @@ pub(super) fn reason(why: &Why) -> String {
             "{absent} of {wave} nodes of the wave are absent: look at the network and the store. It goes on when they \
              are back; `homeostat fleet resume` goes on without them"
         ),
-        Why::Failed { count, nodes } => {
-            let more = count.saturating_sub(nodes.len() as u64);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let names: Vec<_> = nodes.iter().map(Name::as_str).collect();
-            format!("{count} failed: {}{more}", names.join(", "))
-        }
+        Why::Failed { count, nodes } => format!("{count} failed: {}", some_of(nodes, *count)),
         Why::Newer { node, generation } => {
             format!("{node} belongs to a newer rollout, of generation {generation}")
         }
+        Why::Unreadable { node, why } => format!(
+            "what {node} shall have cannot be understood: {why}. Coordinate with the newest version that was used, or \
+             delete that key"
+        ),
+        Why::Unusable { why } => format!("it cannot be followed: {why}. Sign and start it anew"),
+        Why::Diverged { count, nodes } => format!(
+            "{count} good nodes of the wave are not as declared any more: {}. It goes on when they are; look at them, or \
+             `homeostat fleet abort`",
+            some_of(nodes, *count)
+        ),
     }
+}
+
+/// The first names of so many.
+fn some_of(nodes: &[Name], count: u64) -> String {
+    let more = count.saturating_sub(nodes.len() as u64);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let names: Vec<_> = nodes.iter().map(Name::as_str).collect();
+    format!("{}{more}", names.join(", "))
 }

@@ -195,7 +195,13 @@ async fn online(args: &SignArgs, connection: &Connection) -> Result<(u64, Name, 
     let fallbacks = nodes.filter_map(|node| Some((node.clone(), snapshot.last_good(node)?)));
     let fallbacks: Fallbacks = fallbacks.collect();
     check_fallbacks(&fallbacks, &snapshot, connection)?;
-    Ok((snapshot.generation() + 1, id, fallbacks))
+    let generation = snapshot.generation().checked_add(1).ok_or_else(|| {
+        helped(
+            "a statement or a node says that it has the last generation that there can be",
+            "`homeostat fleet status --all --json` shows which; mend it, or give --offline GENERATION",
+        )
+    })?;
+    Ok((generation, id, fallbacks))
 }
 
 /// The store is not trusted: a fallback is signed only if an allowed key has signed it for this node before.

@@ -105,7 +105,7 @@ impl Snapshot {
     /// Lists everything but documents and chunks.
     pub(super) async fn read(fleet: &Fleet) -> Result<Self> {
         let mut snapshot = Snapshot::default();
-        for kind in ["rollout", "node", "status", "alive", "inventory", "lead"] {
+        for kind in ["rollout", "leaves", "node", "status", "alive", "inventory", "lead"] {
             let listed = fleet.store.list(Range::Below(fleet.keys.all(kind))).await;
             let listed = listed.map_err(of_store)?;
             if kind == "rollout" {
@@ -136,6 +136,11 @@ impl Snapshot {
         }
         if let Some((id, part)) = rest.strip_prefix("rollout/").and_then(|it| it.split_once('/')) {
             return self.rollouts.entry(id.parse()?).or_default().take(part, entry);
+        }
+        if let Some((id, _)) = rest.strip_prefix("leaves/").and_then(|it| it.split_once('/')) {
+            let leaves = Leaves::read(&entry.value)?.leaves;
+            self.rollouts.entry(id.parse()?).or_default().leaves.extend(leaves);
+            return Ok(());
         }
         let Some(node) = fleet.keys.node_of(key) else { return Ok(()) };
         let records = self.nodes.entry(node).or_default();
@@ -203,9 +208,6 @@ impl RolloutRecords {
                 self.request_modified = Some(entry.modified);
             }
             "state" => self.state = Some(State::read(&entry.value)?),
-            _ if part.starts_with("leaves/") => {
-                self.leaves.extend(Leaves::read(&entry.value)?.leaves);
-            }
             _ => {}
         }
         Ok(())

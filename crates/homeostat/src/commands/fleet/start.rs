@@ -33,20 +33,17 @@ pub(super) async fn run(args: &StartArgs, call: &Call<'_>) -> Result<ExitCode> {
     let uploaded = upload_documents(&bundle, &fleet).await?;
     let statement = bundle.statement();
     let id = &statement.id;
-    for (nth, part) in leaf_parts(&bundle.rollout).enumerate() {
-        let transaction = Transaction::new().put(fleet.keys.leaves(id, nth), part);
-        let _ = fleet.store.commit(transaction).await.map_err(of_store)?;
-    }
-    // Nobody begins before this is there, and everything that it points to is.
+    let leaves = write_leaves(&bundle, &fleet).await?;
+    // Nobody begins before this is there, and everything that it points to is. Leaves that another operator has written for
+    // a rollout of the same name are not taken for these.
     let key = fleet.keys.statement(id);
-    let transaction = Transaction::new()
-        .only_if(Guard::Absent { key: key.clone() })
-        .put(key, bundle.signed.write());
-    if let Committed::Refused { .. } = fleet.store.commit(transaction).await.map_err(of_store)? {
-        return Err(helped(
-            format!("there is a rollout `{id}` already"),
-            "`homeostat fleet status` shows it; sign anew for another one",
-        ));
+    let guarded = Transaction::new().only_if(Guard::Absent { key: key.clone() });
+    let guarded = leaves.into_iter().fold(guarded, Transaction::only_if);
+    let transaction = guarded.put(key, bundle.signed.write());
+    if let Committed::Refused { current, .. } =
+        fleet.store.commit(transaction).await.map_err(of_store)?
+    {
+        return Err(refused(id, current.contains_key(&fleet.keys.statement(id))));
     }
     if !args.wait || !call.is_json {
         stream::print(call.global.color, |to| {
@@ -75,6 +72,63 @@ pub(super) async fn run(args: &StartArgs, call: &Call<'_>) -> Result<ExitCode> {
     } else {
         Ok(ExitCode::SUCCESS)
     }
+}
+
+fn refused(id: &Name, is_started: bool) -> anyhow::Error {
+    if is_started {
+        return helped(
+            format!("there is a rollout `{id}` already"),
+            "`homeostat fleet status` shows it; sign anew for another one",
+        );
+    }
+    helped(
+        format!("another operator is starting a rollout `{id}`"),
+        "agree who does it; then start it again, or sign anew for another one",
+    )
+}
+
+/// Writes the leaves as long as the rollout has no statement. What an interrupted upload has left is replaced. Returns what
+/// holds as long as nobody else writes them.
+async fn write_leaves(bundle: &Bundle, fleet: &Fleet) -> Result<Vec<Guard>> {
+    let id = &bundle.statement().id;
+    let mut left = fleet.store.list(Range::Below(fleet.keys.all_leaves(id))).await;
+    let left = &mut left.as_mut().map_err(|error| of_store(error.clone()))?.values;
+    let not_started = || {
+        let key = fleet.keys.statement(id);
+        Transaction::new().only_if(Guard::Absent { key })
+    };
+    let mut written = Vec::new();
+    for (nth, part) in leaf_parts(&bundle.rollout).enumerate() {
+        let key = fleet.keys.leaves(id, nth);
+        let guard = match left.remove(&key) {
+            Some(entry) if entry.value == part => {
+                written.push(Guard::Unmodified { key, since: entry.modified });
+                continue;
+            }
+            Some(entry) => Guard::Unmodified { key: key.clone(), since: entry.modified },
+            None => Guard::Absent { key: key.clone() },
+        };
+        let put = not_started().only_if(guard).put(key.clone(), part);
+        match fleet.store.commit(put).await.map_err(of_store)? {
+            Committed::Done { revision } => {
+                written.push(Guard::Unmodified { key, since: revision });
+            }
+            Committed::Refused { current, .. } => {
+                return Err(refused(id, current.contains_key(&fleet.keys.statement(id))));
+            }
+        }
+    }
+    for (key, entry) in std::mem::take(left) {
+        let guard = Guard::Unmodified { key: key.clone(), since: entry.modified };
+        let delete = not_started().only_if(guard).delete(key.clone());
+        if let Committed::Refused { current, .. } =
+            fleet.store.commit(delete).await.map_err(of_store)?
+        {
+            return Err(refused(id, current.contains_key(&fleet.keys.statement(id))));
+        }
+        written.push(Guard::Absent { key });
+    }
+    Ok(written)
 }
 
 fn refuse_old(bundle: &Bundle, snapshot: &Snapshot) -> Result<()> {
