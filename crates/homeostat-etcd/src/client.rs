@@ -49,6 +49,16 @@ struct Link {
     connection: Option<Arc<Connection>>,
     reconnect: Reconnect,
     not_before: Option<Instant>,
+    leaderless: Option<Leaderless>,
+}
+
+/// The member knows no leader, and so did others before it.
+#[derive(Clone, Copy)]
+struct Leaderless {
+    /// When another member is asked.
+    until: Instant,
+    /// How many members knew none before.
+    before: u32,
 }
 
 impl EtcdStore {
@@ -64,7 +74,14 @@ impl EtcdStore {
         members.sort_by_key(hash);
         let seed = members.first().map_or(0, hash) ^ u64::from(std::process::id());
         let reconnect = Reconnect::new(config.spread, seed);
-        let link = Link { members, chosen: 0, connection: None, reconnect, not_before: None };
+        let link = Link {
+            members,
+            chosen: 0,
+            connection: None,
+            reconnect,
+            not_before: None,
+            leaderless: None,
+        };
         EtcdStore { link: Mutex::new(link), config }
     }
 
@@ -101,14 +118,22 @@ impl EtcdStore {
             };
             match connection.call(path, request, self.limit(until)).await {
                 Ok(answer) => {
-                    self.link.lock().await.reconnect.succeeded();
+                    let mut link = self.link.lock().await;
+                    link.reconnect.succeeded();
+                    link.leaderless = None;
                     return Ok(answer);
                 }
-                Err(error) => match next(error, effect, lease) {
-                    Next::Fail(error) => {
-                        if error.is_in_doubt() {
+                Err(error) => match next(error.clone(), effect, lease) {
+                    Next::Fail(doubt) => {
+                        // A member that says what went wrong can be asked again.
+                        let is_answer = matches!(error, CallError::Status { .. });
+                        if doubt.is_in_doubt() && !is_answer {
                             self.leave(&connection).await;
                         }
+                        return Err(doubt);
+                    }
+                    Next::Wait(error) => {
+                        self.without_leader(&connection).await;
                         return Err(error);
                     }
                     Next::AskAgain(error) if until <= Instant::now() => return Err(error),
@@ -182,6 +207,31 @@ impl EtcdStore {
         }
     }
 
+    /// The member knows no leader. A new connection would cost all members a handshake for each client and mostly tell
+    /// the same, so this one stays. After some time another member is asked: this one may be cut off alone.
+    async fn without_leader(&self, at: &Arc<Connection>) {
+        let mut link = self.link.lock().await;
+        let link = &mut *link;
+        if !link.connection.as_ref().is_some_and(|connection| Arc::ptr_eq(connection, at)) {
+            return;
+        }
+        let now = Instant::now();
+        match link.leaderless {
+            Some(Leaderless { until, before }) if now >= until && link.members.len() > 1 => {
+                link.connection = None;
+                link.choose_next();
+                link.not_before = Some(now + link.reconnect.moved());
+                let until = now + link.reconnect.patience(before.saturating_add(1));
+                link.leaderless = Some(Leaderless { until, before: before.saturating_add(1) });
+            }
+            Some(_) => {}
+            None => {
+                let until = now + link.reconnect.patience(0);
+                link.leaderless = Some(Leaderless { until, before: 0 });
+            }
+        }
+    }
+
     async fn pages(
         &self,
         keys: &Keys,
@@ -228,6 +278,10 @@ impl EtcdStore {
             };
             match next(error, Effect::Repeatable, LeaseId(0)) {
                 Next::Fail(error) => return Err(error),
+                Next::Wait(error) => {
+                    self.without_leader(&connection).await;
+                    return Err(error);
+                }
                 Next::AskAgain(error) => {
                     last = Some(error);
                     sleep(MOMENT).await;

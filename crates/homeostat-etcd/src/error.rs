@@ -18,6 +18,8 @@ pub(crate) enum Effect {
 pub(crate) enum Next {
     /// Another member may do better; if none does, this is the error.
     AskAnother(Error),
+    /// This is the error, and not one of the member: the connection stays.
+    Wait(Error),
     /// The same member does better in a moment; if it does not, this is the error.
     AskAgain(Error),
     /// This is the error.
@@ -50,7 +52,8 @@ pub(crate) fn next(error: CallError, effect: Effect, lease: LeaseId) -> Next {
     };
     let why = message;
     match code {
-        _ if why == NO_LEADER => Next::AskAnother(Error::NoLeader),
+        // Mostly no other member knows one either.
+        _ if why == NO_LEADER => Next::Wait(Error::NoLeader),
         // It was refused before anything was done.
         _ if why == OLD_AUTH => Next::AskAgain(Error::Busy { why }),
         code::RESOURCE_EXHAUSTED if why == NO_SPACE => Next::Fail(Error::NoSpace),
@@ -99,7 +102,7 @@ mod tests {
             let another = Next::AskAnother(Error::Unreachable { why: why() });
             check(&lost, &another, &Next::Fail(Error::InDoubt { why: why() }));
         }
-        both(status(14, NO_LEADER), Next::AskAnother(Error::NoLeader));
+        both(status(14, NO_LEADER), Next::Wait(Error::NoLeader));
         both(status(8, NO_SPACE), Next::Fail(Error::NoSpace));
         both(status(8, TOO_MANY), Next::Fail(Error::Busy { why: TOO_MANY.to_owned() }));
         both(status(8, "x"), Next::Fail(Error::Refused { why: why() }));

@@ -6,6 +6,8 @@ use std::time::Duration;
 const LONGEST: Duration = Duration::from_mins(5);
 /// The first pause of a client that need not spread.
 const SHORTEST: Duration = Duration::from_millis(50);
+/// How long at least a member is kept that knows no leader: elections are over long before.
+const LEADERLESS: Duration = Duration::from_secs(15);
 
 /// Counts failures, and says how long to wait. The pause is random between nothing and a bound which doubles, so that
 /// clients which lost their connections together do not come back together.
@@ -32,6 +34,17 @@ impl Reconnect {
         let bound = first.saturating_mul(1 << self.failures.min(16)).min(LONGEST.max(self.spread));
         self.failures = self.failures.saturating_add(1);
         bound.mul_f64(self.fraction())
+    }
+
+    /// A connection is left that works: how long to wait before the next one.
+    pub(crate) fn moved(&mut self) -> Duration {
+        self.spread.max(SHORTEST).mul_f64(self.fraction())
+    }
+
+    /// How long a member is kept that knows no leader, after so many others that knew none.
+    pub(crate) fn patience(&mut self, members: u32) -> Duration {
+        let least = LEADERLESS.saturating_mul(1 << members.min(16)).min(LONGEST);
+        least + least.mul_f64(self.fraction())
     }
 
     /// Evenly between 0 and 1: splitmix64, whose upper 53 bits are taken.
@@ -74,5 +87,19 @@ mod tests {
         assert!(longest > Duration::from_secs(200) && longest <= LONGEST, "{longest:?}");
         reconnect.succeeded();
         assert!(reconnect.failed() <= Duration::from_secs(10));
+    }
+
+    #[test]
+    fn members_without_a_leader_are_left_ever_more_rarely_and_not_by_all_at_once() {
+        let mut reconnect = Reconnect::new(Duration::from_secs(10), 1);
+        for (members, least) in [(0, 15), (1, 30), (2, 60), (5, 300), (40, 300)] {
+            let least = Duration::from_secs(least);
+            let patience = reconnect.patience(members);
+            assert!((least..2 * least).contains(&patience), "{members}: {patience:?}");
+            assert!(reconnect.moved() <= Duration::from_secs(10));
+        }
+        let first = |seed| Reconnect::new(Duration::ZERO, seed).patience(0).as_secs();
+        let distinct: std::collections::BTreeSet<_> = (0..1000).map(first).collect();
+        assert!(distinct.len() >= 15, "{distinct:?}");
     }
 }

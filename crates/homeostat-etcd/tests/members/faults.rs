@@ -4,7 +4,9 @@ use std::fs;
 use std::time::Duration;
 
 use homeostat_etcd::EtcdStore;
-use homeostat_store::{Error, Keys, Revision, Store as _, Transaction, WatchEvent, Watching};
+use homeostat_store::{
+    Error, Keys, Renewal, Revision, Store as _, Transaction, WatchEvent, Watching,
+};
 use rustix::process::Signal;
 
 use crate::cluster::{Cluster, endpoint, put, value};
@@ -185,5 +187,56 @@ fn a_request_that_is_too_large_is_refused_and_a_large_answer_arrives() {
         let listed = store.list(Keys::Below("/large/".into())).await.unwrap();
         let sizes: Vec<_> = listed.values.values().map(|entry| entry.value.len()).collect();
         assert_eq!(sizes, [1 << 20; 8]);
+    });
+}
+
+/// The connections of this thread's namespace to members that this process has, by the ports of this end. Members have some
+/// to themselves.
+fn connections() -> Vec<String> {
+    let descriptors = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = descriptors.filter_map(|it| fs::read_link(it.path()).ok());
+    let own: Vec<String> = links.map(|it| it.to_string_lossy().into_owned()).collect();
+    let table = fs::read_to_string("/proc/thread-self/net/tcp").unwrap();
+    let rows = table.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let open = rows.filter(|row| row[3] == "01" && own.contains(&format!("socket:[{}]", row[9])));
+    open.map(|row| row[1].to_owned()).collect()
+}
+
+#[test]
+fn a_store_that_loses_its_leader_keeps_its_connections() {
+    let (cluster, runtime) = Cluster::start(3);
+    runtime.block_on(async {
+        let store = EtcdStore::new(cluster.config());
+        let first = put(&store, "/a", "1").await;
+        let lease = store.grant(Duration::from_mins(5)).await.unwrap();
+        let asked = store.status().await.unwrap().member;
+        let asked = (0..3).find(|nth| endpoint(*nth).to_string() == asked).unwrap();
+        let mut watching = watch(&store, first).await;
+        let before = connections();
+        assert_eq!(before.len(), 1, "{before:?}");
+        let others: Vec<usize> = (0..3).filter(|nth| *nth != asked).collect();
+        for other in &others {
+            cluster.signal(*other, Signal::STOP);
+        }
+        // A watch is told when there is no leader.
+        assert!(next(&mut watching).await.unwrap_err().contains("no leader"));
+        for _ in 0..20 {
+            let error = store.commit(Transaction::new().put("/a", "2")).await.unwrap_err();
+            assert_eq!(error, Error::NoLeader);
+            assert_eq!(store.list(Keys::One("/a".into())).await.unwrap_err(), Error::NoLeader);
+            let opened = store.watch(Keys::Below("/".into()), first).await;
+            assert_eq!(opened.err(), Some(Error::NoLeader));
+        }
+        assert_eq!(connections(), before);
+        for other in &others {
+            cluster.signal(*other, Signal::CONT);
+        }
+        while store.list(Keys::One("/a".into())).await.is_err() {}
+        assert!(matches!(store.renew(lease.id).await, Ok(Renewal::Lasts(_))));
+        assert_eq!(connections(), before);
+        // It goes on after what it had seen.
+        let mut resumed = watch(&store, first).await;
+        let written = put(&store, "/a", "3").await;
+        assert_eq!(next(&mut resumed).await.unwrap(), (written, "/a".to_owned()));
     });
 }

@@ -231,15 +231,27 @@ impl Session {
                     Answer::Nothing => None,
                 };
             }
-            if let Some(values) = &values
-                && let Err(error) = self.round(values, look, daemon).await
-            {
-                self.failed(error);
+            match &values {
+                Some(values) => {
+                    if let Err(error) = self.round(values, look, daemon).await {
+                        self.failed(error);
+                    }
+                }
+                // The lease may outlive the outage. Its renewal also tells that the store is back.
+                None if self.renew_meanwhile().await => {
+                    ask = true;
+                    continue;
+                }
+                None => {}
             }
             self.tell(report);
             (ask, look) = (false, true);
-            // Without the store only its return matters.
-            let due = if values.is_some() { self.due() } else { Instant::now() + RESYNC };
+            let due = match (&values, &self.alive) {
+                (Some(_), _) => self.due(),
+                (None, AliveKey::Ours { renew_at, .. }) => *renew_at,
+                // Only the return of the store matters.
+                (None, _) => Instant::now() + RESYNC,
+            };
             let has_fetched = Arc::clone(&self.has_fetched);
             tokio::select! {
                 () = wants.changed() => ask = true,
@@ -344,6 +356,36 @@ impl Session {
             );
         }
         Ok(())
+    }
+
+    /// Renews the lease while nothing else can be done; says whether the store has answered.
+    async fn renew_meanwhile(&mut self) -> bool {
+        let now = Instant::now();
+        let AliveKey::Ours { lease, renew_at, .. } = &mut self.alive else { return false };
+        if now < *renew_at {
+            return false;
+        }
+        let lease = *lease;
+        match self.store.renew(lease).await {
+            Ok(Renewal::Lasts(time)) => {
+                self.renewed(now + time / 3);
+                true
+            }
+            Ok(Renewal::Gone) => {
+                self.alive = AliveKey::Unknown { ask_at: now };
+                true
+            }
+            Err(_) => {
+                self.renewed(Instant::now() + self.settings.lease / 6);
+                false
+            }
+        }
+    }
+
+    fn renewed(&mut self, next: Instant) {
+        if let AliveKey::Ours { renew_at, .. } = &mut self.alive {
+            *renew_at = next;
+        }
     }
 
     /// Whether the key that says that this node is alive is ours, and will be for some time.
