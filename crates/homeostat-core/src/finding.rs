@@ -109,6 +109,8 @@ pub enum HeldBy {
     Needed,
     /// It could not be undone.
     Irreversible,
+    /// It could be undone only by a restart or a repeat of something else.
+    Compensable,
 }
 
 /// What a person can do about a finding, in the words of the program that they use: what to write in its document, which

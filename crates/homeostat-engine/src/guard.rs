@@ -126,12 +126,17 @@ pub enum Cascades {
 
 /// Whether steps may run that cannot be undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Losses {
     /// They may: nothing is going to be undone.
     #[default]
     Allow,
-    /// They are held back.
+    /// They are held back, but for those that can be put off until it is certain that nothing is undone.
     Hold,
+    /// All of them are held back, for good: nobody has agreed to them.
+    HoldAll,
+    /// The same, and also what only a restart or a repeat of something else can undo.
+    HoldCompensable,
 }
 
 /// How the user of a program lifts its guards, for the texts about what they hold: the names of options. A program
@@ -196,17 +201,37 @@ impl Guards {
         }
     }
 
-    /// Holds back what cannot be undone, if that is asked for.
-    pub(crate) fn hold_losses<S: Source>(self, plan: &mut Plan<S>) {
-        if self.losses == Losses::Hold {
-            let option = self.options.losses;
-            plan.hold(HeldBy::Irreversible, |plan, step| {
-                let Reversibility::Irreversible(why) = step.reversibility(&plan.desired) else {
+    /// Holds back what nobody has agreed to. Comes before anything is put off.
+    pub(crate) fn hold_unaccepted<S: Source>(self, plan: &mut Plan<S>) {
+        let option = self.options.losses;
+        if self.losses == Losses::HoldCompensable {
+            plan.hold(HeldBy::Compensable, |plan, step| {
+                let Reversibility::Compensable(why) = step.reversibility(&plan.desired) else {
                     return None;
                 };
-                Some(format!("it could not be undone: {why}; use {option}"))
+                Some(format!("it could not be undone exactly: {why}; use {option}"))
             });
         }
+        if matches!(self.losses, Losses::HoldAll | Losses::HoldCompensable) {
+            self.hold_irreversible(plan);
+        }
+    }
+
+    /// Holds back what cannot be undone, if that is asked for.
+    pub(crate) fn hold_losses<S: Source>(self, plan: &mut Plan<S>) {
+        if self.losses != Losses::Allow {
+            self.hold_irreversible(plan);
+        }
+    }
+
+    fn hold_irreversible<S: Source>(self, plan: &mut Plan<S>) {
+        let option = self.options.losses;
+        plan.hold(HeldBy::Irreversible, |plan, step| {
+            let Reversibility::Irreversible(why) = step.reversibility(&plan.desired) else {
+                return None;
+            };
+            Some(format!("it could not be undone: {why}; use {option}"))
+        });
     }
 
     /// Whether the budget holds back all removals of a plan.

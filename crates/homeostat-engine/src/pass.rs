@@ -42,6 +42,7 @@ pub(crate) async fn plan_focus<S: Source>(
         plan.discount_put_off();
     }
     guards.hold(missing, &mut plan, &input.focus);
+    guards.hold_unaccepted(&mut plan);
     if *parks {
         plan.park();
     }

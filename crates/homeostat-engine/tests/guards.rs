@@ -7,7 +7,8 @@ mod common;
 use common::rig::{Rig, lines};
 use common::toy::{Independent, Ordered};
 use homeostat_engine::{
-    Budget, Cascades, Entry, Explain as _, Guards, Kind, MassDelete, MissingSections, Owner, Taken,
+    Budget, Cascades, Entry, Explain as _, Guards, Kind, Losses, MassDelete, MissingSections,
+    Owner, Taken,
 };
 
 /// Rows `k00=1 k01=1 ...` from one number to another.
@@ -267,4 +268,24 @@ fn what_is_removed_only_to_be_made_again_is_no_delete() {
     let report = rig.pass(&rows(2));
     assert_eq!(report.last().unwrap(), "converged", "{report:?}");
     assert!(rig.world.text().contains("k19=2"), "{}", rig.world.text());
+}
+
+#[test]
+fn what_nobody_agreed_to_lose_is_held() {
+    let held = |losses| {
+        let mut rig = Rig::<Independent>::marked("");
+        rig.config.guards.losses = losses;
+        let report = rig.pass("plain=1 restarts=1 loses=1");
+        let held = report.iter().filter_map(|line| line.strip_prefix("held "));
+        held.map(|line| line.split_whitespace().next().unwrap_or_default().to_owned())
+            .collect::<Vec<_>>()
+    };
+    for (losses, expected) in [
+        (Losses::Allow, vec![]),
+        (Losses::Hold, vec!["loses"]),
+        (Losses::HoldAll, vec!["loses"]),
+        (Losses::HoldCompensable, vec!["restarts", "loses"]),
+    ] {
+        assert_eq!(held(losses), expected, "{losses:?}");
+    }
 }

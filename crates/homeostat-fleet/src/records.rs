@@ -87,7 +87,7 @@ pub struct Statement {
     pub confirm_within: Period,
     /// The pause after each wave.
     pub soak: Period,
-    /// What is lost on purpose, such as `irreversible:guest-stop`.
+    /// What the guards of nodes let through: `mass-delete`, `cascades`. Others mean nothing.
     #[serde(default)]
     pub accept: Vec<String>,
     /// Nodes answer with their plan, and apply nothing.

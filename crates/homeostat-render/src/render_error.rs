@@ -37,6 +37,8 @@ pub struct RenderError {
 pub enum RenderCause {
     /// A template or the data.
     Mistake,
+    /// The data lacks a value that a template needs.
+    Undefined,
     /// Something is not known yet, or may not be read.
     Needs(Needs),
     /// A template is being written.
@@ -152,7 +154,7 @@ impl RenderError {
         match &self.cause {
             RenderCause::Needs(Needs::Input(_) | Needs::Facts) => Verdict::Incomplete,
             RenderCause::BeingWritten { .. } => Verdict::Unchecked,
-            RenderCause::Needs(_) | RenderCause::Mistake => {
+            RenderCause::Needs(_) | RenderCause::Mistake | RenderCause::Undefined => {
                 Verdict::Refused { why: self.to_string() }
             }
         }
@@ -163,7 +165,9 @@ impl RenderError {
     pub fn retry(&self) -> Retry {
         match self.cause {
             RenderCause::BeingWritten { .. } => Retry::Soon,
-            RenderCause::Mistake | RenderCause::Needs(_) => Retry::OnChange,
+            RenderCause::Mistake | RenderCause::Undefined | RenderCause::Needs(_) => {
+                Retry::OnChange
+            }
         }
     }
 }
@@ -228,7 +232,8 @@ fn explain(error: &JinjaError, has_read_secret: bool) -> (String, RenderCause) {
             None => kind.to_string(),
         }
     };
-    (message, RenderCause::Mistake)
+    let is_undefined = kind == ErrorKind::UndefinedError;
+    (message, if is_undefined { RenderCause::Undefined } else { RenderCause::Mistake })
 }
 
 /// The bytes of a line, without the spaces before it.

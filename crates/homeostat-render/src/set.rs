@@ -167,7 +167,9 @@ impl FileSet {
             others.into_iter().try_for_each(|name| self.find_unknown(path, &name, false))?;
         }
         match self.render(&Data { values: values.clone(), ..Data::default() }) {
-            Err(error) if matches!(error.cause, RenderCause::Mistake) => Err(error),
+            Err(error) if matches!(error.cause, RenderCause::Mistake | RenderCause::Undefined) => {
+                Err(error)
+            }
             _ => Ok(()),
         }
     }

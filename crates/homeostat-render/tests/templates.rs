@@ -110,6 +110,7 @@ fn includes_macros_imports_and_inheritance_work_and_see_the_inputs() {
 fn a_missing_value_is_an_error_at_its_place() {
     let world = World::new(&[("a.j2", "x\n  y {{ inputs.servers[0].nme }}\n")]);
     assert_eq!(world.error("a.j2"), "a.j2:2:22: `inputs.servers[0].nme` is undefined");
+    assert_eq!(world.render("a.j2").unwrap_err().cause, RenderCause::Undefined);
 }
 
 #[test]

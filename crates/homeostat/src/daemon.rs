@@ -66,6 +66,9 @@ use systemd::Systemd;
 use trial::{Trial, Trials, Tried};
 pub(crate) use view::DaemonView;
 
+/// What lets a node of a fleet do what it holds back.
+const SIGNED_CLASS: &str = "a higher `--class` of `homeostat fleet sign`";
+
 /// How long a stop may take before the program ends all the same.
 const STOP: Duration = Duration::from_millis(900);
 
@@ -599,7 +602,9 @@ impl Daemon {
     ) -> Result<()> {
         let guards = self.context.caller.guards;
         self.context.caller.guards = trial.leave.apply(guards);
-        self.losses = if trial.leave.losses { Losses::Allow } else { Losses::Hold };
+        // Whoever reads why something is held can only sign anew.
+        self.context.caller.guards.options.losses = SIGNED_CLASS;
+        self.losses = trial.losses;
         let begun = trial::begin_for_node(self, &document, &trial).await;
         let mut taken = begun.map_err(|error| error.context(NotBegun));
         if taken.is_ok() {

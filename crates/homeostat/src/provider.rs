@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::Document;
+use homeostat_engine::Losses;
 use homeostat_engine::outcome::Later;
 use homeostat_fleet::records::Accepted;
 use homeostat_kit::provider::{Answer, Provider};
@@ -55,6 +56,8 @@ pub(crate) struct NodeTrial {
     pub(crate) checks: Vec<Check>,
     /// What the guards let through.
     pub(crate) leave: Leave,
+    /// What may be done that cannot be undone.
+    pub(crate) losses: Losses,
     /// Whether a member of the store answers on a new connection; if not, why.
     pub(crate) reach: Arc<dyn Fn() -> Later<'static, Result<(), String>> + Send + Sync>,
 }

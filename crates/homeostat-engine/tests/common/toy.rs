@@ -90,7 +90,11 @@ impl Step<DesiredState> for Write {
     }
 
     fn reversibility(&self, _desired: &DesiredState) -> Reversibility {
-        Reversibility::Reversible
+        match &self.key {
+            key if key.starts_with("restarts") => Reversibility::Compensable("a restart".into()),
+            key if key.starts_with("loses") => Reversibility::Irreversible("a loss".into()),
+            _ => Reversibility::Reversible,
+        }
     }
 
     fn action(&self) -> Action {

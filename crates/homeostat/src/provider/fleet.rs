@@ -23,7 +23,7 @@ use anyhow::{Result, anyhow};
 use homeostat_document::Document;
 use homeostat_engine::outcome::Later;
 use homeostat_engine::pacing::Pauses;
-use homeostat_engine::{Failure, Retry};
+use homeostat_engine::{Failure, Losses, Retry};
 use homeostat_etcd::EtcdStore;
 use homeostat_fleet::merkle::Class;
 use homeostat_fleet::node::{Ended, Progress, Stage};
@@ -372,7 +372,7 @@ impl DocumentProvider for Fleet {
         let leave = Leave {
             mass_delete: accepts("mass-delete"),
             cascades: accepts("cascades"),
-            losses: terms.class == Class::Irreversible,
+            losses: false,
         };
         // A new connection each time: an old one may pass a firewall that no new one passes.
         let config = settings.config().with_spread(Duration::ZERO).with_deadline(REACH);
@@ -386,6 +386,7 @@ impl DocumentProvider for Fleet {
             settle: terms.settle.get().max(settings.settle),
             checks: settings.checks,
             leave,
+            losses: losses(terms.class),
             reach: Arc::new(reach),
         })
     }
@@ -409,6 +410,16 @@ impl DocumentProvider for Fleet {
 
     fn is_open_ended(&self) -> bool {
         true
+    }
+}
+
+/// What a signed class lets a trial do. What could be put off until the confirm is held, too: the node confirms by
+/// itself.
+const fn losses(class: Class) -> Losses {
+    match class {
+        Class::Reversible => Losses::HoldCompensable,
+        Class::Compensable => Losses::HoldAll,
+        Class::Irreversible => Losses::Allow,
     }
 }
 

@@ -39,6 +39,7 @@ struct Rollout<'a> {
     not_after: u64,
     confirm_within: &'a str,
     take: Take,
+    class: Class,
     plan: bool,
 }
 
@@ -53,6 +54,7 @@ impl Default for Rollout<'_> {
             not_after: LATER,
             confirm_within: "2m",
             take: Take::Document,
+            class: Class::Reversible,
             plan: false,
         }
     }
@@ -181,8 +183,8 @@ impl FleetWorld {
             self.put(&keys.document(&name("all"), &packed.document), &packed.manifest);
             packed.document
         });
-        let leaf =
-            |node: &str| Leaf { node: name(node), document, fallback, class: Class::Reversible };
+        let class = rollout.class;
+        let leaf = |node: &str| Leaf { node: name(node), document, fallback, class };
         let leaves = ["r0", "r1", "r2"].map(leaf);
         let tree = Tree::new(leaves.iter().map(Leaf::hash));
         let id = name(&format!("rollout-{}", rollout.generation));
@@ -213,7 +215,7 @@ impl FleetWorld {
             take: rollout.take,
             document,
             fallback,
-            class: Class::Reversible,
+            class,
             index: 1,
             proof: tree.proof(1).unwrap(),
             at: Time::of_millis(0),
@@ -608,4 +610,35 @@ fn a_boot_with_a_full_disk_runs_the_last_good_document() {
     let _daemon = fleet.keep();
     until("the last good document is in force", || world.knob(KEY) == "5");
     fleet.until_phase(1, "good");
+}
+
+#[test]
+fn a_step_above_the_signed_class_is_held_and_the_node_goes_back() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    let _daemon = fleet.keep();
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+    let target = world.path().join("app.conf").display().to_string();
+    let document = format!(
+        "{}[files.app]\nreload = [\"/bin/true\"]\n[files.app.write]\n\"{target}\" = {{ text = \"a\\n\" }}\n",
+        retries(6)
+    );
+    let rollout = |generation, class| Rollout {
+        generation,
+        document: &document,
+        class,
+        ..Rollout::default()
+    };
+    fleet.assign(&rollout(2, Class::Reversible));
+    let status = fleet.until_phase(2, "rolled-back");
+    let why = status["why"].as_str().unwrap();
+    assert!(why.contains("could not be undone exactly") && why.contains("--class"), "{why}");
+    assert_eq!(world.knob(KEY), "5");
+    fleet.assign(&rollout(3, Class::Compensable));
+    fleet.until_phase(3, "good");
+    assert_eq!(
+        (world.knob(KEY), fs::read_to_string(&target).unwrap()),
+        ("6".to_owned(), "a\n".to_owned())
+    );
 }

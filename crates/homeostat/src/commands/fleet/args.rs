@@ -230,11 +230,11 @@ pub(crate) struct SignArgs {
     /// No node begins with it later, such as 2026-12-01T12:00:00Z
     #[arg(long, value_name = "TIME")]
     pub(super) not_after: Option<Time>,
-    /// The most that a step may destroy; nodes hold steps above it
-    #[arg(long, value_name = "CLASS", value_enum, default_value = "reversible")]
+    /// The most that a step may destroy; a node with a step above it goes back
+    #[arg(long, value_name = "CLASS", value_enum, default_value = "compensable")]
     pub(super) class: ClassWord,
-    /// What is lost on purpose, such as irreversible:guest-stop; may be given several times
-    #[arg(long, value_name = "WHAT")]
+    /// What the guards of nodes let through: more deletes than usual, deletes of others' objects as a side effect; may be given several times
+    #[arg(long, value_name = "WHAT", value_parser = ["mass-delete", "cascades"])]
     pub(super) accept: Vec<String>,
     /// Do not ask the store: this is the generation, and nodes fall back to the documents of --previous
     #[arg(long, value_name = "GENERATION", value_parser = clap::value_parser!(u64).range(1..))]
@@ -251,7 +251,7 @@ pub(crate) struct SignArgs {
 pub(crate) enum ClassWord {
     /// Everything can be undone exactly
     Reversible,
-    /// Also what has an effect that passes, such as a restart
+    /// Also what only a restart or a repeat makes good, such as a reload
     Compensable,
     /// Also what cannot be undone
     Irreversible,

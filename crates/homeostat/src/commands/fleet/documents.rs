@@ -94,7 +94,7 @@ impl Templates {
                 ),
                 "write it to the inventory, or let a file set of the document render it on the node",
             ),
-            _ if error.message.contains("is undefined") => helped(
+            RenderCause::Undefined => helped(
                 text,
                 format!(
                     "write the value to the inventory: [nodes.{node}.values], the values of a group, or [values]"
