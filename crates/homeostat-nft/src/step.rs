@@ -21,6 +21,12 @@ use crate::rule_lines::RuleText;
 /// What no text says of a table.
 pub(crate) const TABLE_DATA: &str = "its counters and the elements that packets have added";
 
+/// What others may feel of a table that drops what it does not accept.
+const CUTS: &str = "connections that it does not accept are cut, also open ones";
+
+/// The policy of a chain, as the kernel numbers verdicts.
+const DROP: u32 = 0;
+
 /// Everything that a transaction does to one table.
 #[derive(Clone, Debug)]
 pub struct Step {
@@ -144,6 +150,20 @@ impl Step {
         self.ops.iter().filter_map(|op| self.explain_op(op, &repeated)).for_each(each);
     }
 
+    /// Whether what a chain of it does not accept is dropped, and was not before.
+    fn drops_anew(&self) -> bool {
+        let drops = |table: &Table, name: &String| {
+            let is_awake = table.flags & NFT_TABLE_F_DORMANT == 0;
+            is_awake && table.chains.get(name).is_some_and(|chain| chain.policy == Some(DROP))
+        };
+        self.desired.as_deref().is_some_and(|desired| {
+            desired.chains.keys().any(|name| {
+                let dropped = self.seen.as_deref().is_some_and(|seen| drops(seen, name));
+                drops(desired, name) && !dropped
+            })
+        })
+    }
+
     fn line(&self, action: Action, part: &str) -> Line {
         let space = if part.is_empty() { "" } else { " " };
         let key = format!("{}{space}{part}", self.key);
@@ -190,7 +210,7 @@ impl Step {
             Op::SetPolicy(name) => {
                 let policy = |table: &Table| {
                     let policy = table.chains.get(name)?.policy?;
-                    Some(json!({ "policy": if policy == 0 { "drop" } else { "accept" } }))
+                    Some(json!({ "policy": if policy == DROP { "drop" } else { "accept" } }))
                 };
                 let (before, after) = (seen.and_then(policy), desired.and_then(policy));
                 Line { before, after, ..self.line(Action::Update, &format!("chain {name}")) }
@@ -310,7 +330,9 @@ impl homeostat_core::Step<DesiredState> for Step {
     }
 
     fn explain(&self, _desired: &DesiredState, each: &mut dyn FnMut(Line)) {
-        let mut notes = self.notes.join("; ");
+        let mut notes: Vec<_> = self.notes.iter().map(String::as_str).collect();
+        notes.extend(self.drops_anew().then_some(CUTS));
+        let mut notes = notes.join("; ");
         self.lines(&mut |mut line| {
             if !notes.is_empty() {
                 let all = line.note.take().into_iter().chain([std::mem::take(&mut notes)]);

@@ -13,7 +13,7 @@ use crate::address::cascade::Cascade;
 use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::link::LinkName;
-use crate::link::model::{Link, LinkRef, Setting};
+use crate::link::model::{Field, Link, LinkRef, Setting};
 use crate::link::parking::{Aside, Parking};
 use crate::net::Family;
 use crate::nexthop;
@@ -524,11 +524,41 @@ impl LinkStep {
             _ => self.slot.map(|slot| desired.object(slot)),
         };
         let provides = self.provides(declared.as_ref());
-        let after = declared.or(restored).as_ref().map(explained);
+        let declared = declared.or(restored);
+        let effect = self.effect(declared.as_ref()).map(str::to_owned);
+        let notes: Vec<_> = self.note().into_iter().chain(effect).collect();
+        let note = (!notes.is_empty()).then(|| notes.join("; "));
+        let after = declared.as_ref().map(explained);
         let before =
             self.before.as_ref().map(explained).map(|before| shown(before, after.as_ref()));
         let line = Line::new(self.action(), self.key.to_string());
-        put(Line { before, after, note: self.note(), provides, ..line });
+        put(Line { before, after, note, provides, ..line });
+    }
+
+    /// What others may feel of it, although it destroys nothing of theirs.
+    fn effect(&self, after: Option<&Object>) -> Option<&'static str> {
+        let is_flag = |object: Option<&Object>, flag: bool| match object {
+            Some(Object::Link(link)) => link.up == Some(flag),
+            Some(Object::Setting(one)) => one.setting == Setting::Flag(flag),
+            _ => false,
+        };
+        let master = |object: Option<&Object>| match object {
+            Some(Object::Link(link)) => link.master,
+            Some(Object::Setting(one)) => one.setting.link_name(),
+            _ => None,
+        };
+        let (before, has) = (self.before.as_ref(), |field| match self.key {
+            Key::Link(_) => true,
+            Key::LinkField(_, one) => one == field,
+            _ => false,
+        });
+        if has(Field::Up) && is_flag(before, true) && is_flag(after, false) {
+            return Some("programs that use it see it lose its carrier");
+        }
+        let is_there = before.is_some() || matches!(self.key, Key::LinkField(..));
+        let moves = master(after).is_some() && master(before) != master(after);
+        (has(Field::Master) && is_there && moves)
+            .then_some("its packets go to its master, and its own addresses get none")
     }
 
     /// The link that it makes; a pair is made with its other end.

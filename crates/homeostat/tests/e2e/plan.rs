@@ -370,3 +370,38 @@ fn the_connection_is_found_in_a_parent_too() {
     let drawn = world.finish(shell).exits(0).stdout;
     assert!(drawn.contains("your SSH connection from 192.0.2.9"), "{drawn}");
 }
+
+/// What a change destroys is one thing, and what others may feel of it another: that is a note.
+#[test]
+fn a_plan_notes_what_others_may_feel_of_a_change() {
+    let world = World::new();
+    world.add_pair("va", "vb");
+    world.ip("link set va up");
+    world.ip("link add br0 type bridge");
+    let ruleset = |policy: &str| {
+        let chain = format!("type filter hook input priority 0; policy {policy};");
+        format!("[nftables]\nruleset = \"table inet f {{ chain i {{ {chain} }}; }}\"\n")
+    };
+    let links = "[links.va]\nup = false\n[links.vb]\nmaster = \"br0\"\n";
+    world.write("host.toml", format!("{links}{}", ruleset("drop")));
+    let note_of = |key: &str| {
+        let changes = world.plan()["changes"].as_array().unwrap().clone();
+        let change = changes.into_iter().find(|change| change["key"] == key);
+        change.unwrap_or_else(|| panic!("no change of {key}"))["note"].clone()
+    };
+    let cut = "connections that it does not accept are cut, also open ones";
+    assert_eq!(note_of("table inet f"), cut);
+    assert_eq!(note_of("link va up"), "programs that use it see it lose its carrier");
+    let joins = "its packets go to its master, and its own addresses get none";
+    assert_eq!(note_of("link vb master"), joins);
+    let drawn = world.run("plan host.toml").exits(0).stdout;
+    assert!(drawn.contains(cut) && drawn.contains(joins), "{drawn}");
+    world.run("apply --yes host.toml").exits(0);
+    // What drops already cuts nothing anew.
+    world.write("host.toml", ruleset("drop").replace("policy drop;", "policy drop; accept;"));
+    let plan = world.plan().to_string();
+    assert!(!plan.contains(cut), "{plan}");
+    world.write("host.toml", ruleset("accept"));
+    let plan = world.plan().to_string();
+    assert!(plan.contains("policy") && !plan.contains(cut), "{plan}");
+}
