@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use homeostat_core::{
-    Desired as _, Failure, Outcome, Outcomes, Owner, Phase, Retry, WaitsOn, Work,
+    Desired as _, Failure, Outcome, Outcomes, Owner, Phase, Retry, Snapshot, WaitsOn, Work,
 };
 
 use crate::accounts::Accounts;
@@ -288,6 +288,19 @@ impl homeostat_core::Writer<Files> for Writer {
         for (at, outcome) in (work.first..).zip(self.run(&work)) {
             out.put(at..at + 1, outcome);
         }
+    }
+
+    async fn restore(&self, key: &Key, snapshot: &Snapshot) -> Outcome<Object> {
+        let (Key::Attributes(path), Ok(wanted)) = (key, serde_json::from_str(&snapshot.0)) else {
+            return Outcome::Failed(Failure::new("its record cannot be read", Retry::Never));
+        };
+        let set = self.swap().and_then(|mut swap| {
+            swap.set_attributes_at(path, &wanted).map_err(|error| {
+                let error = format!("owner, group and mode cannot be set: {error}");
+                Failure::new(error, Retry::Soon)
+            })
+        });
+        set.map_or_else(Outcome::Failed, |()| Outcome::Applied { now: None })
     }
 }
 

@@ -12,6 +12,9 @@ pub enum Key {
     Program(String),
     /// What files are made of, by its name. It is never written.
     Input(String),
+    /// Owner, group and mode of what is on a path, on the undo list of a trial. No document has it: what it does not
+    /// declare of these stays as it is, so only a record knows what they were.
+    Attributes(FilePath),
 }
 
 impl Key {
@@ -20,7 +23,7 @@ impl Key {
     pub fn path(&self) -> Option<&FilePath> {
         match self {
             Key::Directory(path) | Key::File(path) => Some(path),
-            Key::Program(_) | Key::Input(_) => None,
+            Key::Program(_) | Key::Input(_) | Key::Attributes(_) => None,
         }
     }
 
@@ -37,6 +40,7 @@ impl fmt::Display for Key {
             Key::File(path) => write!(f, "file {path}"),
             Key::Program(set) => write!(f, "program {set}"),
             Key::Input(name) => write!(f, "input {name}"),
+            Key::Attributes(path) => write!(f, "attributes {path}"),
         }
     }
 }
@@ -50,6 +54,7 @@ impl FromStr for Key {
             Some(("file", path)) => Ok(Key::File(path.parse()?)),
             Some(("program", set)) if !set.is_empty() => Ok(Key::Program(set.to_owned())),
             Some(("input", name)) if !name.is_empty() => Ok(Key::Input(name.to_owned())),
+            Some(("attributes", path)) => Ok(Key::Attributes(path.parse()?)),
             _ => Err(PathError::NotAKey(text.to_owned())),
         }
     }
@@ -142,6 +147,7 @@ mod tests {
             "file /x",
             "program web",
             "input servers",
+            "attributes /etc/a",
         ] {
             assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
         }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use homeostat_core::{
-    Desired as _, Failure, Focus, Hint, Original, Owner, Phase, Record, Retry, See, Seen, Stage,
-    View,
+    Desired as _, Failure, Focus, Hint, Original, Owner, Phase, Record, Retry, See, Seen, Snapshot,
+    Stage, View,
 };
 use homeostat_render::Facts;
 use rustix::process::{PidfdFlags, pidfd_open};
@@ -356,6 +356,39 @@ impl Reader {
 }
 
 impl homeostat_core::Reader<Files> for Reader {
+    /// Of owners, groups and modes. Contents are kept by the writer.
+    async fn snapshots(
+        &mut self,
+        keys: &BTreeSet<Key>,
+    ) -> Result<BTreeMap<Key, Snapshot>, Failure> {
+        let mut found = BTreeMap::new();
+        let paths = keys.iter().filter_map(|key| match key {
+            Key::Attributes(path) => Some((key, path)),
+            _ => None,
+        });
+        let paths: Vec<_> = paths.collect();
+        if paths.is_empty() {
+            return Ok(found);
+        }
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::new(format!("owner, group and mode cannot be read: {error}"), Retry::Soon)
+        };
+        let mut root = Root::open(&self.files.root).map_err(|error| failed(&error))?;
+        let accounts = Accounts::read(&self.files.root);
+        for (key, path) in paths {
+            // What cannot be reached is not written either.
+            let Ok(directory) = root.parent(path) else { continue };
+            let entry = look::entry(&directory, path.split().1, &accounts, None);
+            if let Entry::File { attributes, .. } | Entry::Directory(attributes) =
+                entry.map_err(|error| failed(&error))?
+            {
+                let text = serde_json::to_string(&attributes).map_err(|error| failed(&error))?;
+                found.insert(key.clone(), Snapshot(text));
+            }
+        }
+        Ok(found)
+    }
+
     async fn resolve(
         &mut self,
         view: &View<'_, Files>,

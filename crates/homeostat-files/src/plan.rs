@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use homeostat_core::{
     Action, Change, ChangeList, Desired as _, Draft, Failure, Finding, HeldBy, Line, Owner, Retry,
-    Reversibility, Slot, WaitsOn,
+    Reversibility, Slot, Taking, WaitsOn,
 };
 
 use crate::check::Verdict;
@@ -450,6 +450,15 @@ impl homeostat_core::Step<DesiredState> for Step {
 
     fn is_recorded(&self) -> bool {
         true
+    }
+
+    /// A document that leaves owner, group or mode open does not bring them back.
+    fn records(&self, desired: &DesiredState, record: &mut dyn FnMut(Key, Taking)) {
+        let is_there = matches!(self.before(), Object::File(_) | Object::Directory(_));
+        let is_written = is_there && !matches!(self, Step::Leave { .. });
+        if let Some(path) = self.key_in(desired).path().filter(|_| is_written) {
+            record(Key::Attributes(path.clone()), Taking::Around);
+        }
     }
 
     fn explain(&self, desired: &DesiredState, emit: &mut dyn FnMut(Line)) {

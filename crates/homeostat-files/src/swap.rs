@@ -210,6 +210,32 @@ impl Swap<'_> {
         self.disk.sync(&above)
     }
 
+    /// Gives what is on a path owner, group and mode; nothing, if nothing is there.
+    pub(crate) fn set_attributes_at(
+        &mut self,
+        path: &FilePath,
+        wanted: &Attributes,
+    ) -> io::Result<()> {
+        if let Some(owner) = wanted.owner.as_ref().and_then(|owner| owner.id) {
+            self.root.let_own(path, owner);
+        }
+        let (directory, name) = (self.parent(path)?, path.split().1);
+        let (file, seen) = match look::entry(&directory, name, &self.accounts, None)? {
+            Entry::File { attributes, .. } => {
+                (crate::place::open_file(&directory, name)?, attributes)
+            }
+            Entry::Directory(attributes) => {
+                (crate::place::open_directory(&directory, name)?, attributes)
+            }
+            Entry::Absent | Entry::Other(_) => return Ok(()),
+        };
+        if seen == *wanted {
+            return Ok(());
+        }
+        self.set_attributes(&file, wanted)?;
+        self.disk.sync(&file)
+    }
+
     fn set_attributes(&self, file: &OwnedFd, attributes: &Attributes) -> io::Result<()> {
         let Attributes { owner, group, mode } = attributes;
         let owner = owner.as_ref().and_then(|owner| self.accounts.users.number(owner));
