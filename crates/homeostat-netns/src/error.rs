@@ -50,6 +50,10 @@ pub enum Error {
     Create { name: Name, source: io::Error },
     #[error("cannot remove the network namespace \"{name}\"")]
     Remove { name: Name, source: io::Error },
+    #[error("cannot keep a network namespace at {path:?}")]
+    Pin { path: PathBuf, source: io::Error },
+    #[error("cannot remove the network namespace at {path:?}")]
+    Unpin { path: PathBuf, source: io::Error },
     #[error("cannot list /run/netns")]
     List { source: io::Error },
 

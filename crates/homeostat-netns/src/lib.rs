@@ -21,7 +21,9 @@ pub use error::Error;
 pub use hosts::forget_hosts;
 pub use identity::{Cookie, Identity};
 pub use name::Name;
-pub use named::{create, create_over_leftover, is_leftover, names, remove, remove_leftover};
+pub use named::{
+    create, create_over_leftover, is_leftover, names, pin, remove, remove_leftover, unpin,
+};
 pub use netns::Netns;
 pub use place::Place;
 pub use sandbox::{Sandbox, Switch};

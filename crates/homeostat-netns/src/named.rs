@@ -103,6 +103,34 @@ fn unlink_with_mount(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Lets a file be this namespace until [`unpin`], whatever becomes of its name and of its processes. What a process left at
+/// `path` that was killed is replaced.
+pub fn pin(netns: &Netns, path: &Path) -> Result<()> {
+    unpin(path)?;
+    let failed = |source| Error::Pin { path: path.to_owned(), source };
+    let file = OpenOptions::new().write(true).create_new(true).mode(0o000).open(path);
+    file.map_err(failed)?;
+    let descriptor = format!("/proc/thread-self/fd/{}", netns.as_fd().as_raw_fd());
+    mount_bind(descriptor, path).map_err(|source| {
+        // The first error is the one to report.
+        let _ = fs::remove_file(path);
+        failed(source.into())
+    })
+}
+
+/// Takes away what [`pin`] made; nothing, if there is no such file.
+pub fn unpin(path: &Path) -> Result<()> {
+    if fs::symlink_metadata(path).is_err_and(|error| is_missing(&error)) {
+        return Ok(());
+    }
+    match on_thread(|| unlink_with_mount(path))? {
+        Err(error) if !is_missing(&error) => {
+            Err(Error::Unpin { path: path.to_owned(), source: error })
+        }
+        _ => Ok(()),
+    }
+}
+
 /// The names that exist, sorted. Files that are not UTF-8 are left out: no [`Name`] can point at them.
 pub fn names() -> Result<Vec<Name>> {
     let failed = |source| Error::List { source };

@@ -46,9 +46,10 @@ pub enum Lookup {
 
 impl Scope {
     /// The scope of this name in a namespace that is open.
-    pub fn new(name: &str, netns: Netns, reach: Reach) -> Result<Self, NetnsError> {
+    pub fn new(name: &str, netns: impl Into<Arc<Netns>>, reach: Reach) -> Result<Self, NetnsError> {
+        let netns = netns.into();
         let identity = Identity::of(&netns)?.to_string();
-        Ok(Scope { name: name.to_owned(), netns: Arc::new(netns), identity, reach })
+        Ok(Scope { name: name.to_owned(), netns, identity, reach })
     }
 
     /// A scope by its name, as [`scope_name`] and [`declared_name`] give it.
