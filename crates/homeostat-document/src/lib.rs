@@ -45,7 +45,9 @@ pub use section::{
     Assignment, Extension, ExtensionType, Join, Scopes, Section, SectionType, SourceSections,
 };
 pub use serde_json::Value as Json;
-pub use settings::{DEFAULT_PROTOCOL, Mode, OnStop, Protocol, Settings, SourceSettings, TRIAL};
+pub use settings::{
+    DEFAULT_PROTOCOL, Mode, OnStop, Protocol, SHORT_TRIAL, Settings, SourceSettings, TRIAL,
+};
 pub use shape::{Definitions, MachinePath, Shape, Text, ValueError, check, read_list};
 pub use span::{FileId, Span, Spanned};
 pub use time::{Percent, Period};

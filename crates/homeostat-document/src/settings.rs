@@ -82,6 +82,9 @@ words! {
 pub const TRIAL: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(1)..=Duration::from_hours(24);
 
+/// A trial that is shorter than this is over before a new session can be opened.
+pub const SHORT_TRIAL: Duration = Duration::from_secs(15);
+
 /// The mark of the default owner.
 pub const DEFAULT_PROTOCOL: u8 = 76;
 
@@ -128,6 +131,18 @@ impl Settings {
     pub fn source(&self, name: &str) -> SourceSettings {
         let found = self.sources.iter().find(|(source, _)| *source == name);
         found.map_or_else(SourceSettings::default, |(_, settings)| *settings)
+    }
+
+    /// What is possible and is probably not meant.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Diagnostic> {
+        let short = self.confirm_within.iter().filter(|within| within.get() < SHORT_TRIAL);
+        let warning = |within: &Spanned<Period>| {
+            let message = "this is little time to open a new session and confirm".to_owned();
+            let help = "two minutes are a good start; below 15s a person is hardly quick enough";
+            Diagnostic::new(within.span, message).help(help)
+        };
+        short.map(warning).collect()
     }
 
     /// Owner and mark are one identity: two owners with one mark would delete each other's objects.

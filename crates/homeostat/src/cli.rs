@@ -146,7 +146,7 @@ pub(crate) enum Command {
     HoldTrial(HoldArgs),
     /// Roll back a trial whose holder process ended
     #[command(hide = true)]
-    EndLeftTrial,
+    EndLeftTrial(EndArgs),
     #[command(external_subcommand)]
     Other(Vec<OsString>),
 }
@@ -427,6 +427,15 @@ pub(crate) struct HoldArgs {
     /// Where to write why the trial cannot be held
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) end: EndArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct EndArgs {
+    /// The file that is the namespace of --netns, whatever becomes of the process there
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pinned: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]

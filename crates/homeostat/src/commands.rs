@@ -59,7 +59,7 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Forget(args) => control::forget(args, &global),
         Command::Source(command) => command.run(global),
         Command::HoldTrial(args) => holder::run(&args, global),
-        Command::EndLeftTrial => holder::end_left_trial(global),
+        Command::EndLeftTrial(args) => holder::end_left_trial(&args, global),
         Command::History(args) => history::run(&args, &global),
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),

@@ -28,7 +28,8 @@ use crate::person::Person;
 use crate::provider::fleet::is_url;
 use crate::provider::understand;
 use crate::referenced_files::ReferencedFiles;
-use crate::registry::READER;
+use crate::registry::{READER, is_on_disk};
+use crate::undo_file;
 use crate::wire::{Leave, RolledBack};
 
 /// How many confirmed documents are kept, and how many trials that were rolled back.
@@ -212,6 +213,18 @@ impl ConfirmedDocuments {
         let numbers = self.numbers().into_iter().rev();
         let mut entries = numbers.filter_map(|number| self.entry(number).ok());
         entries.find(|entry| entry.origin.from == from && entry.origin.scope == scope)
+    }
+
+    /// What may be in force in place of a document that cannot be taken from these arguments, the best first: what was last
+    /// taken from them or tried and confirmed, then what came from elsewhere.
+    pub(crate) fn in_place_of(&self, from: &[PathBuf], scope: &str) -> Vec<Entry> {
+        let numbers = self.numbers().into_iter().rev();
+        let entries = numbers.filter_map(|number| self.entry(number).ok());
+        let is_own = |entry: &Entry| entry.origin.from == from || self.is_handed(entry);
+        let here = entries.filter(|entry| entry.origin.scope == scope);
+        let (mut own, others): (Vec<_>, Vec<_>) = here.partition(is_own);
+        own.extend(others);
+        own
     }
 
     /// All of them, the oldest first.
@@ -431,15 +444,18 @@ impl ConfirmedDocuments {
         Ok(())
     }
 
-    /// Forgets what a trial of another boot took from other owners in the kernel: it went with the boot.
+    /// Forgets what a trial of another boot changed in the kernel: it went with the boot. What is on the disk did not.
     pub(crate) fn forget_undo_list(&self) -> Result<()> {
         let path = self.undo_file();
-        match fs::remove_file(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(error).with_context(|| format!("cannot delete {}", path.display()))
-            }
-            _ => Ok(()),
+        if !path.exists() {
+            return Ok(());
         }
+        let mut lines = undo_file::read(&path);
+        lines.retain(|taken| is_on_disk(&taken.source));
+        let lines = lines.iter().map(|taken| Ok(serde_json::to_string(taken)? + "\n"));
+        let text: String = lines.collect::<serde_json::Result<_>>()?;
+        write_bytes(&self.directory.join(TRIAL), UNDO, text.as_bytes())
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     /// Forgets a trial of which nothing was written to the machine.

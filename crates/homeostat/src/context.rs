@@ -1,6 +1,7 @@
 //! Where and as whom a command works: the global options joined with the document's settings.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
@@ -44,6 +45,8 @@ pub(crate) struct Context {
     /// Where the owner's daemon listens.
     pub(crate) socket: PathBuf,
     pub(crate) top: Top,
+    /// The namespace of the top level, if it is kept whatever becomes of the process or the file that names it.
+    pinned: Option<Arc<Netns>>,
     pub(crate) color: Color,
     pub(crate) detail: Detail,
     /// What forwarding waits for, scope by scope.
@@ -94,12 +97,13 @@ impl Context {
                 progress: None,
                 trial: None,
                 undo: None,
-                recorded: std::sync::Arc::default(),
+                recorded: Arc::default(),
                 is_for_people: true,
                 journal: None,
                 memory: Memory::default(),
             },
             top: top(global.sandbox, global.netns),
+            pinned: None,
             color: global.color,
             gates: Gates::default(),
         };
@@ -116,10 +120,24 @@ impl Context {
         self
     }
 
+    /// The same in the namespace that the file at `path` is, which is called as the options say.
+    pub(crate) fn in_pinned(mut self, path: &Path) -> Result<Self> {
+        self.pinned = Some(Arc::new(Netns::at(path)?));
+        Ok(self)
+    }
+
+    /// Where a namespace is kept for the holder of a trial, if a process or a descriptor is all that names it.
+    pub(crate) fn pin_path(&self) -> Option<PathBuf> {
+        let Top::Netns(place) = &self.top else { return None };
+        let file = format!("{}.netns", self.caller.owner);
+        place.path().starts_with("/proc").then(|| self.caller.state_dir.join(file))
+    }
+
     /// The namespace that the top level of the document is for, if it is one that may go: what its scope is called.
     pub(crate) fn top_namespace(&self) -> Result<Option<String>> {
         match &self.top {
             Top::Host | Top::Sandbox => Ok(None),
+            Top::Netns(_) if self.pinned.is_some() => Ok(None),
             Top::Netns(place) => scope_name(place).map(Some).map_err(of_source),
         }
     }
@@ -127,7 +145,7 @@ impl Context {
     /// The process in whose namespace the top level is.
     pub(crate) fn top_process(&self) -> Option<u32> {
         match self.top {
-            Top::Netns(Place::OfPid(pid)) => Some(pid),
+            Top::Netns(Place::OfPid(pid)) if self.pinned.is_none() => Some(pid),
             _ => None,
         }
     }
@@ -139,9 +157,18 @@ impl Context {
             Top::Sandbox => Scope::new(SANDBOX, Netns::current()?, Reach::Sandbox)?,
             Top::Netns(place) => {
                 let name = scope_name(place).map_err(of_source)?;
-                Scope::new(&name, Netns::open(place)?, Reach::Namespace)?
+                let netns = match &self.pinned {
+                    Some(pinned) => Arc::clone(pinned),
+                    None => Arc::new(Netns::open(place)?),
+                };
+                Scope::new(&name, netns, Reach::Namespace)?
             }
         })
+    }
+
+    /// Whether a scope is there, whatever becomes of what it is called by.
+    pub(crate) fn is_pinned(&self, netns: &Netns) -> bool {
+        self.pinned.as_ref().is_some_and(|pinned| pinned.same_as(netns).unwrap_or(false))
     }
 
     /// Becomes the only writer in a scope that has this owner or its mark.

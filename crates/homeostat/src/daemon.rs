@@ -63,7 +63,7 @@ use recent::Recent;
 use scopes::{Arrangement, Recipients, Scopes};
 use socket::ControlSocket;
 use systemd::Systemd;
-use trial::{Trial, Trials, Tried};
+use trial::{NextDocument, Trial, Trials, Tried};
 pub(crate) use view::DaemonView;
 
 /// What lets a node of a fleet do what it holds back.
@@ -83,6 +83,8 @@ pub(crate) struct Options {
     pub(crate) fallback: Option<Fallback>,
     /// The document that was tried and confirmed since the provider's last changed.
     pub(crate) newer: Option<Newer>,
+    /// Whether the daemon begins with a document that was rolled back, since none was ever confirmed.
+    pub(crate) tried_before: bool,
     /// What the daemon is for.
     pub(crate) role: Role,
     /// A trial whose holder ended, and the document that it returns to: that comes before any other.
@@ -139,6 +141,8 @@ pub(crate) struct Daemon {
     unconfirmed: Option<Origin>,
     /// The number of the confirmed document in force, while the provider's cannot be taken.
     fallback: Option<u64>,
+    /// Whether the document in force was rolled back before.
+    tried_before: bool,
     trials: Trials,
     /// How loops are bound until the passes of a rollback have run.
     rolls_back_as: Option<Caller>,
@@ -202,7 +206,7 @@ impl Daemon {
         if let Some((left, before)) = options.left_trial.take() {
             trials.open = Some(Trial::left_by_another(left, own.clone()));
             // Then the provider's own document is taken.
-            trials.has_edit = fallback.is_none() && own.is_none();
+            trials.next = (fallback.is_none() && own.is_none()).then_some(NextDocument::Taken);
             let replaced = std::mem::replace(&mut document, Arc::new(before));
             own.get_or_insert(replaced);
             if handed_number.is_none() {
@@ -220,6 +224,11 @@ impl Daemon {
                 health
             }
         };
+        let tried_before = options.tried_before;
+        if tried_before {
+            tracing::error!("document in force that was rolled back: none was ever confirmed");
+            recent.record(Level::ERROR, "rolled-back-document-taken", json!({ "from": from }));
+        }
         let first = LoopsSnapshot { provider: Some(health.clone()), ..LoopsSnapshot::default() };
         Daemon {
             context,
@@ -233,6 +242,7 @@ impl Daemon {
             own,
             unconfirmed: None,
             fallback: fallback.map(|fallback| fallback.entry.number),
+            tried_before,
             trials,
             rolls_back_as: None,
             losses: Losses::Hold,
@@ -367,7 +377,7 @@ impl Daemon {
             }
             Wake::Document(recipients) => {
                 systemd.reloading();
-                if let Err(error) = self.reload(recipients).await {
+                if let Err(error) = self.reload(recipients, None).await {
                     log::log_error(&error, "document refused");
                 }
                 systemd.reloaded();
@@ -453,7 +463,7 @@ impl Daemon {
     /// The same for namespaces that came or went. Files that the document names and that have changed since it was
     /// taken are being written, or come with the next document: it is not bound by them before.
     async fn arrange_namespaces(&mut self) -> Result<()> {
-        self.scopes.end_gone().await;
+        self.scopes.end_gone(&self.context).await;
         self.publish();
         self.bound.check_unchanged(&self.document)?;
         self.arrange(Recipients::Changed).await
@@ -473,6 +483,7 @@ impl Daemon {
             is_handed: self.own.is_some(),
             handed_number: self.handed_number.filter(|_| self.own.is_some()),
             fallback: self.fallback,
+            tried_before: self.tried_before,
             trials: self.trials.clone(),
             provider: Some(self.health.clone()),
             memory: self.context.caller.memory.clone(),
@@ -486,7 +497,7 @@ impl Daemon {
         self.losses = if request.leave.losses { Losses::Allow } else { Losses::Hold };
         let done = match request.command {
             DaemonCommand::Arrange => self.arrange(Recipients::AllForClient).await,
-            DaemonCommand::Reload => self.reload(Recipients::AllForClient).await,
+            DaemonCommand::Reload => self.reload(Recipients::AllForClient, None).await,
             DaemonCommand::TakeDocument { handed, trial } => self.take_handed(&handed, trial).await,
             DaemonCommand::Confirm { extend: Some(during), .. } => trial::extend(self, during),
             DaemonCommand::Confirm { by, same_session, .. } => {
@@ -510,8 +521,8 @@ impl Daemon {
     async fn reload_edit(&mut self) {
         if self.trials.open.is_none()
             && self.stops_at.is_none()
-            && std::mem::take(&mut self.trials.has_edit)
-            && let Err(error) = self.reload(Recipients::Changed).await
+            && let Some(next) = self.trials.next.take()
+            && let Err(error) = self.reload(Recipients::Changed, Some(next)).await
         {
             log::log_error(&error, "document refused");
         }
@@ -519,10 +530,10 @@ impl Daemon {
 
     /// Asks the provider again. A document that is unknown or cannot be taken is refused, and the last good
     /// one stays in force. Status and events say so until the provider has a good one.
-    async fn reload(&mut self, recipients: Recipients) -> Result<()> {
-        if self.trials.open.is_some() {
+    async fn reload(&mut self, recipients: Recipients, next: Option<NextDocument>) -> Result<()> {
+        if let Some(trial) = &self.trials.open {
             // It would end the trial.
-            self.trials.has_edit = true;
+            self.trials.next = Some(trial.next_document());
             self.publish();
             return match recipients {
                 Recipients::Changed => Ok(()),
@@ -534,7 +545,7 @@ impl Daemon {
         }
         let reloaded = match self.provider.answer().await {
             Answer::DesiredState(document) => {
-                let taken = self.take_provided(document, recipients).await;
+                let taken = self.take_provided(document, recipients, next).await;
                 match &taken {
                     Ok(_) => self.provider.judged(Verdict::Accepted),
                     Err(error) if error.is::<NotBegun>() => {
@@ -567,6 +578,7 @@ impl Daemon {
         &mut self,
         document: Arc<Document>,
         recipients: Recipients,
+        next: Option<NextDocument>,
     ) -> Result<Reloaded> {
         let known = self.own.as_ref().unwrap_or(&self.document);
         let referenced = ReferencedFiles::of(&document);
@@ -579,16 +591,19 @@ impl Daemon {
             return Ok(Reloaded::Unchanged);
         }
         let is_asked_for = recipients != Recipients::Changed;
+        // The document of the start, once a trial that was left open has ended.
+        let is_of_start = matches!(next, Some(NextDocument::Taken));
         if let Some(trial) = self.provider.trial().filter(|_| !is_same) {
             self.try_assignment(document, trial, recipients).await?;
         } else {
             if !is_same {
-                trial::begin_for_edit(self, &document, is_asked_for).await?;
+                trial::begin_for_edit(self, &document, is_asked_for, next).await?;
             }
             self.take_tried(document, recipients).await?;
         }
         (self.own, self.referenced, self.fallback) = (None, referenced, None);
         self.handed_number = None;
+        self.tried_before &= is_same || is_of_start;
         self.unconfirmed = self.origin().ok().filter(|_| self.trials.open.is_none());
         Ok(Reloaded::Taken)
     }
@@ -655,6 +670,7 @@ impl Daemon {
         self.take_tried(Arc::new(document), Recipients::AllForClient).await?;
         self.own.get_or_insert(before);
         self.handed_number = None;
+        self.tried_before = false;
         // It is in force until the files change, and no longer.
         self.unconfirmed = None;
         self.publish();

@@ -61,6 +61,11 @@ pub(crate) fn is_remote(name: &str) -> bool {
     find(name).is_some_and(|source| source.remote.is_some())
 }
 
+/// Whether what a source writes outlives a boot: it belongs to the machine, not to a network.
+pub(crate) fn is_on_disk(name: &str) -> bool {
+    find(name).is_some_and(|source| source.own_scopes.is_some())
+}
+
 /// Whether the daemon is ready before a source has made its first pass.
 pub(crate) fn is_late(name: &str) -> bool {
     find(name).is_some_and(|source| source.remote.is_some() || source.start == Start::Late)
@@ -81,7 +86,8 @@ pub(crate) fn resolve(document: &Document, lists: Lists) -> Result<(), DocumentE
 pub(crate) fn warnings(document: &Document) -> Vec<String> {
     let scopes = document.scopes().map(|(_, section)| section);
     let of = |section| SOURCES.iter().flat_map(move |source| (source.warnings)(section));
-    let found = Diagnostics::new(document.files.clone(), scopes.flat_map(of).collect());
+    let found = document.settings.warnings().into_iter().chain(scopes.flat_map(of));
+    let found = Diagnostics::new(document.files.clone(), found.collect());
     found.iter().map(|one| line(&one)).collect()
 }
 

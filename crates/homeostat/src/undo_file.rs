@@ -133,6 +133,8 @@ pub(crate) struct Undone {
     pub(crate) lost: Vec<NotRestored>,
     /// Our own that were gone meanwhile.
     pub(crate) again: Vec<NamedKey>,
+    /// What others have made again meanwhile, which stays as it is.
+    pub(crate) left: Vec<NamedKey>,
 }
 
 /// Makes objects again that a trial took away, and puts right what is around them.
@@ -177,7 +179,8 @@ async fn restore_in(taken: &[TakenObject], control: &dyn Control, undone: &mut U
                 reason: Some(failure.error),
             }),
             _ if own.contains(&key) => undone.again.push(NamedKey { source, scope, key }),
-            Restored::Back | Restored::There => {}
+            Restored::There => undone.left.push(NamedKey { source, scope, key }),
+            Restored::Back => {}
         }
     }
 }

@@ -211,6 +211,10 @@ pub(crate) struct Overview {
     /// The number of the confirmed document that is in force because the daemon's own could not be taken.
     #[serde(default)]
     pub(crate) fallback: Option<u64>,
+    /// Whether the document in force was tried and rolled back before: the daemon was started with it, and no other one
+    /// was ever confirmed.
+    #[serde(default)]
+    pub(crate) tried_before: bool,
     #[serde(default)]
     pub(crate) trial: Option<TrialStatus>,
     /// The last trial that has ended since the start.
@@ -323,6 +327,9 @@ pub(crate) struct RolledBack {
     /// Objects that were deleted by the trial, and were made again from their records.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) made_again: Vec<NamedKey>,
+    /// What others had lost by the trial and have made again by themselves: it is left as it is.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) left: Vec<NamedKey>,
     /// What others had made on the objects of the trial, and lost by the rollback, since the trial might take things along.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) went_along: Vec<NamedKey>,
@@ -378,9 +385,13 @@ impl fmt::Display for RolledBack {
             0 => {}
             more => write!(f, "\n  and {more} more")?,
         }
-        for (what, keys) in [("Made again", &self.made_again), ("Went along", &self.went_along)] {
+        for (what, keys, more) in [
+            ("Made again", &self.made_again, ""),
+            ("Left", &self.left, " is there already"),
+            ("Went along", &self.went_along, ""),
+        ] {
             for NamedKey { source, scope, key } in keys {
-                write!(f, "\n{what}: {} ({source} in {}).", plain(key), plain(scope))?;
+                write!(f, "\n{what}: {} ({source} in {}){more}.", plain(key), plain(scope))?;
             }
         }
         self.checks.iter().try_for_each(|result| write!(f, "\nAfter the rollback, {result}."))

@@ -60,6 +60,7 @@ fn print_json(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
             "not": end.not,
             "not_count": end.not_count,
             "made_again": end.made_again,
+            "left": end.left,
             "went_along": end.went_along,
             "checks": end.checks,
         })

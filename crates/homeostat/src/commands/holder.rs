@@ -28,7 +28,7 @@ use super::left_trial::{self, Left};
 use super::plan::plan;
 use super::run::raise_open_files;
 use super::runtime;
-use crate::cli::{Global, HoldArgs, LogForm};
+use crate::cli::{EndArgs, Global, HoldArgs, LogForm};
 use crate::client::Client;
 use crate::confirmed::{ConfirmedDocuments, absolute, nothing_declared};
 use crate::context::{Context, Top};
@@ -89,10 +89,21 @@ pub(super) fn start(context: &Context, mut arguments: Vec<OsString>) -> Result<(
     let identity = ["--owner".into(), (&context.caller.owner).into()];
     let mark = ["--protocol".into(), context.caller.mark.0.to_string().into()];
     arguments.extend(identity.into_iter().chain(mark));
-    if is_below_systemd() {
-        return start_unit(&program, &arguments, &context.caller.owner);
+    let pin_path = context.pin_path().map(|path| absolute(&path));
+    if let Some(path) = &pin_path {
+        homeostat_netns::pin(&context.top_scope()?.netns, path)?;
+        arguments.extend(["--pinned".into(), path.into()]);
     }
-    start_detached(&program, &arguments)
+    let started = if is_below_systemd() {
+        start_unit(&program, &arguments, &context.caller.owner)
+    } else {
+        start_detached(&program, &arguments)
+    };
+    if let (Err(_), Some(path)) = (&started, &pin_path) {
+        // Why there is no holder is the error to report.
+        let _ = homeostat_netns::unpin(path);
+    }
+    started
 }
 
 /// Whether the service manager works where this process does: a unit of it has its namespaces.
@@ -180,11 +191,11 @@ pub(super) fn wait_for_end(socket: &Path) {
 /// The holder, or the process that watches it.
 pub(super) fn run(args: &HoldArgs, global: Global) -> Result<ExitCode> {
     if !args.watched {
-        return watch(global);
+        return watch(&args.end, global);
     }
     // Opened now: later on, the process of that path may be another one.
     let report = args.report.as_ref().map(|path| File::options().write(true).open(path));
-    let held = hold(global);
+    let held = hold(&args.end, global);
     if let (Err(error), Some(Ok(mut report))) = (&held, report) {
         // The command that began the trial may have ended.
         let _ = failure::write(error, &mut report);
@@ -192,7 +203,7 @@ pub(super) fn run(args: &HoldArgs, global: Global) -> Result<ExitCode> {
     held
 }
 
-fn watch(global: Global) -> Result<ExitCode> {
+fn watch(args: &EndArgs, global: Global) -> Result<ExitCode> {
     // The operator's session may end, and takes all of its processes with it.
     rustix::process::setsid().context("cannot leave the session")?;
     let mut holder = Command::new(std::env::current_exe()?);
@@ -200,20 +211,39 @@ fn watch(global: Global) -> Result<ExitCode> {
     let mut holder = holder.spawn().context("cannot start the holder of the trial")?;
     be_silent()?;
     if holder.wait()?.success() {
+        unpin(args)?;
         return Ok(ExitCode::SUCCESS);
     }
-    end_left_trial(global)
+    end_left_trial(args, global)
 }
 
-/// Brings back what was before a trial, if its holder has ended.
-pub(super) fn end_left_trial(global: Global) -> Result<ExitCode> {
+/// Brings back what was before a trial, if its holder has not done so, and takes away what was made for the holder.
+pub(super) fn end_left_trial(args: &EndArgs, global: Global) -> Result<ExitCode> {
+    let ended = enter(args, global).and_then(|context| roll_back_left(&context));
+    unpin(args)?;
+    ended
+}
+
+fn unpin(args: &EndArgs) -> Result<()> {
+    args.pinned.as_deref().map(homeostat_netns::unpin).transpose()?;
+    Ok(())
+}
+
+fn enter(args: &EndArgs, global: Global) -> Result<Context> {
     let context = Context::enter(global, &Settings::default())?.writing();
+    match &args.pinned {
+        Some(path) => context.in_pinned(path),
+        None => Ok(context),
+    }
+}
+
+fn roll_back_left(context: &Context) -> Result<ExitCode> {
     let mut tries = 0;
     loop {
         tries += 1;
         let ledger = SqliteLedger::open(&context.caller.state_dir);
         let ended = ledger.map_err(Into::into).and_then(|ledger| {
-            left_trial::roll_back(&context, &(Arc::new(ledger) as Arc<dyn Ledger>))
+            left_trial::roll_back(context, &(Arc::new(ledger) as Arc<dyn Ledger>))
         });
         match ended {
             Ok(Left::Nothing) => return Ok(ExitCode::SUCCESS),
@@ -225,9 +255,9 @@ pub(super) fn end_left_trial(global: Global) -> Result<ExitCode> {
     }
 }
 
-fn hold(global: Global) -> Result<ExitCode> {
+fn hold(args: &EndArgs, global: Global) -> Result<ExitCode> {
     raise_open_files();
-    let context = Context::enter(global, &Settings::default())?.writing();
+    let context = enter(args, global)?;
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
     let confirmed = ConfirmedDocuments::of(&context.caller.state_dir, &context.caller.owner);
     let before = confirmed.newest_in(&context.top_scope()?.name);

@@ -88,9 +88,10 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         went_along.borrow_mut().extend(rest);
         let mut undone = lost.borrow_mut();
         undone.lost.extend(not.lost);
+        undone.left.extend(not.left);
         undone.again = not.again;
     }))??;
-    let Undone { lost: mut not, again } = lost.into_inner();
+    let Undone { lost: mut not, again, left: kept } = lost.into_inner();
     not.extend(not_restored(&reports));
     let end = RolledBack {
         why: left.record.why_left().to_owned(),
@@ -98,6 +99,7 @@ pub(crate) fn roll_back(context: &Context, ledger: &Arc<dyn Ledger>) -> Result<L
         not_count: not.len(),
         not,
         made_again: again,
+        left: kept,
         went_along: went_along.into_inner(),
         checks: Vec::new(),
     };

@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use homeostat_document::Document;
+use homeostat_document::{DEFAULT_OWNER, Document, OwnerName};
 use homeostat_engine::{LateLedger, Ledger};
 use homeostat_kit::provider::Answer;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::cli::{Global, RunArgs};
 use crate::commands::{left_trial, runtime};
-use crate::confirmed::{self, ConfirmedDocuments};
+use crate::confirmed::{self, ConfirmedDocuments, Entry};
 use crate::context::{self, Context};
 use crate::daemon::trial::tried_before;
 use crate::daemon::{Daemon, End, Fallback, Newer, Options, Readers, Role, log};
@@ -36,15 +36,31 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
     let arguments = &args.documents.documents;
     let runtime = runtime()?;
     let (provider, answer) = runtime.block_on(provider::open(arguments, &global))?;
-    let (document, fallback) = match answer {
+    let no_document = || anyhow!("the provider has no document");
+    let (document, why) = match answer {
         // A fleet's provider knows by itself what was rolled back.
-        Answer::DesiredState(document) if provider.is_open_ended() => (document, None),
-        Answer::DesiredState(document) => match unconfirmed(&document, &global)? {
-            Some(why) => confirmed(arguments, &global, why)?,
-            None => (document, None),
+        Answer::DesiredState(document) if provider.is_open_ended() => (Ok(document), None),
+        Answer::DesiredState(document) => {
+            let why = unconfirmed(&document, &global)?;
+            (Ok(document), why)
+        }
+        Answer::Unknown { why } => (Err(why), None),
+        Answer::Nothing => (Err(no_document()), None),
+    };
+    let owner = document.as_ref().ok().map(|document| context::owner(&global, &document.settings));
+    let owner = owner.transpose()?.map(|(owner, _)| owner);
+    let find = || confirmed(arguments, &global, owner.as_deref());
+    let (document, fallback, tried_before) = match (document, why) {
+        (Ok(document), None) => (document, None, false),
+        (Ok(document), Some(why)) => match find() {
+            Some((confirmed, entry)) => (confirmed, Some(Fallback { entry, why }), false),
+            // Nobody confirmed it, but a machine without any document would be worse.
+            None => (document, None, true),
         },
-        Answer::Unknown { why } => confirmed(arguments, &global, why)?,
-        Answer::Nothing => confirmed(arguments, &global, anyhow!("the provider has no document"))?,
+        (Err(why), _) => match find() {
+            Some((confirmed, entry)) => (confirmed, Some(Fallback { entry, why }), false),
+            None => return Err(why),
+        },
     };
     let newer = fallback.is_none().then(|| newer_confirmed(&document, arguments, &global));
     let newer = newer.transpose()?.flatten();
@@ -64,6 +80,7 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         from: arguments.clone(),
         fallback,
         newer: newer.filter(|newer| context.check_same(&newer.document.settings).is_ok()),
+        tried_before,
         role: Role::Keep,
         left_trial,
         on_stop: args.on_stop,
@@ -105,26 +122,27 @@ fn newer_confirmed(
     Ok(newer.map(|document| Newer { number: entry.number, document: Arc::new(document) }))
 }
 
-/// The confirmed document that was last taken from the same place, in place of one that cannot be taken now.
+/// The confirmed document in place of one that cannot be taken: what was last in force for these arguments, or else what
+/// another command has applied in the same scope. The owner of a document that cannot be read is that of the arguments, or
+/// the default one.
 fn confirmed(
     from: &[PathBuf],
     global: &Global,
-    why: anyhow::Error,
-) -> Result<(Arc<Document>, Option<Fallback>)> {
-    let state_dir = context::state_dir(global);
-    let owners = match &global.owner {
-        Some(owner) => vec![ConfirmedDocuments::of(&state_dir, owner.as_str())],
+    owner: Option<&str>,
+) -> Option<(Arc<Document>, Entry)> {
+    let (state_dir, scope) = (context::state_dir(global), context::scope_name_of(global)?);
+    let from: Vec<_> = from.iter().map(|path| confirmed::absolute(path)).collect();
+    let owner = owner.or(global.owner.as_ref().map(OwnerName::as_str));
+    let mut owners = match owner {
+        Some(_) => Vec::new(),
         None => ConfirmedDocuments::of_all(&state_dir),
     };
-    let from: Vec<_> = from.iter().map(|path| confirmed::absolute(path)).collect();
-    let Some(scope) = context::scope_name_of(global) else { return Err(why) };
-    let mut found = owners.iter().filter_map(|confirmed| {
-        let entry = confirmed.newest_from(&from, &scope)?;
+    owners.retain(|one| one.newest_from(&from, &scope).is_some());
+    owners.push(ConfirmedDocuments::of(&state_dir, owner.unwrap_or(DEFAULT_OWNER)));
+    let mut found = owners.iter().flat_map(|confirmed| {
+        let entries = confirmed.in_place_of(&from, &scope).into_iter();
         // A document that cannot be read is skipped.
-        Some((confirmed.load(&entry).ok()?, entry))
+        entries.filter_map(|entry| Some((Arc::new(confirmed.load(&entry).ok()?), entry)))
     });
-    match found.next() {
-        Some((document, entry)) => Ok((Arc::new(document), Some(Fallback { entry, why }))),
-        None => Err(why),
-    }
+    found.next()
 }

@@ -111,6 +111,12 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
             "The confirmed document {number} is in force until the daemon's own can be taken; `history` lists it."
         )?;
     }
+    if overview.tried_before {
+        writeln!(
+            to,
+            "This document was tried and rolled back. It is in force all the same, since no other one was ever confirmed."
+        )?;
+    }
     let is_refused = overview.provider.as_ref().is_some_and(|provider| !provider.ok);
     match (overview.ready, overview.converged) {
         (_, true) if is_refused => writeln!(to, "Converged by the last good document."),
@@ -160,7 +166,7 @@ fn draw_trial(trial: &TrialStatus, to: &mut dyn Write) -> io::Result<()> {
     for result in &trial.checks {
         row("check", Some(&result.to_string()), to)?;
     }
-    let waits = "the daemon's files changed; they are taken when the trial has ended";
+    let waits = "the daemon's files changed; they are the next trial when this one has ended";
     row("waits", trial.edit_waits.then_some(waits), to)
 }
 

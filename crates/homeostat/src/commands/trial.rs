@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Result;
-use homeostat_document::{DEFAULT_OWNER, Settings};
+use homeostat_document::{DEFAULT_OWNER, SHORT_TRIAL, Settings};
 use homeostat_engine::{Ledger, SqliteLedger};
 use serde_json::{Value, json};
 
@@ -25,8 +25,6 @@ use crate::wire::{
 
 /// How long one request waits for the end of a trial.
 const ROUND: Duration = Duration::from_secs(30);
-/// A trial that is shorter than this is over before a new session can be opened.
-const SHORT: u64 = 15_000;
 /// How often is looked whether a trial has ended whose holder cannot be asked, and how many times.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS: u32 = 600;
@@ -231,7 +229,7 @@ fn announce(trial: &TrialStatus, following: &Following<'_>) -> Result<()> {
 }
 
 fn warn_of_short_time(following: &Following<'_>) -> Result<()> {
-    if following.within_ms < SHORT {
+    if following.within_ms < millis(SHORT_TRIAL) {
         let mut to = stream::stderr(following.color);
         writeln!(to, "warning: this is little time to open a new session")?;
     }

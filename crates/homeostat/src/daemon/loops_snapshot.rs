@@ -37,6 +37,8 @@ pub(super) struct LoopsSnapshot {
     pub(super) handed_number: Option<u64>,
     /// The number of the confirmed document that is in force in place of the provider's.
     pub(super) fallback: Option<u64>,
+    /// Whether the document in force was rolled back before, and none was ever confirmed.
+    pub(super) tried_before: bool,
     pub(super) trials: Trials,
     pub(super) provider: Option<ProviderHealth>,
     /// Where sources keep what they count.
@@ -56,6 +58,7 @@ impl LoopsSnapshot {
             handed: self.is_handed,
             handed_number: self.handed_number,
             fallback: self.fallback,
+            tried_before: self.tried_before,
             trial: self.trials.status(),
             last_trial: self.trials.last.clone(),
             provider: self.provider.as_ref().map(ProviderHealth::status),

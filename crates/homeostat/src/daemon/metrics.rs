@@ -196,6 +196,10 @@ fn add_documents(to: &mut Registry, now: &LoopsSnapshot) {
     fallback.set(i64::from(now.fallback.is_some()));
     let help = "Whether a confirmed document is in force because the provider's could not be taken";
     to.register("fallback_document", help, fallback);
+    let tried_before: Gauge = Gauge::default();
+    tried_before.set(i64::from(now.tried_before));
+    let help = "Whether a document is in force that was rolled back, since none was ever confirmed";
+    to.register("rolled_back_document", help, tried_before);
     let open: Gauge = Gauge::default();
     open.set(i64::from(now.trials.open.is_some()));
     to.register("trial_open", "Whether a trial waits for its confirm", open);

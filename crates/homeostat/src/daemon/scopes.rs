@@ -163,7 +163,7 @@ impl Scopes {
     /// Starts missing loops, gives the others their desired state, and ends loops that are not needed any more.
     pub(super) async fn arrange(&mut self, by: Arrangement<'_>) -> Result<()> {
         // Done first: it must not depend on the success of the rest.
-        self.end_gone().await;
+        self.end_gone(by.context).await;
         let parts = self.bind(by).await?;
         self.end_missing(&parts, &by.context.gates).await;
         if self.settle(parts, by).await? {
@@ -194,10 +194,12 @@ impl Scopes {
 
     /// Ends the loops of namespaces that are gone, or are other ones under their names: an open descriptor would keep
     /// them alive.
-    pub(super) async fn end_gone(&mut self) {
+    pub(super) async fn end_gone(&mut self, context: &Context) {
         let is_gone = |name: &String, running: &mut Running| match running.reach {
             Reach::Host | Reach::Sandbox => false,
-            Reach::Namespace => !Scope::is_there(name, &running.netns),
+            Reach::Namespace => {
+                !Scope::is_there(name, &running.netns) && !context.is_pinned(&running.netns)
+            }
         };
         let ended: Vec<_> = self.running.extract_if(.., is_gone).collect();
         end(ended).await;

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::Result;
 use homeostat_document::{Document, TRIAL};
-use homeostat_engine::{Cascades, Kind, MassDelete, OnRelease, UndoList};
+use homeostat_engine::{Cascades, Control, Kind, MassDelete, OnRelease, UndoList};
 use homeostat_fleet::records::Accepted;
 use homeostat_netns::Netns;
 use serde_json::json;
@@ -43,6 +43,8 @@ const NAMED: usize = 20;
 const PASSES: Duration = Duration::from_secs(30);
 /// The same after a boot, which may bring a target only later.
 const PASSES_OF_A_BOOT: Duration = Duration::from_mins(10);
+/// How long the running passes of a trial are waited for before a rollback begins. It cannot overtake them.
+const RUNNING_PASS: Duration = Duration::from_secs(5);
 /// The first and the longest wait before a rollback that could not begin is tried again.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(30);
@@ -63,6 +65,8 @@ pub(super) struct Trial {
     pub(super) record: TrialRecord,
     pub(super) by: Person,
     pub(super) from: Vec<PathBuf>,
+    /// How long it lasts, unless it gets more time; nothing, if another process has begun it.
+    within: Option<Duration>,
     /// Whether the daemon's own document is tried.
     pub(super) is_edit: bool,
     /// The provider's document, if the confirmed one before the trial is not that.
@@ -218,13 +222,33 @@ async fn stay_converged(view: &mut DaemonView, settle: Duration) {
 pub(super) struct Trials {
     pub(super) open: Option<Trial>,
     pub(super) last: Option<LastTrial>,
-    /// Whether the daemon's own files changed during a trial: they wait for its end.
-    pub(super) has_edit: bool,
+    /// What is done with the daemon's own document once the open trial has ended.
+    pub(super) next: Option<NextDocument>,
     confirmed: u64,
     rolled_back: u64,
 }
 
+/// The daemon's own document, while it waits for the end of a trial.
+#[derive(Clone, Debug)]
+pub(super) enum NextDocument {
+    /// It changed during the trial, and is tried next: for this time, and on the same terms.
+    Tried(Duration, Terms),
+    /// It is taken as at any start: the trial was left open by another process.
+    Taken,
+}
+
 impl Trial {
+    /// What becomes of a document that changes during this trial.
+    pub(super) fn next_document(&self) -> NextDocument {
+        match self.within {
+            // What decides about an assignment of a fleet decides about nothing else.
+            Some(within) if self.record.assignment.is_none() => {
+                NextDocument::Tried(within, self.terms.clone())
+            }
+            _ => NextDocument::Taken,
+        }
+    }
+
     /// One whose holder ended. What it returns to is in force again; the passes are yet to run.
     pub(super) fn left_by_another(left: RecordedTrial, own_before: Option<Arc<Document>>) -> Self {
         let RecordedTrial { record, origin } = left;
@@ -234,6 +258,7 @@ impl Trial {
             record,
             by: origin.applied_by,
             from: origin.from,
+            within: None,
             is_edit: false,
             own_before,
             phase,
@@ -301,7 +326,7 @@ impl Trials {
             began_at: trial.record.began_at.clone(),
             left_ms: millis(left),
             returns_to: trial.record.before,
-            edit_waits: self.has_edit,
+            edit_waits: self.next.is_some(),
             rolls_back,
             confirm_by: trial.terms.confirm_by,
             checks: trial.checking.as_ref().map(|checking| checking.last()).unwrap_or_default(),
@@ -502,6 +527,7 @@ pub(super) async fn begin(
         record,
         by: request.by,
         from,
+        within: Some(request.within),
         is_edit: tried != Tried::HandedOver,
         own_before: daemon.own.clone().filter(|_| daemon.handed_number.is_some()),
         phase,
@@ -534,26 +560,36 @@ pub(super) async fn abandon(daemon: &mut Daemon, why: &anyhow::Error) {
     daemon.publish();
 }
 
-/// Begins a trial of the provider's changed document, if the settings ask for that. One that was tried before is
-/// tried again only on request; one that is confirmed needs no trial.
+/// Begins a trial of the provider's changed document, if the settings ask for that or it changed during another trial. One
+/// that was tried before is taken only on request; one that is confirmed needs no trial.
 pub(super) async fn begin_for_edit(
     daemon: &mut Daemon,
     document: &Document,
     is_asked_for: bool,
+    next: Option<NextDocument>,
 ) -> Result<()> {
-    // A change that takes the setting away is the last one that is tried.
-    let within = [document, &*daemon.document].map(|one| one.settings.confirm_within);
-    let Some(within) = within.into_iter().flatten().next() else { return Ok(()) };
     let (confirmed, scope) = (daemon.confirmed(), daemon.context.top_scope()?.name);
     let files = ReferencedFiles::of(document);
+    let has_confirmed = confirmed.newest_in(&scope).is_some();
+    let is_refused = !is_asked_for && has_confirmed && confirmed.is_unconfirmed(document, &files);
+    // A change that takes the setting away is the last one that is tried.
+    let within = [document, &*daemon.document].map(|one| one.settings.confirm_within);
+    let within = within.into_iter().flatten().next().map(|within| within.get());
+    let (within, terms) = match (within, next) {
+        // There is nothing that a trial could return to.
+        (_, Some(NextDocument::Taken)) if !has_confirmed => return Ok(()),
+        (Some(within), _) => (within, Terms::default()),
+        (None, Some(NextDocument::Tried(within, terms))) => (within, terms),
+        (None, _) if is_refused => return Err(tried_before()),
+        (None, _) => return Ok(()),
+    };
     if confirmed.is_newest_in(&scope, document, &files) {
         return Ok(());
     }
-    if !is_asked_for && confirmed.is_unconfirmed(document, &files) {
+    if is_refused {
         return Err(tried_before());
     }
-    let request =
-        TrialRequest { within: within.get(), by: Person::current(), terms: Terms::default() };
+    let request = TrialRequest { within, by: Person::current(), terms };
     let from = daemon.options.from.clone();
     begin(daemon, document, request, from, Tried::Edit).await
 }
@@ -685,10 +721,8 @@ pub(super) async fn roll_back(
     let trial = daemon.trials.open.as_ref().ok_or_else(no_trial)?;
     let (record, confirmed) = (trial.record.clone(), daemon.confirmed());
     let document = Arc::new(confirmed.before(&record)?);
-    for control in daemon.loops() {
-        // One that is paused would stay as it is. One that has ended comes again below.
-        let _ = control.resume();
-    }
+    let loops = daemon.loops();
+    let _ = tokio::time::timeout(RUNNING_PASS, hold_off(&loops)).await;
     let along = Arc::new(WentAlong::default());
     let mut caller = daemon.context.caller.clone();
     caller.guards = record.leave().apply(caller.guards);
@@ -698,6 +732,10 @@ pub(super) async fn roll_back(
     caller.recorded = undo_file::recorded(&confirmed.undo_file());
     daemon.rolls_back_as = Some(caller);
     let taken = daemon.take(document, recipients).await;
+    for control in loops.into_iter().chain(daemon.loops()) {
+        // One that an operator has paused would stay as it is. One that has ended came again.
+        let _ = control.resume();
+    }
     if taken.is_err() {
         daemon.rolls_back_as = None;
     }
@@ -714,6 +752,17 @@ pub(super) async fn roll_back(
     }
     daemon.publish();
     Ok(())
+}
+
+/// Lets the running passes of a trial end, and no other begin: what they record of what they take must be known to the
+/// sources that make it again.
+async fn hold_off(loops: &[Arc<dyn Control>]) {
+    for control in loops {
+        let _ = control.pause(None);
+    }
+    // It is answered between two passes.
+    let idle = loops.iter().map(|control| control.restore(Vec::new()));
+    futures_util::future::join_all(idle).await;
 }
 
 /// Rolls back without a client that could try again: a failure is retried.
@@ -748,7 +797,7 @@ pub(super) async fn rolled_back(daemon: &mut Daemon) {
     let Trial { record, is_edit, terms, phase, along, .. } = trial;
     let Phase::RollingBack { why, .. } = phase else { return };
     let taken = undo_file::read(&daemon.confirmed().undo_file());
-    let Undone { lost, again } = undo_file::restore(&taken, &daemon.loops()).await;
+    let Undone { lost, again, left } = undo_file::restore(&taken, &daemon.loops()).await;
     let went_along = along.restore(&daemon.loops()).await;
     let (mut not, not_count) = not_restored(daemon);
     let not_count = not_count + lost.len();
@@ -761,6 +810,7 @@ pub(super) async fn rolled_back(daemon: &mut Daemon) {
         not,
         not_count,
         made_again: again,
+        left,
         went_along,
         checks,
     };

@@ -61,7 +61,7 @@ async fn the_provider_learns_whether_its_document_was_accepted_or_refused() {
     let ledger = Arc::new(MemoryLedger::default());
     let mut daemon = Daemon::new(context, Box::new(provider), first, ledger, Options::default());
     let mut reload = async || {
-        let reloaded = daemon.reload(Recipients::Changed).await;
+        let reloaded = daemon.reload(Recipients::Changed, None).await;
         (
             reloaded.map_err(|error| error.to_string()),
             std::mem::take(&mut *verdicts.lock().unwrap()),

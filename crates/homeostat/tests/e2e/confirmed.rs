@@ -4,7 +4,9 @@ use std::fs;
 
 use serde_json::Value;
 
+use crate::holder::Site;
 use crate::keeping::until;
+use crate::provider::metric;
 use crate::world::World;
 
 const KEY: &str = "net/ipv4/tcp_retries1";
@@ -74,12 +76,81 @@ fn a_broken_document_at_the_start_yields_to_the_confirmed_one() {
 }
 
 #[test]
-fn a_broken_document_that_was_never_confirmed_is_an_error() {
+fn a_broken_document_is_an_error_if_none_was_ever_confirmed() {
+    let world = World::with("[sysctl]\n\"net.ipv4.tcp_retries1\" = {}\n");
+    let ran = world.run("run host.toml").exits(1);
+    assert!(ran.stderr.contains("host.toml:2:27"), "{}", ran.stderr);
+}
+
+/// As after the first boot of a machine that was set up by hand.
+#[test]
+fn a_broken_document_yields_to_the_one_that_another_command_applied() {
     let world = World::with("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
     world.run("apply --yes host.toml").exits(0);
+    world.meddle(KEY, "9");
     world.write("other.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = {}\n");
-    let ran = world.run("run other.toml").exits(1);
-    assert!(ran.stderr.contains("other.toml:2:27"), "{}", ran.stderr);
+    let _daemon = world.keep_at("other.toml");
+    until("the knob", || world.knob(KEY) == "5");
+    assert_eq!(world.status()["fallback"], 1);
+}
+
+/// What was last taken from the daemon's own files comes first, whatever else was applied since.
+#[test]
+fn a_broken_document_yields_to_the_last_one_of_the_same_files_first() {
+    let world = World::new();
+    let daemon = world.keep("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    world.converges();
+    world.confirms(1);
+    drop(daemon);
+    world.write("other.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n");
+    world.run("apply --yes other.toml").exits(0);
+    world.write("host.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = {}\n");
+    let _daemon = world.keep_at("host.toml");
+    until("the knob", || world.knob(KEY) == "5");
+    assert_eq!(world.status()["fallback"], 1);
+}
+
+/// A router must start with something.
+#[test]
+fn a_document_that_was_rolled_back_is_used_if_none_was_ever_confirmed() {
+    let world = World::with("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n");
+    let tried = world.run("apply --yes --confirm-within 1s host.toml").exits(1);
+    assert!(tried.last_line().starts_with("Rolled back to nothing declared"), "{tried:?}");
+    assert_ne!(world.knob(KEY), "5");
+    world.ip("link set lo up");
+    let daemon = world.keep_at("host.toml --listen 127.0.0.1:9876");
+    until("the knob", || world.knob(KEY) == "5");
+    let status = world.status();
+    assert_eq!((&status["tried_before"], &status["fallback"]), (&true.into(), &Value::Null));
+    let drawn = world.run("status").stdout;
+    assert!(drawn.contains("This document was tried and rolled back."), "{drawn}");
+    let log = fs::read_to_string(world.path().join("log")).unwrap();
+    assert!(log.contains("document in force that was rolled back"), "{log}");
+    assert_eq!(metric("homeostat_rolled_back_document"), "1");
+    world.confirms(1);
+    world.write("host.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = 6\n");
+    until("the next document", || world.knob(KEY) == "6");
+    until("the end of it", || world.status()["tried_before"] == false);
+    drop(daemon);
+}
+
+/// The holder and who watches it are killed: nobody has ended the trial when the daemon starts.
+#[test]
+fn a_document_whose_trial_was_left_open_is_used_if_none_was_ever_confirmed() {
+    let site = Site { world: World::with("[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n") };
+    let world = &site.world;
+    let mut client = world.homeostat("apply --yes --confirm-within 1h host.toml");
+    let mut client = client.stdout(std::process::Stdio::null()).spawn().unwrap();
+    until("the trial", || !world.status_if_any()["trial"].is_null() && world.knob(KEY) == "5");
+    client.kill().unwrap();
+    client.wait().unwrap();
+    site.kill_both();
+    until("the end of the holder", || !site.has_processes());
+    let _daemon = world.keep_at("host.toml");
+    world.confirms(1);
+    assert_eq!(world.knob(KEY), "5");
+    assert_eq!(world.status()["tried_before"], true);
+    assert_eq!(world.rolled_back()[0]["why"], "the process that held it ended");
 }
 
 #[test]

@@ -28,6 +28,13 @@ const LISTS: [(&str, &str); 9] = [
     ("bridge ports", "-j -d link show type bridge_slave"),
 ];
 
+/// The same of `bridge`: what ports are like, their VLANs, and the addresses that were not learnt.
+const BRIDGE_LISTS: [(&str, &str); 3] = [
+    ("ports of bridges", "-j -d link show"),
+    ("VLANs of bridges", "-j vlan show"),
+    ("addresses of bridges", "-j fdb show"),
+];
+
 /// Values that move by themselves.
 const MOVING: [&str; 3] = ["nf_conntrack_count", "nf_conntrack_expect_count", "flush"];
 
@@ -53,14 +60,15 @@ impl World {
 /// What the programs list that `command` starts, and the sysctls of the namespace of this thread.
 pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
     let mut dump = Dump::new();
-    for (name, args) in LISTS {
-        let mut ip = command("ip");
-        ip.args(args.split(' '));
-        let text = output(ip);
+    let lists = LISTS.map(|list| ("ip", list)).into_iter();
+    for (program, (name, args)) in lists.chain(BRIDGE_LISTS.map(|list| ("bridge", list))) {
+        let mut list = command(program);
+        list.args(args.split(' '));
+        let text = output(list);
         let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
         list.iter_mut().for_each(stop_timers);
         list.iter_mut().for_each(take_out_history);
-        list.retain(|entry| !is_left_over(entry));
+        list.retain(|entry| !is_left_over(entry) && !is_learnt(entry));
         // The order is that of the kernel's tables, not of what they hold.
         for entry in &list {
             let count = dump.entry(format!("{name}: {entry}")).or_default();
@@ -108,6 +116,14 @@ fn take_out_history(value: &mut Value) {
 fn is_left_over(route: &Value) -> bool {
     let flags = route["flags"].as_array().into_iter().flatten();
     route["dst"] == "ff00::/8" && flags.into_iter().any(|flag| flag == "linkdown")
+}
+
+/// Whether a bridge has learnt an address from a packet, or a link listens to a group, which follows its state. Only
+/// entries of such a table have a MAC address and a state.
+fn is_learnt(entry: &Value) -> bool {
+    let Some(mac) = entry.get("mac").and_then(Value::as_str) else { return false };
+    let is_group = ["33:33:", "01:00:5e:"].iter().any(|group| mac.starts_with(group));
+    is_group || !["permanent", "static"].iter().any(|one| entry["state"] == *one)
 }
 
 /// Takes out how long the timers of a bridge have still to run.

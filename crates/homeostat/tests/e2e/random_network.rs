@@ -43,7 +43,7 @@ const SHRINKING_PATIENCE: Duration = Duration::from_secs(1);
 const SHRINKS: usize = 40;
 
 /// Whether the kernel can make such a link, perhaps on top of one that is called `base`.
-fn kernel_has(link: &str) -> bool {
+pub(crate) fn kernel_has(link: &str) -> bool {
     static ANSWERS: OnceLock<std::sync::Mutex<BTreeMap<String, bool>>> = OnceLock::new();
     let answers = ANSWERS.get_or_init(Default::default);
     let mut answers = answers.lock().unwrap();

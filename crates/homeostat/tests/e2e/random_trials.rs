@@ -1,16 +1,23 @@
 //! Random trials: a random confirmed document, random objects of others, a random document that is tried, and an end at
-//! random. Whatever happens, all is as it was, or the trial is confirmed. Seeds are fixed; `HOMEOSTAT_SOAK` adds more, and
-//! `HOMEOSTAT_SEED` runs one of them again.
+//! random. A daemon holds the trial, or, for every third seed, a holder of its own. Whatever happens, all is as it was, or
+//! the trial is confirmed. Seeds are fixed; `HOMEOSTAT_SOAK` adds more, and `HOMEOSTAT_SEED` runs one of them again.
 
 use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-use crate::keeping::until;
+use crate::dump::Dump;
+use crate::holder::Site;
+use crate::keeping::{comes, until};
 use crate::network::cabled;
+use crate::random_network::kernel_has;
 use crate::soak::dice::Dice;
 use crate::trial_kills::Killer;
-use crate::undone::{begin, spawn};
+use crate::undone::{begin, spawn, trial};
 use crate::world::World;
 
 /// Of two addresses in one network the first is the primary one, which no document says.
@@ -99,6 +106,92 @@ const FOREIGN: [&str; 19] = [
     "link set br7 type bridge ageing_time 777",
     "link set x0 mtu 1400",
 ];
+
+/// What a port of a bridge may have; of the VLANs only where the kernel has them.
+const PORT_OPTIONS: [&str; 4] = [
+    "bridge-port = { cost = 77 }",
+    "bridge-port = { learning = false, isolated = true }",
+    "bridge-port = { priority = 9, hairpin = true }",
+    "bridge-port = { flood = false, neigh-suppress = true, cost = 12 }",
+];
+const VLANS: [&str; 4] =
+    ["vlans = []", "vlans = [7]", "vlans = [\"9 pvid untagged\", \"20-30\"]", "vlans = [30, 7]"];
+
+/// Files that a document may write, each with one of these. The last one is there before, and is another's.
+const FILES: [&str; 3] = ["a.cfg", "sub/b.cfg", "theirs.cfg"];
+const CONTENTS: [&str; 3] = [
+    "text = \"one\\n\"",
+    "text = \"two\\nlines\\n\", mode = \"0600\"",
+    "text = \"\", mode = \"0755\"",
+];
+
+/// What came later has dice of its own, so that a seed means the same as before.
+struct Later {
+    dice: Dice,
+    has_vlans: bool,
+    etc: String,
+}
+
+impl Later {
+    fn new(seed: u64, world: &World) -> Self {
+        Later {
+            dice: Dice::new(seed ^ 0x5eed_0000),
+            has_vlans: kernel_has("b0 type bridge vlan_filtering 1"),
+            etc: world.path().join("etc").display().to_string(),
+        }
+    }
+
+    /// Options of ports, VLANs, and a set of files, for a document that is otherwise complete.
+    fn complete(&mut self, document: &str) -> String {
+        let mut text = String::new();
+        for line in document.lines() {
+            writeln!(text, "{line}").unwrap();
+            if line == "master = \"br7\"" {
+                if self.dice.below(2) == 0 {
+                    writeln!(text, "{}", self.dice.pick(&PORT_OPTIONS)).unwrap();
+                }
+                if self.has_vlans && self.dice.below(2) == 0 {
+                    writeln!(text, "{}", self.dice.pick(&VLANS)).unwrap();
+                }
+            }
+            if line == "kind = \"bridge\"" && self.has_vlans && self.dice.below(2) == 0 {
+                text.push_str("vlan-filtering = true\n");
+            }
+        }
+        text.push_str("[files.some.write]\n");
+        for name in FILES {
+            if self.dice.below(2) == 0 {
+                let content = self.dice.pick(&CONTENTS);
+                let path = format!("{}/{name}", self.etc);
+                writeln!(text, "{path:?} = {{ {content}, adopt = true }}").unwrap();
+            }
+        }
+        text
+    }
+}
+
+impl World {
+    /// The dump, with every file in the directory of the files.
+    fn dump_with_files(&self) -> Dump {
+        let mut dump = self.dump();
+        let mut directories = vec![self.path().join("etc")];
+        while let Some(directory) = directories.pop() {
+            for entry in fs::read_dir(directory).unwrap().flatten() {
+                // It may be swapped just now; then it differs, and is looked at again.
+                let Ok(metadata) = entry.metadata() else { continue };
+                let mode = metadata.permissions().mode();
+                let content = if entry.file_type().unwrap().is_dir() {
+                    directories.push(entry.path());
+                    String::new()
+                } else {
+                    fs::read_to_string(entry.path()).unwrap_or_default()
+                };
+                dump.insert(entry.path().display().to_string(), format!("{mode:o} {content}"));
+            }
+        }
+        dump
+    }
+}
 
 impl Dice {
     fn some<'a>(&mut self, of: &[&'a str]) -> Vec<&'a str> {
@@ -262,45 +355,163 @@ const PORT: [&str; 4] = [
     "link set theirs master br7",
 ];
 
-fn run(seed: u64) {
-    let mut dice = Dice::new(seed);
-    let world = cabled();
-    // The kernel makes link-local addresses when a carrier comes, and from the hardware address that a bridge has then.
-    if dice.below(2) == 0 {
-        world.meddle("net/ipv6/conf/default/addr_gen_mode", "1");
+/// A world with a confirmed document, objects of others, and what is there then.
+struct Story {
+    site: Site,
+    dice: Dice,
+    more: Later,
+    tried: String,
+    told: String,
+}
+
+impl Story {
+    fn new(seed: u64) -> (Self, String) {
+        let mut dice = Dice::new(seed);
+        let world = cabled();
+        // The kernel makes link-local addresses when a carrier comes, and from the hardware address that a bridge has then.
+        if dice.below(2) == 0 {
+            world.meddle("net/ipv6/conf/default/addr_gen_mode", "1");
+        }
+        world.write("etc/theirs.cfg", "theirs\n");
+        fs::create_dir(world.path().join("etc/sub")).unwrap();
+        let mut more = Later::new(seed, &world);
+        let (before, tried) = (dice.document(), dice.document());
+        let (before, tried) = (more.complete(&before), more.complete(&tried));
+        let told = format!("seed {seed}\n--- before\n{before}\n--- tried\n{tried}");
+        let site = Site { world };
+        (Story { site, dice, more, tried, told }, before)
     }
-    let (before, tried) = (dice.document(), dice.document());
-    let story = format!("seed {seed}\n--- before\n{before}\n--- tried\n{tried}");
-    let mut daemon = world.keep(&before);
-    world.confirms(1);
-    for act in PORT {
-        world.try_ip(act);
-    }
-    for act in dice.some(&FOREIGN) {
-        // Two rules of one key are a conflict, which no document settles.
-        let is_conflict = act.starts_with("rule") && before.contains("priority = 900");
-        if !is_conflict {
+
+    /// What others do once the document before the trial is in force, and everything that is there then. `heal` brings
+    /// back what they change of ours.
+    fn others(&mut self, before: &str, heal: impl Fn(&World)) -> Dump {
+        let Story { site: Site { world }, dice, .. } = self;
+        for act in PORT {
             world.try_ip(act);
         }
+        for act in dice.some(&FOREIGN) {
+            // Two rules of one key are a conflict, which no document settles.
+            let is_conflict = act.starts_with("rule") && before.contains("priority = 900");
+            if !is_conflict {
+                world.try_ip(act);
+            }
+        }
+        until("addresses are used", || world.uses_all_addresses());
+        for (knob, value) in SET_BY_OTHERS {
+            if dice.below(3) == 0 {
+                // One of a link that is not there cannot be set.
+                let _ = fs::write(format!("/proc/sys/{knob}"), value);
+            }
+        }
+        heal(world);
+        // A worker of the kernel follows carriers; both ends are up.
+        until("the carrier of others", || !world.ip("link show dev theirs").contains("NO-CARRIER"));
+        until("addresses are used", || world.uses_all_addresses());
+        world.dump_with_files()
     }
-    until("addresses are used", || world.uses_all_addresses());
-    for (knob, value) in SET_BY_OTHERS {
-        if dice.below(3) == 0 {
-            // One of a link that is not there cannot be set.
-            let _ = std::fs::write(format!("/proc/sys/{knob}"), value);
+
+    #[track_caller]
+    fn is_again(&self, then: &Dump) {
+        crate::dump::comes_again(then, || self.site.world.dump_with_files(), &self.told);
+    }
+
+    /// Everything is as the document says that was tried.
+    #[track_caller]
+    fn is_confirmed(&self) {
+        let (world, told) = (&self.site.world, &self.told);
+        let plan = world.run("plan --json new.toml").stdout;
+        let listed: Value = serde_json::from_str(&plan).unwrap();
+        let of = |list: &str| listed[list].as_array().unwrap().clone();
+        // Forwarding waits for the firewall, which may be held.
+        let is_held = of("held").iter().any(|held| held["source"] == "nft");
+        let waits = |change: &Value| is_held && change["source"] == "knobs";
+        // A document that does not speak of a bridge leaves a link in it, which then has no macvlan.
+        let is_port =
+            world.ip("link show").contains("x0@") && world.ip("-d link show x0").contains("master");
+        let is_impossible = |change: &Value| is_port && change["key"] == "link m0";
+        let is_explained = |change: &Value| waits(change) || is_impossible(change);
+        assert!(of("changes").iter().all(is_explained), "{told}\n{plan}");
+    }
+
+    /// The client of a trial, which is killed at a random call of its own, whatever the others do at that time.
+    fn begin_with_killed_client(&mut self) {
+        let (call, nth) = (*self.more.dice.pick(&CLIENT_CALLS), 1 + self.more.dice.below(40));
+        write!(self.told, "\n--- the client is killed at {call} {nth}").unwrap();
+        let world = &self.site.world;
+        let command = trial(world, &self.tried, OPTIONS);
+        let mut client = traced(world, &command, call, nth, "-qq").spawn().unwrap();
+        // It may not make that call so often, and then waits for the end of the trial.
+        until("the kill or the trial", || {
+            is_over(Pid::from_child(&client)) || !world.status_if_any()["trial"].is_null()
+        });
+        kill(&mut client);
+    }
+
+    /// After the kill of the client: nothing has begun, or a trial is open, which is rolled back.
+    #[track_caller]
+    fn comes_again_without_client(&self, then: &Dump) {
+        let world = &self.site.world;
+        let is_again = comes(|| {
+            let _ = world.run("rollback");
+            world.dump_with_files() == *then
+        });
+        if !is_again {
+            self.is_again(then);
         }
     }
-    world.run("resync");
-    // A worker of the kernel follows carriers; both ends are up.
-    until("the carrier of others", || !world.ip("link show dev theirs").contains("NO-CARRIER"));
-    until("addresses are used", || world.uses_all_addresses());
-    let then = world.dump();
-    let end = dice.below(4);
-    let moment = Moment::throw(&mut dice);
-    let options = "--allow-cascades --accept-loss";
+}
+
+/// A command under a tracer that kills it at the nth call; with `-f` also what it starts.
+fn traced(world: &World, command: &Command, call: &str, nth: usize, follow: &str) -> Command {
+    let mut strace = world.command("strace");
+    strace.args([follow, "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
+    strace.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]);
+    strace.arg(command.get_program()).args(command.get_args());
+    strace.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    strace
+}
+
+/// What a client does in a trial.
+const CLIENT_CALLS: [&str; 6] = ["openat", "read", "write", "sendto", "recvfrom", "close"];
+
+/// Ends a traced program with its tracer.
+fn kill(tracer: &mut Child) {
+    let children = format!("/proc/{0}/task/{0}/children", tracer.id());
+    for child in fs::read_to_string(children).unwrap_or_default().split_whitespace() {
+        // It may have ended just before.
+        let _ = Pid::from_raw(child.parse().unwrap()).map(|pid| kill_process(pid, Signal::KILL));
+    }
+    let _ = tracer.kill();
+    tracer.wait().unwrap();
+}
+
+fn is_over(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with(['Z', 'X']))
+}
+
+const OPTIONS: &str = "--allow-cascades --accept-loss";
+
+/// A daemon holds the trial.
+fn run_with_daemon(seed: u64) {
+    let (mut story, before) = Story::new(seed);
+    let mut daemon = story.site.world.keep(&before);
+    story.site.world.confirms(1);
+    let then = story.others(&before, |world| drop(world.run("resync")));
+    let end = story.dice.below(4);
+    let moment = Moment::throw(&mut story.dice);
+    if end != 1 && story.more.dice.below(3) == 0 {
+        story.begin_with_killed_client();
+        if end == 3 && story.site.world.run("confirm --same-session").code() == Some(0) {
+            story.site.world.run("resync");
+            return story.is_confirmed();
+        }
+        return story.comes_again_without_client(&then);
+    }
+    let (world, told, tried) = (&story.site.world, &story.told, &story.tried);
     let mut client = if let (1, Moment::OfTheApply { call, nth }) = (end, moment) {
-        let killer = Killer::at(&world, &daemon, call, nth);
-        let mut client = spawn(&world, &tried, options);
+        let killer = Killer::at(world, &daemon, call, nth);
+        let mut client = spawn(world, tried, OPTIONS);
         // It may not make that call so often.
         until("the kill or the trial", || {
             killer.has_killed() || !world.status_if_any()["trial"].is_null()
@@ -311,16 +522,16 @@ fn run(seed: u64) {
         client.kill().unwrap();
         client
     } else {
-        let client = begin(&world, &tried, options);
+        let client = begin(world, tried, OPTIONS);
         world.run("resync");
         client
     };
     let mut is_over = false;
     if let (1 | 3, Moment::OfTheEnd { call, nth }) = (end, moment) {
         let command = if end == 1 { "rollback" } else { "confirm --same-session" };
-        let killer = Killer::at(&world, &daemon, call, nth);
+        let killer = Killer::at(world, &daemon, call, nth);
         let _ = world.run(command);
-        is_over = killer.ends_with_kill(&world);
+        is_over = killer.ends_with_kill(world);
     }
     if end == 1 || is_over {
         daemon.kill();
@@ -341,26 +552,116 @@ fn run(seed: u64) {
                 world.run("confirm --same-session").exits(0);
             }
             world.run("resync");
-            let plan = world.run("plan --json new.toml").stdout;
-            let listed: Value = serde_json::from_str(&plan).unwrap();
-            let of = |list: &str| listed[list].as_array().unwrap().clone();
-            // Forwarding waits for the firewall, which may be held.
-            let is_held = of("held").iter().any(|held| held["source"] == "nft");
-            let waits = |change: &Value| is_held && change["source"] == "knobs";
-            // A document that does not speak of a bridge leaves a link in it, which then has no macvlan.
-            let is_port = world.ip("link show").contains("x0@")
-                && world.ip("-d link show x0").contains("master");
-            let is_impossible = |change: &Value| is_port && change["key"] == "link m0";
-            let is_explained = |change: &Value| waits(change) || is_impossible(change);
-            assert!(of("changes").iter().all(is_explained), "{story}\n{plan}");
+            story.is_confirmed();
         }
     }
     client.wait().unwrap();
     if world.history().len() == 1 {
-        assert_ne!((end, is_over), (3, false), "{story}");
-        world.is_again_after(&then, &story);
+        assert_ne!((end, is_over), (3, false), "{told}");
+        story.is_again(&then);
     }
     drop(daemon);
+}
+
+/// How a trial without a daemon ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The client is killed, the others go on.
+    WithoutClient,
+    /// All processes of the trial are killed at the same call of each.
+    AllAtACall,
+    /// The holder is killed: the process that watches it rolls back.
+    WithoutHolder,
+    /// Both are killed: the next command rolls back.
+    WithoutBoth,
+    RollBack,
+    Confirm,
+}
+
+const ENDS: [End; 6] = [
+    End::WithoutClient,
+    End::AllAtACall,
+    End::WithoutHolder,
+    End::WithoutBoth,
+    End::RollBack,
+    End::Confirm,
+];
+
+/// No daemon runs: a process of its own holds the trial, and another one watches that.
+fn run_without_daemon(seed: u64) {
+    let (mut story, before) = Story::new(seed);
+    let apply = |world: &World| drop(world.run("apply --yes host.toml"));
+    story.site.world.write("host.toml", &before);
+    apply(&story.site.world);
+    story.site.world.confirms(1);
+    let then = story.others(&before, apply);
+    let end = *story.more.dice.pick(&ENDS);
+    let (call, kind) = (*story.more.dice.pick(&CALLS), story.more.dice.below(2));
+    let nth = 1 + story.more.dice.below(if call == "rename" { 3 } else { 40 });
+    write!(story.told, "\n--- without a daemon: {end:?}, {call} {nth}, {kind}").unwrap();
+    match end {
+        End::WithoutClient => {
+            story.begin_with_killed_client();
+            return story.comes_again_without_client(&then);
+        }
+        End::AllAtACall => {
+            let world = &story.site.world;
+            let mut command = traced(world, &trial(world, &story.tried, OPTIONS), call, nth, "-f");
+            let mut client = command.spawn().unwrap();
+            // They may not make that call so often.
+            until("the kill or the trial", || {
+                is_over(Pid::from_child(&client))
+                    || !story.site.has_client()
+                    || !world.status_if_any()["trial"].is_null()
+            });
+            kill(&mut client);
+            story.site.kill_both();
+        }
+        _ => {
+            let world = &story.site.world;
+            let mut client = begin(world, &story.tried, OPTIONS);
+            if story.more.dice.below(2) == 0 {
+                world.run("resync");
+            }
+            match end {
+                End::WithoutHolder => story.site.kill_holder(),
+                End::WithoutBoth => story.site.kill_both(),
+                _ => {
+                    let holder = story.site.holder().unwrap().as_raw_nonzero().get();
+                    let holder = u32::try_from(holder).unwrap();
+                    let killer = (kind == 0)
+                        .then(|| Killer::of(world, holder, call, u64::try_from(nth).unwrap()));
+                    let is_confirm = end == End::Confirm;
+                    let command = if is_confirm { "confirm --same-session" } else { "rollback" };
+                    let ran = world.run(command);
+                    assert!(killer.is_some() || ran.code() == Some(0), "{}\n{ran:?}", story.told);
+                    let is_killed = killer.is_some_and(|killer| killer.ends_with_kill(world));
+                    until("the end of the holder", || !story.site.has_processes());
+                    if world.history().len() == 2 {
+                        assert!(is_confirm, "{}", story.told);
+                        if is_killed {
+                            // What waited for the confirm may not be done.
+                            let _ = world.run(&format!("apply --yes {OPTIONS} new.toml"));
+                        }
+                        client.wait().unwrap();
+                        return story.is_confirmed();
+                    }
+                }
+            }
+            if end == End::WithoutBoth {
+                client.kill().unwrap();
+            }
+            client.wait().unwrap();
+        }
+    }
+    until("the end of the holder", || !story.site.has_processes());
+    let next = if kind == 0 { "rollback" } else { "apply --yes host.toml" };
+    let _ = story.site.world.run(next);
+    story.is_again(&then);
+}
+
+fn run(seed: u64) {
+    if seed.is_multiple_of(3) { run_without_daemon(seed) } else { run_with_daemon(seed) }
 }
 
 /// Seeds that have shown faults of rollbacks: the other end of a pair that was made again, a macvlan whose parent had joined

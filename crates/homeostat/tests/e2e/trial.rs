@@ -337,6 +337,55 @@ fn an_edit_during_a_trial_waits_for_its_end() {
     world.run("confirm --extend 2h").exits(0);
     world.run("rollback").exits(0);
     until("the edit", || world.knob(KEY) == "7");
+    // It came during a trial, so it is one, for the same time.
+    let next = world.trial();
+    let left = next["left_ms"].as_u64().unwrap();
+    assert!(next["id"] == 3 && (3_000_000..=3_600_000).contains(&left), "{next}");
+    world.run("rollback").exits(0);
+    assert_eq!(world.knob(KEY), "5");
+    // It is taken again only if somebody asks for it.
+    world.write("host.toml", EDITED);
+    until("the refusal", || world.status()["provider"]["ok"] == false);
+    assert_eq!(world.knob(KEY), "5");
+    world.run("reload").exits(0);
+    assert_eq!(world.knob(KEY), "7");
+}
+
+#[test]
+fn an_edit_during_a_trial_is_tried_also_if_that_one_was_confirmed() {
+    let (world, _daemon) = kept();
+    world.try_for("1h");
+    world.write("host.toml", EDITED);
+    until("the edit is noticed", || world.trial()["edit_waits"] == true);
+    world.in_another_session("confirm").exits(0);
+    until("the edit", || world.knob(KEY) == "7" && world.trial()["id"] == 3);
+    world.run("rollback").exits(0);
+    assert_eq!(world.knob(KEY), "6", "the first one was confirmed");
+}
+
+/// The operator writes what is tried into the files, and nobody confirms it.
+#[test]
+fn an_edit_that_is_what_is_tried_is_no_trial_of_its_own() {
+    let (world, _daemon) = kept();
+    world.try_for("1h");
+    world.write("host.toml", TRIED);
+    until("the edit is noticed", || world.trial()["edit_waits"] == true);
+    world.run("rollback").exits(0);
+    until("the refusal", || world.status()["provider"]["ok"] == false);
+    assert_eq!((world.knob(KEY).as_str(), world.trial()), ("5", Value::Null));
+}
+
+#[test]
+fn a_setting_of_little_time_is_warned_of() {
+    let world = World::with("[settings]\nconfirm-within = \"5s\"\n");
+    let warning = "host.toml:2:18: this is little time to open a new session and confirm";
+    for (command, code) in [("check host.toml", 0), ("plan host.toml", 0)] {
+        let ran = world.run(command).exits(code);
+        let said = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(said.contains("warning: ") && said.contains(warning), "{said}");
+    }
+    world.write("host.toml", "[settings]\nconfirm-within = \"15s\"\n");
+    world.run("check host.toml").says(0, "");
 }
 
 /// With the setting an editor is as safe as `apply --confirm-within`.

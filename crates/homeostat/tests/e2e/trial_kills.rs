@@ -21,12 +21,17 @@ pub(crate) struct Killer {
 impl Killer {
     /// Kills the daemon when one of its threads makes this call for the nth time from now on.
     pub(crate) fn at(world: &World, daemon: &Daemon, call: &str, nth: u64) -> Self {
+        Self::of(world, daemon.pid(), call, nth)
+    }
+
+    /// The same for any process that holds trials.
+    pub(crate) fn of(world: &World, daemon: u32, call: &str, nth: u64) -> Self {
         let mut strace = world.command("strace");
         strace.args(["-f", "-qq", "-o", "/dev/null", "-e", &format!("trace={call}")]);
         strace.args(["-e", &format!("inject={call}:signal=KILL:when={nth}")]);
-        strace.args(["-p", &daemon.pid().to_string()]);
+        strace.args(["-p", &daemon.to_string()]);
         let strace = strace.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let killer = Killer { daemon: daemon.pid(), strace };
+        let killer = Killer { daemon, strace };
         until("the tracer", || killer.is_attached());
         killer
     }

@@ -135,11 +135,15 @@ fn handles(world: &World) -> Vec<String> {
     listed.lines().filter(|line| line.contains("# handle")).map(str::to_owned).collect()
 }
 
-/// Starts a client that asks for a trial.
-pub(crate) fn spawn(world: &World, tried: &str, options: &str) -> std::process::Child {
+/// A client that asks for a trial.
+pub(crate) fn trial(world: &World, tried: &str, options: &str) -> std::process::Command {
     world.write("new.toml", tried);
-    let mut client =
-        world.homeostat(&format!("apply --yes --confirm-within 1h {options} new.toml"));
+    world.homeostat(&format!("apply --yes --confirm-within 1h {options} new.toml"))
+}
+
+/// Starts it.
+pub(crate) fn spawn(world: &World, tried: &str, options: &str) -> std::process::Child {
+    let mut client = trial(world, tried, options);
     let errors = std::fs::File::create(world.path().join("client")).unwrap();
     client.stdout(Stdio::null()).stderr(errors).spawn().unwrap()
 }
@@ -148,7 +152,7 @@ pub(crate) fn spawn(world: &World, tried: &str, options: &str) -> std::process::
 #[track_caller]
 pub(crate) fn begin(world: &World, tried: &str, options: &str) -> std::process::Child {
     let (client, said) = (spawn(world, tried, options), world.path().join("client"));
-    let is_tried = comes(|| !world.status()["trial"].is_null());
+    let is_tried = comes(|| !world.status_if_any()["trial"].is_null());
     assert!(is_tried, "no trial: {}", std::fs::read_to_string(said).unwrap());
     client
 }
@@ -284,6 +288,12 @@ fn an_object_that_its_owner_made_again_by_itself_stays_as_it_is() {
     world.converges();
     let routes = world.listed("route show 10.7.0.0/16");
     assert_eq!((routes.len(), &routes[0]["dev"]), (1, &"vb".into()), "{routes:?}");
+    let left = &world.rolled_back()[0]["left"];
+    assert_eq!(left.as_array().unwrap().len(), 1, "{left}");
+    assert_eq!(left[0]["key"], "route 10.7.0.0/16 metric 20");
+    let said = world.run("status").stdout;
+    let line = "Left: route 10.7.0.0/16 metric 20 (rtnl in host) is there already.";
+    assert!(said.contains(line), "{said}");
 }
 
 /// The link is put aside; what others had on it is theirs again.
