@@ -167,7 +167,8 @@ pub enum Start {
     BeforeLinks,
     /// With the rest.
     Usual,
-    /// With the rest, but the daemon is ready without it: a boot brings its target after those that wait for the daemon.
+    /// With the rest, but the daemon is ready once its first pass has ended, also if that failed: a boot may bring its target
+    /// after those that wait for the daemon.
     Late,
 }
 

@@ -1,11 +1,12 @@
 //! The only writer: unit files first within a phase, then jobs side by side.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use homeostat_core::{Failure, Outcome, Outcomes, Retry, Step as _, Work};
-use homeostat_systemd::{Error, Job, JobKind, Systemd};
+use homeostat_systemd::{Error, Job, JobKind, Systemd, UnitName, follow_links};
 use tokio::time::Instant;
 
 use crate::key::{Aspect, Key};
@@ -33,12 +34,12 @@ impl homeostat_core::Writer<Services> for Writer {
             }
         };
         // During a boot a unit may wait for one that waits for us: its job is queued, and not waited for.
-        let jobs_get =
-            if systemd.is_booting().await.unwrap_or(false) { Duration::ZERO } else { JOBS };
+        let is_booting = systemd.is_booting().await.unwrap_or(false);
+        let jobs_get = if is_booting { Duration::ZERO } else { JOBS };
         let steps: Vec<(usize, &Step)> = work.iter().collect();
         for phase in steps.chunk_by(|(_, a), (_, b)| a.phase() == b.phase()) {
             let deadline = Instant::now() + jobs_get;
-            let mut are_files_changed = false;
+            let (mut files, mut changed) = (Vec::new(), BTreeSet::new());
             let mut jobs = Vec::new();
             for &(at, step) in phase {
                 match step.write(work.desired) {
@@ -48,29 +49,41 @@ impl homeostat_core::Writer<Services> for Writer {
                         let systemd = &systemd;
                         jobs.push(async move { (at, job(systemd, key, value, deadline).await) });
                     }
-                    Some((key, value)) => {
-                        let written = file(&systemd, key, value).await;
-                        are_files_changed |= written.is_ok();
-                        out.put(at..at + 1, outcome(written));
-                    }
+                    Some((key, value)) => match file(&systemd, key, value).await {
+                        Ok(units) => {
+                            changed.extend(units);
+                            files.push(at);
+                        }
+                        Err(error) => out.put(at..at + 1, failed(&error)),
+                    },
                 }
             }
             for (at, outcome) in join_all(jobs).await {
                 out.put(at..at + 1, outcome);
             }
-            // Links count only once systemd has read them. The second look shows whether it has.
-            if are_files_changed {
-                let _ = systemd.reload().await;
+            if files.is_empty() {
+                continue;
+            }
+            let read = read_links(&systemd, &changed, is_booting).await;
+            for at in files {
+                let outcome = match &read {
+                    Ok(()) => Outcome::Applied { now: None },
+                    Err(error) => failed(error),
+                };
+                out.put(at..at + 1, outcome);
             }
         }
     }
 }
 
-fn outcome(written: Result<(), Error>) -> Outcome<State> {
-    match written {
-        Ok(()) => Outcome::Applied { now: None },
-        Err(error) => failed(&error),
-    }
+/// Links count only once systemd has read them. The second look shows whether it has.
+async fn read_links(
+    systemd: &Systemd,
+    changed: &BTreeSet<UnitName>,
+    is_booting: bool,
+) -> Result<(), Error> {
+    let _ = systemd.reload().await;
+    if is_booting { follow_links(systemd, changed).await } else { Ok(()) }
 }
 
 fn failed(error: &Error) -> Outcome<State> {
@@ -82,20 +95,22 @@ fn failed(error: &Error) -> Outcome<State> {
     }
 }
 
-/// Enables, disables, masks or unmasks. What was enabled or masked until the next boot only is undone, too.
-async fn file(systemd: &Systemd, key: &Key, value: bool) -> Result<(), Error> {
+/// Enables, disables, masks or unmasks, and returns the units whose links have changed. What was enabled or masked until the
+/// next boot only is undone, too.
+async fn file(systemd: &Systemd, key: &Key, value: bool) -> Result<BTreeSet<UnitName>, Error> {
+    let unit = &key.unit;
     match (key.aspect, value) {
-        (Aspect::Enabled, true) => systemd.enable(&key.unit).await,
+        (Aspect::Enabled, true) => systemd.enable(unit).await,
         (Aspect::Enabled, false) => {
-            systemd.disable(&key.unit, false).await?;
-            systemd.disable(&key.unit, true).await
+            let changed = systemd.disable(unit, false).await?;
+            Ok(&changed | &systemd.disable(unit, true).await?)
         }
-        (Aspect::Masked, true) => systemd.mask(&key.unit).await,
+        (Aspect::Masked, true) => systemd.mask(unit).await,
         (Aspect::Masked, false) => {
-            systemd.unmask(&key.unit, false).await?;
-            systemd.unmask(&key.unit, true).await
+            let changed = systemd.unmask(unit, false).await?;
+            Ok(&changed | &systemd.unmask(unit, true).await?)
         }
-        (Aspect::Active, _) => Ok(()),
+        (Aspect::Active, _) => Ok(BTreeSet::new()),
     }
 }
 

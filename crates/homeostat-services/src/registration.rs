@@ -22,7 +22,8 @@ const STEP_KINDS: &[StepKind] = &[
 pub const REGISTRATION: Registration = Registration {
     steps: STEP_KINDS,
     own_scopes: Some(OwnScopes { capabilities: CapabilitySet::empty() }),
-    // The system bus comes after the network, which waits for the daemon.
+    // Links of a trial that a power loss ended are restored before their programs start. But without systemd's own socket
+    // there is only the system bus, which comes after the network, which waits for the daemon.
     start: Start::Late,
     waiting: |_, section| keys(section).map(|key| key.to_string()).collect(),
     ..Registration::new(section::SECTIONS, bind)

@@ -1,5 +1,6 @@
 //! Calls to systemd, and jobs followed to their end.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
@@ -17,6 +18,7 @@ use zbus::{
 
 use crate::error::Error;
 use crate::name::UnitName;
+use crate::private::PrivateSocket;
 
 pub(crate) const DESTINATION: &str = "org.freedesktop.systemd1";
 pub(crate) const MANAGER_PATH: &str = "/org/freedesktop/systemd1";
@@ -79,6 +81,25 @@ pub enum Job {
     Running(u32),
 }
 
+/// What `ListUnitsByNames` says of a unit.
+#[derive(Debug)]
+pub(crate) struct UnitRow {
+    name: String,
+    pub(crate) load: String,
+    pub(crate) active: String,
+    sub: String,
+    path: OwnedObjectPath,
+    pub(crate) job: Option<QueuedJob>,
+}
+
+/// A job that has not ended.
+#[derive(Debug)]
+pub(crate) struct QueuedJob {
+    pub(crate) number: u32,
+    /// `start`, `stop` and others.
+    pub(crate) kind: String,
+}
+
 /// A row of `ListUnitsByNames`.
 type Row =
     (String, String, String, String, String, String, OwnedObjectPath, u32, String, OwnedObjectPath);
@@ -95,11 +116,21 @@ impl Systemd {
     /// The state of units. Each is loaded, if it was not; one that does not exist has `load` `not-found`.
     pub async fn units(&self, names: &[&UnitName]) -> Result<Vec<Unit>, Error> {
         let names: Vec<&str> = names.iter().map(|name| name.as_str()).collect();
-        let rows: Vec<Row> = self.ask("ListUnitsByNames", &(names,)).await?;
-        let units = rows.into_iter().filter_map(|(name, _, load, active, sub, _, path, ..)| {
+        let units = self.rows(&names).await?.into_iter();
+        let units = units.filter_map(|UnitRow { name, load, active, sub, path, .. }| {
             Some(Unit { name: name.parse().ok()?, load, active, sub, path })
         });
         Ok(units.collect())
+    }
+
+    pub(crate) async fn rows(&self, names: &[&str]) -> Result<Vec<UnitRow>, Error> {
+        let rows: Vec<Row> = self.ask("ListUnitsByNames", &(names,)).await?;
+        let rows = rows.into_iter();
+        let rows = rows.map(|(name, _, load, active, sub, _, path, number, kind, _)| {
+            let job = (number != 0).then_some(QueuedJob { number, kind });
+            UnitRow { name, load, active, sub, path, job }
+        });
+        Ok(rows.collect())
     }
 
     /// The state of one unit.
@@ -148,6 +179,15 @@ impl Systemd {
     pub async fn is_booting(&self) -> Result<bool, Error> {
         let state: String = self.get(MANAGER_PATH, MANAGER, "SystemState").await?;
         Ok(matches!(state.as_str(), "initializing" | "starting"))
+    }
+
+    /// A property that units of all types have.
+    pub(crate) async fn unit_property<T: TryFrom<OwnedVariant>>(
+        &self,
+        unit: &UnitRow,
+        name: &'static str,
+    ) -> Result<T, Error> {
+        self.get(unit.path.as_str(), "org.freedesktop.systemd1.Unit", name).await
     }
 
     async fn property<T: TryFrom<OwnedVariant>>(
@@ -208,32 +248,46 @@ impl Systemd {
         }
     }
 
-    /// Has a unit start with those that want it, from the next boot on.
-    pub async fn enable(&self, name: &UnitName) -> Result<(), Error> {
+    /// Ends a job that has not ended. One that has is no error.
+    pub(crate) async fn cancel(&self, number: u32) -> Result<(), Error> {
+        match self.call("CancelJob", &(number,)).await {
+            Err(Error::Refused { name, .. }) if name.ends_with(".NoSuchJob") => Ok(()),
+            answered => answered.map(|_| ()),
+        }
+    }
+
+    /// Has a unit start with those that want it, from the next boot on. Returns the units whose links have changed:
+    /// others may come along with it.
+    pub async fn enable(&self, name: &UnitName) -> Result<BTreeSet<UnitName>, Error> {
         let body = (vec![name.as_str()], false, false);
-        let _: (bool, LinkChanges) = self.ask("EnableUnitFiles", &body).await?;
-        Ok(())
+        let (_, changes): (bool, LinkChanges) = self.ask("EnableUnitFiles", &body).await?;
+        Ok(units_of(&changes))
     }
 
     /// The opposite; with `until_boot`, of what was enabled until the next boot only.
-    pub async fn disable(&self, name: &UnitName, until_boot: bool) -> Result<(), Error> {
-        let _: LinkChanges =
-            self.ask("DisableUnitFiles", &(vec![name.as_str()], until_boot)).await?;
-        Ok(())
+    pub async fn disable(
+        &self,
+        name: &UnitName,
+        until_boot: bool,
+    ) -> Result<BTreeSet<UnitName>, Error> {
+        let body = (vec![name.as_str()], until_boot);
+        Ok(units_of(&self.ask("DisableUnitFiles", &body).await?))
     }
 
     /// Masks a unit: it cannot be started at all.
-    pub async fn mask(&self, name: &UnitName) -> Result<(), Error> {
-        let _: LinkChanges =
-            self.ask("MaskUnitFiles", &(vec![name.as_str()], false, false)).await?;
-        Ok(())
+    pub async fn mask(&self, name: &UnitName) -> Result<BTreeSet<UnitName>, Error> {
+        let body = (vec![name.as_str()], false, false);
+        Ok(units_of(&self.ask("MaskUnitFiles", &body).await?))
     }
 
     /// The opposite; with `until_boot`, of what was masked until the next boot only.
-    pub async fn unmask(&self, name: &UnitName, until_boot: bool) -> Result<(), Error> {
-        let _: LinkChanges =
-            self.ask("UnmaskUnitFiles", &(vec![name.as_str()], until_boot)).await?;
-        Ok(())
+    pub async fn unmask(
+        &self,
+        name: &UnitName,
+        until_boot: bool,
+    ) -> Result<BTreeSet<UnitName>, Error> {
+        let body = (vec![name.as_str()], until_boot);
+        Ok(units_of(&self.ask("UnmaskUnitFiles", &body).await?))
     }
 
     /// Has systemd read all unit files again.
@@ -272,24 +326,55 @@ impl Systemd {
     }
 }
 
-/// The socket of the system bus below the root directory. Systemd has one of its own, which is there from the first
-/// moment of a boot on; but on it systemd calls itself by a name that no sender may have, and zbus refuses its answers.
+/// The units that links are for: a link has the name of its unit.
+fn units_of(changes: &LinkChanges) -> BTreeSet<UnitName> {
+    let names = changes.iter().filter_map(|(_, link, _)| Path::new(link).file_name()?.to_str());
+    names.filter_map(|name| name.parse().ok()).collect()
+}
+
+/// The socket of the system bus below the root directory.
 const BUS: &str = "run/dbus/system_bus_socket";
+
+/// Systemd's own socket, which serves root alone: what there is until the bus is there.
+const PRIVATE: &str = "run/systemd/private";
 
 /// What systemd makes to say that it is running.
 const RUNNING: &str = "run/systemd/system";
 
 async fn open(root: &Path) -> Result<Connection, Error> {
-    // Connecting to a local socket does not wait, unless its backlog is full.
-    let stream = UnixStream::connect(root.join(BUS)).map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound if !root.join(RUNNING).is_dir() => Error::NotRunning,
-        io::ErrorKind::NotFound => Error::Connection { why: format!("there is no /{BUS}") },
-        _ => Error::Connection { why: error.to_string() },
-    })?;
-    let building = connection::Builder::unix_stream(stream).method_timeout(ANSWER).build();
-    match tokio::time::timeout(ANSWER, building).await {
-        Ok(built) => built.map_err(|error| connection_error(&error)),
-        Err(_) => Err(Error::Silent { method: "Hello", after: ANSWER }),
+    let building = async {
+        match stream(root, BUS)? {
+            Some(stream) => {
+                let builder = connection::Builder::unix_stream(stream).method_timeout(ANSWER);
+                builder.build().await.map_err(|error| connection_error(&error))
+            }
+            None => open_private(root).await,
+        }
+    };
+    let silent = Error::Silent { method: "Hello", after: ANSWER };
+    tokio::time::timeout(ANSWER, building).await.unwrap_or(Err(silent))
+}
+
+async fn open_private(root: &Path) -> Result<Connection, Error> {
+    let Some(stream) = stream(root, PRIVATE)? else {
+        let is_running = root.join(RUNNING).is_dir();
+        let why = format!("there is neither /{BUS} nor /{PRIVATE}");
+        return Err(if is_running { Error::Connection { why } } else { Error::NotRunning });
+    };
+    let failed = |error: io::Error| Error::Connection { why: error.to_string() };
+    stream.set_nonblocking(true).map_err(failed)?;
+    let stream = tokio::net::UnixStream::from_std(stream).map_err(failed)?;
+    let (socket, id) = PrivateSocket::begin(stream).await.map_err(failed)?;
+    let builder = connection::Builder::authenticated_socket(socket, id).p2p();
+    builder.method_timeout(ANSWER).build().await.map_err(|error| connection_error(&error))
+}
+
+/// Connects to a local socket, if it is there. That does not wait, unless its backlog is full.
+fn stream(root: &Path, socket: &str) -> Result<Option<UnixStream>, Error> {
+    match UnixStream::connect(root.join(socket)) {
+        Ok(stream) => Ok(Some(stream)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(Error::Connection { why: error.to_string() }),
     }
 }
 

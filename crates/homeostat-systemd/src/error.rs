@@ -13,7 +13,7 @@ pub enum Error {
     #[error("systemd is not on the system bus")]
     NotOnBus,
     /// The connection failed, or ended.
-    #[error("the system bus cannot be used: {why}")]
+    #[error("systemd cannot be reached: {why}")]
     Connection { why: String },
     /// There was no answer in time.
     #[error("systemd did not answer {method} within {} s", .after.as_secs())]

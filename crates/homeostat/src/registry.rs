@@ -66,9 +66,9 @@ pub(crate) fn is_on_disk(name: &str) -> bool {
     find(name).is_some_and(|source| source.own_scopes.is_some())
 }
 
-/// Whether the daemon is ready before a source has made its first pass.
+/// Whether the daemon is ready after the first pass of a source, also if it failed.
 pub(crate) fn is_late(name: &str) -> bool {
-    find(name).is_some_and(|source| source.remote.is_some() || source.start == Start::Late)
+    find(name).is_some_and(|source| source.start == Start::Late)
 }
 
 /// Checks every source's part of a document.

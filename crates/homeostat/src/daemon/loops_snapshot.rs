@@ -83,8 +83,12 @@ impl LoopsSnapshot {
 
     /// The loops that are needed to be ready, and have not made their first full pass.
     pub(super) fn starting(&self) -> impl Iterator<Item = &Arc<dyn Control>> {
-        let is_needed = |one: &&Arc<dyn Control>| !is_late(&one.ledger_key().source);
-        self.loops.iter().filter(is_needed).filter(|one| !one.status().is_ready)
+        let is_needed = |one: &&Arc<dyn Control>| {
+            let (source, status) = (&one.ledger_key().source, one.status());
+            let has_tried = is_late(source) && status.last_error.is_some();
+            !is_remote(source) && !status.is_ready && !has_tried
+        };
+        self.loops.iter().filter(is_needed)
     }
 
     /// Whether no loop is stuck. Idle is healthy.

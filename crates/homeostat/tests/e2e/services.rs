@@ -1,10 +1,13 @@
 //! Units of systemd, kept by the program on a machine that systemd has booted. `systemctl` is the judge.
 
+use serde_json::Value;
+
 use crate::booted::Host;
 use crate::keeping::until;
 
-const UNIT: &str =
-    "[Service]\nType=exec\nExecStart=sleep infinity\n[Install]\nWantedBy=multi-user.target\n";
+/// However often it is started.
+const UNIT: &str = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=exec\nExecStart=sleep infinity\n\
+                    [Install]\nWantedBy=multi-user.target\n";
 
 const WEB: &str = "[services.\"web.service\"]\nenabled = true\nactive = true\n";
 
@@ -68,26 +71,107 @@ fn a_daemon_heals_what_others_stop_disable_and_start() {
     until("a converged daemon", || host.run("homeostat status").code() == Some(0));
 }
 
-/// What a trial writes to the disk outlives the power.
+/// As early in a boot. `systemctl` needs no bus either.
 #[test]
-fn units_of_a_trial_that_a_power_loss_ended_are_as_they_were() {
-    let mut host = host();
-    host.run("systemctl enable --now old").exits(0);
+fn without_the_system_bus_units_are_kept_by_the_socket_of_systemd() {
+    let host = host();
+    host.run("rm /run/dbus/system_bus_socket").exits(0);
+    host.start_daemon(WEB);
+    until("the start", || says(&host, "is-active web") == "active");
+    assert_eq!(says(&host, "is-enabled web"), "enabled");
+    host.run("systemctl stop web").exits(0);
+    until("another start", || says(&host, "is-active web") == "active");
+    until("a converged daemon", || host.run("homeostat status").code() == Some(0));
+}
+
+/// Leaves a file behind when it runs.
+fn leaves_a_trace(name: &str, more: &str) -> String {
+    format!(
+        "[Unit]\n{more}[Service]\nType=exec\nExecStart=sh -c 'touch /var/tmp/{name}; exec sleep infinity'\n\
+         [Install]\nWantedBy=multi-user.target\n"
+    )
+}
+
+fn traces(host: &Host) -> Vec<String> {
+    let names = host.run("ls /var/tmp").exits(0).stdout;
+    names.lines().filter(|name| !name.starts_with("systemd-")).map(str::to_owned).collect()
+}
+
+/// What a trial writes to the disk outlives the power. The boot has read it before anything can run.
+#[test]
+fn units_of_a_trial_that_a_power_loss_ended_start_as_if_there_had_been_no_trial() {
+    let mut host = Host::new();
+    let units = [
+        ("web", "Wants=only-by-web.service\n"),
+        ("enabled-only", ""),
+        ("only-by-web", ""),
+        ("of-another", ""),
+        ("another", "Wants=of-another.service\n"),
+        ("old", ""),
+        ("was-masked", ""),
+        ("was-not-masked", ""),
+    ];
+    for (name, more) in units {
+        // A unit of /etc cannot be masked.
+        host.write(&format!("usr/lib/systemd/system/{name}.service"), &leaves_a_trace(name, more));
+    }
+    host.run("systemctl daemon-reload").exits(0);
+    host.run("systemctl enable another old was-masked was-not-masked").exits(0);
+    host.run("systemctl mask was-masked").exits(0);
+    host.run("systemctl start another old was-not-masked").exits(0);
     host.start_daemon("[services]\n");
-    host.write(
-        "root/trial.toml",
-        &format!("{WEB}[services.\"old.service\"]\nactive = false\nenabled = false\n"),
-    );
+    let trial = "\n[services.\"enabled-only.service\"]\nenabled = true\n\
+                 [services.\"of-another.service\"]\nenabled = true\n\
+                 [services.\"old.service\"]\nactive = false\nenabled = false\n\
+                 [services.\"was-masked.service\"]\nmasked = false\n\
+                 [services.\"was-not-masked.service\"]\nactive = false\nmasked = true\n";
+    host.write("root/trial.toml", &format!("{WEB}{trial}"));
     let client = host.begin("homeostat apply --yes --confirm-within 1h /root/trial.toml");
+    let all = "is-enabled web enabled-only of-another old was-masked was-not-masked";
     until("the trial", || {
-        says(&host, "is-active web") == "active" && says(&host, "is-enabled old") == "disabled"
+        says(&host, all) == "enabled enabled enabled disabled enabled masked"
+            && says(&host, "is-active web old was-not-masked") == "active inactive inactive"
     });
+    host.run("find /var/tmp -maxdepth 1 -type f -delete").exits(0);
     host.lose_power();
     drop(client);
-    until("the rollback", || {
-        says(&host, "is-enabled web old") == "disabled enabled"
-            && says(&host, "is-active web old") == "inactive active"
+    // The boot is complete: what is to run has begun to.
+    until("the programs", || traces(&host) == ["another", "of-another", "old", "was-not-masked"]);
+    assert_eq!(says(&host, all), "disabled disabled disabled enabled masked enabled");
+    let active = "is-active web enabled-only only-by-web old was-masked was-not-masked";
+    assert_eq!(says(&host, active), "inactive inactive inactive active inactive active");
+    until("the end", || {
+        let history = host.run("homeostat history --json").json(0);
+        history["rolled_back"][0]["why"] == "the machine was booted"
     });
+    assert_eq!(traces(&host), ["another", "of-another", "old", "was-not-masked"]);
+}
+
+/// The signals of systemd do not say who asked for a job.
+#[test]
+fn a_unit_that_somebody_keeps_stopping_is_contended() {
+    let host = host();
+    host.start_daemon(WEB);
+    until("the start", || says(&host, "is-active web") == "active");
+    let contended = || {
+        let status = host.run("homeostat status --json").stdout;
+        let status: Value = serde_json::from_str(&status).unwrap();
+        let loops = status["loops"].as_array().unwrap().clone();
+        let services = loops.into_iter().find(|one| one["source"] == "services").unwrap();
+        services["contended"].as_array().unwrap().clone()
+    };
+    until("contention", || {
+        until("a start", || says(&host, "is-active web") == "active" || !contended().is_empty());
+        // The next start may come before the stop has ended.
+        host.run("systemctl stop web");
+        !contended().is_empty()
+    });
+    let contended = contended();
+    assert_eq!(contended[0]["key"], "service web.service active");
+    assert_eq!(contended[0]["culprit"], "an unknown program");
+    let status = host.run("homeostat status").stdout;
+    let line = "contention: an unknown program keeps undoing service web.service active";
+    assert!(status.contains(line), "{status}");
 }
 
 #[test]
