@@ -57,6 +57,46 @@ fn a_process_is_named_with_its_command_and_only_its_program_where_a_secret_is() 
     });
 }
 
+/// Whatever user it runs as by now.
+#[test]
+fn the_user_who_has_logged_in_is_named() {
+    let bench = Bench::new();
+    let declared = [Declared::File("/etc/open", "x\n")];
+    block_on(async {
+        let mut reader = bench.source.reader().unwrap();
+        look(&bench, &mut reader, &declared).await;
+        let path = bench.at("/etc/open").display().to_string();
+        let mut other = shell(&format!("echo 4711 > /proc/self/loginuid; echo edited > {path}"));
+        let by = culprit(&mut reader, "file /etc/open").await;
+        assert!(by.ends_with(&format!("(pid {}, login uid 4711)", other.id())), "{by}");
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    });
+}
+
+/// Without the capability for it, the kernel does not say who it was.
+#[test]
+fn without_fanotify_a_change_is_noticed_and_nobody_is_named() {
+    use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+
+    let bench = Bench::new();
+    let declared = [Declared::File("/etc/open", "x\n")];
+    // Of this thread only, which ends with the test.
+    let mut own = capabilities(None).unwrap();
+    own.effective.remove(CapabilitySet::SYS_ADMIN);
+    set_capabilities(None, own).unwrap();
+    block_on(async {
+        let mut reader = bench.source.reader().unwrap();
+        look(&bench, &mut reader, &declared).await;
+        let mut other = shell(&format!("echo edited > {}", bench.at("/etc/open").display()));
+        let Hint::Keys(keys) = reader.hint().await.unwrap() else { panic!("notices were lost") };
+        let keys: Vec<_> = keys.into_iter().map(|(key, by)| (key.to_string(), by)).collect();
+        assert_eq!(keys, [("file /etc/open".to_owned(), None)]);
+        drop(other.stdin.take());
+        other.wait().unwrap();
+    });
+}
+
 /// We ourselves are not accused, nor is a process that has ended.
 #[test]
 fn who_cannot_be_known_is_not_guessed() {
