@@ -22,9 +22,13 @@ pub(super) fn groups() -> Vec<Group> {
         Group::new("files: an edited file is restored", Unit::Seconds)
             .with("homeostat", restore, &[Budget::AtMost(0.003)])
             .with("ansible-playbook", restore_by_playbook, &[]),
-        Group::new("files: the weight of one of 10k servers", Unit::Seconds)
-            .with("homeostat", |run| change(run, &LARGE), &[Budget::AtMost(0.01)])
-            .with("ansible-playbook", |run| change_by_playbook(run, &LARGE), &[]),
+        // From the moment that the input may be read: a daemon leaves a fresh file alone for a second (`put`).
+        Group::new(
+            "files: the weight of one of 10k servers, by an input that has rested",
+            Unit::Seconds,
+        )
+        .with("homeostat", |run| change(run, &LARGE), &[Budget::AtMost(0.01)])
+        .with("ansible-playbook", |run| change_by_playbook(run, &LARGE), &[]),
         Group::new("files: HAProxy reads another structure", Unit::Seconds)
             .with("homeostat", |run| change(run, &SMALL), &[Budget::AtMost(0.2)])
             .with("ansible-playbook", |run| change_by_playbook(run, &SMALL), &[]),
@@ -158,8 +162,8 @@ impl Place {
         Ok(answer)
     }
 
-    /// Puts a content in the place of a file. It was written some seconds ago: a daemon waits for a second before it reads
-    /// a younger one, which is not measured here.
+    /// Puts a content in the place of a file, as if it had been written five seconds ago. A daemon waits until a file was left
+    /// alone for a second before it reads it; that second is not measured here, and comes on top for who writes a file anew.
     fn put(&self, file: &str, content: &str) -> Result<()> {
         let new = self.path("new");
         std::fs::write(&new, content)?;
