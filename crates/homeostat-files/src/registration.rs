@@ -6,10 +6,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_core::{Failure, Ownership, Retry, StepKind, Undo};
 use homeostat_document::{Checker, Diagnostic, Scope as Section, Section as _};
+use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{MassDelete, Planner};
 use homeostat_registry::{
     BindResult, Binding, CapabilitySet, DocumentPlace, Error, Memory, MissingSections, OwnScopes,
-    Reach, Registration, Sample, SampleKind, Scope, machine_identity,
+    Reach, Registration, Sample, SampleKind, Scope, Shown, machine_identity,
 };
 
 use crate::brake::Brake;
@@ -52,6 +53,7 @@ pub const REGISTRATION: Registration = Registration {
         let names = sets(section).filter_map(|set| set.namespace.as_ref());
         names.map(|name| name.value.to_string()).collect()
     },
+    show: |binding, _| show(binding),
     metrics,
     own_scopes: Some(OwnScopes { capabilities: CAPABILITIES }),
     ..Registration::new(section::SECTIONS, bind)
@@ -249,6 +251,26 @@ fn store(binding: &Binding<'_>) -> Result<Store, Error> {
     })?;
     stores.insert(directory, store.clone());
     Ok(store)
+}
+
+/// A file does not say what it was made of, so a document cannot be made of files: the sets are only named.
+fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
+    let (identity, mut kept) = (machine_identity(), Vec::new());
+    for key in binding.pages.places(&binding.caller.owner)? {
+        let is_ours = key.source == binding.source.name() && key.identity == identity;
+        let Some(name) = key.scope.strip_prefix(SCOPE).filter(|_| is_ours) else { continue };
+        let paths = holdings::<Files>(binding.pages, &key)?.records.into_keys();
+        let paths: Vec<String> = paths.map(|key| key.to_string()).collect();
+        if !paths.is_empty() {
+            kept.push(format!("{name} ({})", paths.join(", ")));
+        }
+    }
+    let mut shown = Shown::default();
+    if !kept.is_empty() {
+        let kept = kept.join(", ");
+        shown.notes.push(format!("Sets of files that are kept here, and not shown: {kept}"));
+    }
+    Ok(shown)
 }
 
 /// What is counted of a set: how it is called, and for people.

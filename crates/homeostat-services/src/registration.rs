@@ -1,12 +1,19 @@
 //! How a program binds services: `[services]` at the top level.
 
-use homeostat_core::{Ownership, StepKind, Undo};
+use std::sync::Arc;
+
+use homeostat_core::{
+    Focus, Ownership, Reader as _, Records, Seen, Source as _, StepKind, Undo, View,
+};
 use homeostat_document::{Checker, Diagnostic, Diagnostics, Section as _};
+use homeostat_engine::ledger_page::holdings;
 use homeostat_registry::{
-    BindResult, Binding, CapabilitySet, MissingSections, OwnScopes, Reach, Registration, Start,
-    machine_identity,
+    BindResult, Binding, CapabilitySet, Error, MissingSections, OwnScopes, Reach, Registration,
+    Shown, Start, machine_identity,
 };
 
+use crate::key::Key;
+use crate::model::{DesiredState, State};
 use crate::section::{self, ServiceSection, desired, keys};
 use crate::source::Services;
 use crate::step::LOST_BY_A_STOP;
@@ -25,6 +32,7 @@ pub const REGISTRATION: Registration = Registration {
     // Links of a trial that a power loss ended are restored before their programs start. But without systemd's own socket
     // there is only the system bus, which comes after the network, which waits for the daemon.
     start: Start::Late,
+    show: |binding, _| show(binding),
     waiting: |_, section| keys(section).map(|key| key.to_string()).collect(),
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -53,6 +61,44 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
     bound.ledger_key = ledger_key;
     Ok(vec![bound])
+}
+
+/// The values that we keep, as they are now: a machine has hundreds of units that nobody means to declare.
+fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
+    let mut shown = Shown::default();
+    if binding.scope.reach != Reach::Host {
+        return Ok(shown);
+    }
+    let ledger_key = binding.ledger_key().with_identity(machine_identity());
+    let records = holdings::<Services>(binding.pages, &ledger_key)?.records;
+    if records.is_empty() {
+        return Ok(shown);
+    }
+    match values(&records) {
+        Ok(found) => shown.sections = section::show(found),
+        Err(why) => shown.notes.push(format!("Units that are kept here cannot be shown: {why}")),
+    }
+    Ok(shown)
+}
+
+/// What systemd says of recorded values. What is neither true nor false is left out.
+fn values(records: &Records<Key, State>) -> Result<Vec<(Key, bool)>, String> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| error.to_string())?;
+    let mut found = Vec::new();
+    let observed = runtime.block_on(async {
+        let mut reader = Services::of_the_system().reader_without_hints()?;
+        let (focus, desired) = (Focus::All, Arc::new(DesiredState::default()));
+        let view = View::<Services>::new(&focus, &desired, records);
+        let mut see = |seen| {
+            if let Seen::Present { key, object: State::Is(value), .. } = seen {
+                found.push((key, value));
+            }
+        };
+        reader.observe(&view, &mut see).await
+    });
+    observed.map_err(|failure| failure.error)?;
+    Ok(found)
 }
 
 /// Units belong to the whole host, so a run about one namespace keeps none.

@@ -36,6 +36,10 @@ fn units_are_applied_verified_and_released() {
     assert_eq!(says(&host, "is-active web"), "active");
     assert_eq!(says(&host, "is-enabled web"), "enabled");
     host.run("homeostat verify /root/web.toml").exits(0);
+    let shown = host.run("homeostat show").exits(0).stdout;
+    let kept = "[services.\"web.service\"]\nenabled = true\nactive = true\n";
+    assert!(shown.contains(kept), "{shown}");
+    assert!(!shown.contains("old.service"), "{shown}");
     host.run("systemctl stop web").exits(0);
     host.run("homeostat verify /root/web.toml").exits(2);
     host.write("root/none.toml", "[services]\n");
