@@ -69,6 +69,8 @@ impl Writer {
         }
         let is_told = work.steps.iter().any(|step| is_program(step, work.desired));
         if let Some(program) = self.files.program.as_ref().filter(|_| is_told) {
+            let trusted = program.check_programs();
+            trusted.map_err(|failure| Trouble { item: None, why: Why::Failed(failure) })?;
             try_out(program, work, items)?;
         }
         let (Some(check), false) = (&self.files.check, work.desired.is_empty()) else {

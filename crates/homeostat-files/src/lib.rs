@@ -43,6 +43,7 @@ mod started;
 mod store;
 mod swap;
 mod sys;
+mod trusted;
 mod unit;
 mod view;
 

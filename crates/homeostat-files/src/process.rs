@@ -1,7 +1,9 @@
 //! Processes, as `/proc` shows them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::Path;
 
@@ -53,6 +55,46 @@ fn stat_field<T: std::str::FromStr>(pid: Pid, number: usize) -> Option<T> {
     // The name in parentheses may hold blanks and parentheses.
     let (_, rest) = text.rsplit_once(") ")?;
     rest.split(' ').nth(number)?.parse().ok()
+}
+
+/// The process that listens on an address, or on all addresses, in the network of the calling thread; nothing, if it cannot be known:
+/// the descriptors of other users' processes are shown to who may trace them.
+pub(crate) fn listening_on(address: SocketAddr) -> Option<Pid> {
+    let table = |name| fs::read_to_string(format!("/proc/thread-self/net/{name}"));
+    let tables: String = ["tcp", "tcp6"].into_iter().filter_map(|name| table(name).ok()).collect();
+    let inodes: BTreeSet<&str> =
+        tables.lines().filter_map(|line| listening_inode(line, address)).collect();
+    let links: BTreeSet<String> = inodes.iter().map(|inode| format!("socket:[{inode}]")).collect();
+    let all = fs::read_dir("/proc").ok()?;
+    let mut pids =
+        all.filter_map(|entry| Pid::from_raw(entry.ok()?.file_name().to_str()?.parse().ok()?));
+    pids.find(|pid| {
+        let descriptors =
+            fs::read_dir(format!("/proc/{}/fd", pid.as_raw_pid())).into_iter().flatten();
+        let mut targets = descriptors.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok());
+        targets.any(|target| target.to_str().is_some_and(|target| links.contains(target)))
+    })
+}
+
+/// The inode of a socket in a line of `/proc/net/tcp`, if it listens where `address` is.
+fn listening_inode(line: &str, address: SocketAddr) -> Option<&str> {
+    const LISTENING: &str = "0A";
+    let mut words = line.split_whitespace().skip(1);
+    let (local, state) = (words.next()?, words.nth(1)?);
+    let inode = words.nth(5)?;
+    let (host, port) = local.split_once(':')?;
+    let is_all = |host: &str| host.bytes().all(|digit| digit == b'0');
+    // In the order of the machine's own bytes, four at a time.
+    let octets = match address.ip() {
+        IpAddr::V4(ip) => ip.octets().to_vec(),
+        IpAddr::V6(ip) => ip.octets().to_vec(),
+    };
+    let words = octets.chunks_exact(4).filter_map(|word| word.try_into().ok());
+    let own: Vec<String> = words.map(|word| format!("{:08X}", u32::from_ne_bytes(word))).collect();
+    let own = own.concat();
+    let is_there = is_all(host) || is_all(&own) || host == own;
+    let is_port = u16::from_str_radix(port, 16).ok()? == address.port();
+    (state == LISTENING && is_port && is_there).then_some(inode)
 }
 
 /// Who did something, as far as it can be known.

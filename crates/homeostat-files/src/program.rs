@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -13,6 +14,8 @@ use rustix::process::{
     Pid, PidfdFlags, Resource, Rlimit, Signal, kill_process_group, pidfd_open, prlimit,
 };
 use rustix::time::{ClockId, clock_gettime};
+
+use crate::trusted;
 
 /// A program that judges a configuration takes a second at most.
 const LONGEST: Duration = Duration::from_secs(20);
@@ -34,7 +37,8 @@ pub(crate) struct Running(Child);
 /// The user that owns nothing, on every machine.
 const NOBODY: u32 = 65534;
 
-/// Starts a program on the calling thread's mounts and network, without environment and input.
+/// Starts a program on the calling thread's mounts and network, without environment and input. One that others than root
+/// could replace is refused.
 pub(crate) fn start(arguments: &[String]) -> io::Result<Running> {
     spawn(&mut command(arguments)?)
 }
@@ -48,6 +52,7 @@ fn command(arguments: &[String]) -> io::Result<Command> {
     let [program, arguments @ ..] = arguments else {
         return Err(io::Error::other("no program is named"));
     };
+    trusted::check(Path::new(program))?;
     let mut command = Command::new(program);
     command
         .args(arguments)

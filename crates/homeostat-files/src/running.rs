@@ -21,6 +21,7 @@ use crate::programs::Known;
 use crate::programs::haproxy::{Declared, Haproxy, ServerName, Update};
 use crate::started::{Note, next_tick};
 use crate::store::SetStore;
+use crate::trusted::check_before;
 use crate::unit::{Unit, Up};
 
 /// What stands for the generation of a set, in its files and in the answer of its program.
@@ -194,6 +195,16 @@ impl Program {
             // Without it, the program is started once more when it was started by others.
             let _ = note.with_files_of_now().write(path);
         }
+    }
+
+    /// Refuses programs that would be started for a reload, and that others than root could replace: before anything is written.
+    pub(crate) fn check_programs(&self) -> Result<(), Failure> {
+        let reload = match &self.reload {
+            Reload::Send(Request::Run(arguments)) => Some(arguments),
+            Reload::Send(_) | Reload::Signal(_) | Reload::Unit(_) => None,
+        };
+        let programs = reload.into_iter().chain(&self.restart);
+        programs.filter_map(|arguments| arguments.first()).try_for_each(|one| check_before(one))
     }
 
     /// Whether it could work with new files in the place where it runs, as far as that can be tried: `before` and `after`

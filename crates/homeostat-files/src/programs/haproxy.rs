@@ -19,6 +19,7 @@ use rustix::process::Pid;
 
 use crate::key::FilePath;
 use crate::model::Content;
+use crate::process::{listening_on, name};
 use crate::programs::{Known, Privileges, Profile, argv};
 use crate::running::{Program, Reload, Request, Running};
 
@@ -168,7 +169,11 @@ pub(crate) fn try_to_listen(before: &str, after: &str) -> Result<(), Failure> {
     // On a port that it has, its own process would be in the way.
     for address in addresses(after).iter().filter(|address| !own.contains(&address.port())) {
         if let Err(error) = TcpListener::bind(address) {
-            let error = format!("HAProxy could not listen on {address}: {error}");
+            let holder = match listening_on(*address) {
+                Some(pid) => format!(", held by {} (pid {})", name(pid), pid.as_raw_pid()),
+                None => String::new(),
+            };
+            let error = format!("HAProxy could not listen on {address}: {error}{holder}");
             let help = "see who does: `ss -ltnp`; nothing was written, so that no request was lost";
             return Err(Failure::new(error, Retry::Soon).with_help(help));
         }
@@ -239,6 +244,7 @@ mod tests {
         let bind = format!("  bind {}\n", taken.local_addr().unwrap());
         let error = try_to_listen("", &bind).unwrap_err().error;
         assert!(error.contains("could not listen on 127.0.0.1:"), "{error}");
+        assert!(error.contains(&format!(" (pid {})", std::process::id())), "{error}");
         assert_eq!(try_to_listen(&bind, &bind), Ok(()));
         // A port that is free stays so only if the kernel chooses it.
         assert_eq!(try_to_listen("", "  bind 127.0.0.1:0\n"), Ok(()));

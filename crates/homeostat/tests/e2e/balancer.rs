@@ -27,7 +27,10 @@ impl Drop for Site {
 
 impl Site {
     fn new() -> Self {
-        let world = World::new();
+        Self::of(World::new())
+    }
+
+    fn of(world: World) -> Self {
         world.ip("link set lo up");
         std::fs::create_dir(world.path().join("etc")).unwrap();
         Site { world, process: None }
@@ -52,9 +55,20 @@ impl Site {
 
     /// Starts the program once its files are there.
     fn start(&mut self) {
+        self.start_in(None);
+    }
+
+    fn start_in(&mut self, namespace: Option<&str>) {
         let main = self.world.path().join("etc/haproxy.cfg");
         until("the files", || main.exists());
-        let mut command = self.world.command("/usr/sbin/haproxy");
+        let mut command = match namespace {
+            None => self.world.command("/usr/sbin/haproxy"),
+            Some(name) => {
+                let mut command = self.world.command("ip");
+                command.args(["netns", "exec", name, "/usr/sbin/haproxy"]);
+                command
+            }
+        };
         command.args(["-W", "-S"]).arg(self.world.path().join("master")).arg("-f").arg(main);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         self.process = Some(command.spawn().unwrap());
@@ -200,4 +214,48 @@ fn what_happens_to_a_program_is_counted_and_announced() {
     until("the former file", || std::fs::read_to_string(&main).unwrap().contains("HOMEOSTAT"));
     assert_eq!((count("checks_refused_total"), count("runtime_refused_total")), (0, 0));
     assert!(count("old_processes") <= 2);
+}
+
+/// A listener that somebody else has in a namespace. It ends with its input.
+fn listener(site: &Site, port: u16) -> Child {
+    let listen = format!(
+        "use IO::Socket::INET; $s = IO::Socket::INET->new(LocalAddr => '127.0.0.1:{port}', Listen => 1) or die; \
+         open(F, '>', '{}'); close(F); <STDIN>",
+        site.world.path().join("listens").display()
+    );
+    let mut perl = site.world.command("ip");
+    perl.args(["netns", "exec", "blue", "perl", "-e", &listen]).stdin(Stdio::piped());
+    let perl = perl.spawn().unwrap();
+    until("the listener", || site.world.path().join("listens").exists());
+    perl
+}
+
+/// A port is tried where the program runs: what is taken elsewhere is not in its way.
+#[test]
+fn new_addresses_are_tried_in_the_namespace_of_the_set() {
+    let mut site = Site::of(World::new().with_own_names());
+    site.world.ip("netns add blue");
+    site.world.ip("-n blue link set lo up");
+    let document = site.document(&BEFORE, "a.test");
+    let document = document.replace("[files.haproxy]\n", "[files.haproxy]\nnamespace = \"blue\"\n");
+    site.world.write("host.toml", &document);
+    site.world.run("apply --yes host.toml");
+    site.start_in(Some("blue"));
+    site.world.run("apply --yes host.toml").exits(0);
+    let process = site.state().0;
+    let _here = std::net::TcpListener::bind("127.0.0.1:8002").unwrap();
+    let mut there = listener(&site, 8003);
+    site.world.write("host.toml", document.replace("127.0.0.1:8001", "127.0.0.1:8003"));
+    let refused = site.world.run("apply --yes host.toml").exits(1).stdout;
+    let taken = format!(
+        "HAProxy could not listen on 127.0.0.1:8003: Address already in use (os error 98), held by perl (pid {})",
+        there.id()
+    );
+    assert!(refused.contains(&taken), "{refused}");
+    assert_eq!(site.state().0, process, "it was not reloaded");
+    site.world.write("host.toml", document.replace("127.0.0.1:8001", "127.0.0.1:8002"));
+    site.world.run("apply --yes host.toml").exits(0);
+    assert_ne!(site.state().0, process, "it was reloaded");
+    drop(there.stdin.take());
+    there.wait().unwrap();
 }

@@ -1,6 +1,7 @@
 //! Sets of files, from the document to the disk.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use crate::keeping::until;
 use crate::world::World;
@@ -54,11 +55,53 @@ fn a_set_is_planned_applied_and_verified() {
     world.shows("apply --yes host.toml", 0, &["4 created"]);
     assert_eq!(world.holds("web/a.cfg").as_deref(), Some("one\ntwo\n"));
     world.shows("verify host.toml", 0, &[]);
+    let kept = "# Sets of files that are kept here, and not shown: other (file ";
+    world.shows("show", 0, &[kept, "web/a.cfg"]);
     world.declare(&TWO_SETS.replace("two", "2"));
     fs::write(world.path().join("etc/other.cfg"), "edited\n").unwrap();
     world.shows("plan host.toml", 0, &["-two", "+2", "drifted", "-edited", "+other"]);
     world.shows("apply --yes host.toml", 0, &["2 updated"]);
     assert_eq!(world.holds("other.cfg").as_deref(), Some("other\n"));
+}
+
+/// The link is there only, and the reload leaves a trace of what it saw.
+#[test]
+fn a_set_of_a_namespace_is_checked_and_reloaded_there() {
+    let world = World::with_files(
+        "[files.web]\nnamespace = \"blue\"\ncheck = [\"/bin/sh\", \"-c\", \"ip link show dev only-there\"]\n\
+         reload = [\"/bin/sh\", \"-c\", \"ip -o link show dev only-there > @/reloaded\"]\n\
+         [files.web.write]\n\"@/a.cfg\" = { text = \"a\\n\" }\n",
+    );
+    let world = world.with_own_names();
+    world.shows("apply --yes host.toml", 1, &["the namespace `blue` does not exist"]);
+    world.ip("netns add blue");
+    world.ip("link add only-there type veth peer name other");
+    world.shows("apply --yes host.toml", 1, &["its program refuses it", "does not exist"]);
+    assert_eq!(world.holds("a.cfg"), None);
+    world.ip("link set only-there netns blue");
+    world.shows("apply --yes host.toml", 0, &["1 created"]);
+    assert_eq!(world.holds("a.cfg").as_deref(), Some("a\n"));
+    assert!(world.holds("reloaded").is_some_and(|seen| seen.contains("only-there")));
+}
+
+#[test]
+fn a_program_that_others_could_replace_is_not_started() {
+    let document = "[files.web]\n@check = [\"@/program\"]\n[files.web.write]\n\"@/a.cfg\" = { text = \"a\\n\" }\n";
+    for field in ["check", "reload"] {
+        let world = World::with_files(&document.replace("@check", field));
+        let program = world.write("etc/program", "#!/bin/sh\ntouch $0.ran\n");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o757)).unwrap();
+        let words = ["could put another program in its place", "chmod go-w"];
+        world.shows("apply --yes host.toml", 1, &words);
+        assert_eq!(world.holds("a.cfg"), None, "{field}");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        world.shows("apply --yes host.toml", 0, &["1 created"]);
+        assert_eq!(
+            world.holds("program.ran").is_some(),
+            field == "reload",
+            "what a check writes is gone"
+        );
+    }
 }
 
 #[test]
