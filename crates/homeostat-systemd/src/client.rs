@@ -1,7 +1,10 @@
 //! Calls to systemd, and jobs followed to their end.
 
 use std::collections::BTreeSet;
-use std::io;
+use std::io::{
+    self,
+    ErrorKind::{ConnectionRefused, NotFound},
+};
 use std::num::NonZeroUsize;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -369,11 +372,12 @@ async fn open_private(root: &Path) -> Result<Connection, Error> {
     builder.method_timeout(ANSWER).build().await.map_err(|error| connection_error(&error))
 }
 
-/// Connects to a local socket, if it is there. That does not wait, unless its backlog is full.
+/// Connects to a local socket, if somebody listens there. That does not wait, unless its backlog is full.
 fn stream(root: &Path, socket: &str) -> Result<Option<UnixStream>, Error> {
     match UnixStream::connect(root.join(socket)) {
         Ok(stream) => Ok(Some(stream)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        // In a shutdown the file outlives the bus.
+        Err(error) if matches!(error.kind(), NotFound | ConnectionRefused) => Ok(None),
         Err(error) => Err(Error::Connection { why: error.to_string() }),
     }
 }

@@ -104,6 +104,18 @@ fn traces(host: &Host) -> Vec<String> {
 /// What a trial writes to the disk outlives the power. The boot has read it before anything can run.
 #[test]
 fn units_of_a_trial_that_a_power_loss_ended_start_as_if_there_had_been_no_trial() {
+    units_start_as_if_there_had_been_no_trial(Host::lose_power, "the machine was booted");
+}
+
+/// The daemon is stopped after the system bus.
+#[test]
+fn units_of_a_trial_that_a_reboot_ended_start_as_if_there_had_been_no_trial() {
+    let why = "the daemon that held it was stopped";
+    units_start_as_if_there_had_been_no_trial(Host::reboot, why);
+}
+
+#[track_caller]
+fn units_start_as_if_there_had_been_no_trial(boot_again: fn(&mut Host), why: &str) {
     let mut host = Host::new();
     let units = [
         ("web", "Wants=only-by-web.service\n"),
@@ -137,7 +149,7 @@ fn units_of_a_trial_that_a_power_loss_ended_start_as_if_there_had_been_no_trial(
             && says(&host, "is-active web old was-not-masked") == "active inactive inactive"
     });
     host.run("find /var/tmp -maxdepth 1 -type f -delete").exits(0);
-    host.lose_power();
+    boot_again(&mut host);
     drop(client);
     // The boot is complete: what is to run has begun to.
     until("the programs", || traces(&host) == ["another", "of-another", "old", "was-not-masked"]);
@@ -146,7 +158,7 @@ fn units_of_a_trial_that_a_power_loss_ended_start_as_if_there_had_been_no_trial(
     assert_eq!(says(&host, active), "inactive inactive inactive active inactive active");
     until("the end", || {
         let history = host.run("homeostat history --json").json(0);
-        history["rolled_back"][0]["why"] == "the machine was booted"
+        history["rolled_back"][0]["why"] == why
     });
     assert_eq!(traces(&host), ["another", "of-another", "old", "was-not-masked"]);
 }
