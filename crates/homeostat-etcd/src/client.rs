@@ -268,7 +268,8 @@ impl EtcdStore {
                 Ok(connection) => connection?,
                 Err(_) => break,
             };
-            let opened = timeout_at(until, EtcdWatch::open(&connection, &keys, after)).await;
+            let opened = EtcdWatch::open(&connection, &keys, after, self.config.deadline);
+            let opened = timeout_at(until, opened).await;
             let error = match opened {
                 Ok(Ok(watch)) => return Ok(Box::new(watch)),
                 Ok(Err(error)) => error,

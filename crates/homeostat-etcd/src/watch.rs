@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use homeostat_core::outcome::Later;
 use homeostat_core::{Failure, Retry};
@@ -9,7 +10,9 @@ use homeostat_store::{Entry, Keys, Revision, StoreWatch, WatchEvent};
 
 use crate::client::{named, range, revision, signed};
 use crate::connection::{CallError, Connection, Streaming};
-use crate::messages::{Event, EventType, WatchCreateRequest, WatchRequest, WatchResponse};
+use crate::messages::{
+    Event, EventType, RangeRequest, RangeResponse, WatchCreateRequest, WatchRequest, WatchResponse,
+};
 
 pub(crate) struct EtcdWatch {
     stream: Streaming,
@@ -27,8 +30,11 @@ impl EtcdWatch {
         connection: &Arc<Connection>,
         keys: &Keys,
         after: Revision,
+        deadline: Duration,
     ) -> Result<Self, CallError> {
         let (key, range_end) = range(keys);
+        let newest =
+            RangeRequest { key: key.clone(), range_end: Vec::new(), limit: 1, revision: 0 };
         let request = WatchCreateRequest {
             key,
             range_end,
@@ -46,6 +52,15 @@ impl EtcdWatch {
             newest: after,
         };
         let created: WatchResponse = watch.stream.next().await?;
+        if !created.canceled && revision(created.header.as_ref()) < after {
+            // A follower may lag behind what another member has answered. It answers a linearizable read once it has
+            // caught up, so that only a store that was set back is still behind then.
+            let answer: RangeResponse =
+                connection.call("/etcdserverpb.KV/Range", &newest, deadline).await?;
+            if revision(answer.header.as_ref()) >= after {
+                return Ok(watch);
+            }
+        }
         watch.take(created)?;
         Ok(watch)
     }
