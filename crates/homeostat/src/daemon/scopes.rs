@@ -129,6 +129,14 @@ impl Scopes {
         std::mem::take(&mut self.started)
     }
 
+    /// Starts a pass of each loop for a client that waits for the reports.
+    pub(super) fn start_passes(&mut self) {
+        for control in self.loops() {
+            let pass = start_pass(&control).boxed();
+            self.started.push(StartedPass { control, pass });
+        }
+    }
+
     /// What waits for a scope that is not there.
     pub(super) fn waiting(&self) -> Vec<Waiting> {
         self.waiting.clone()

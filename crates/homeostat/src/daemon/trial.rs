@@ -14,6 +14,7 @@ use homeostat_document::{Document, TRIAL};
 use homeostat_engine::{Cascades, Control, Kind, MassDelete, OnRelease, UndoList};
 use homeostat_fleet::records::Accepted;
 use homeostat_netns::Netns;
+use homeostat_registry::Caller;
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
@@ -26,7 +27,7 @@ use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use super::{Daemon, DaemonView, Recipients, Role, Wake, log, refused};
 use crate::checks::{Check, CheckResult, run_all};
-use crate::confirmed::{Confirmer, Origin, RecordedTrial, TrialRecord};
+use crate::confirmed::{ConfirmedDocuments, Confirmer, Origin, RecordedTrial, TrialRecord};
 use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::provider::NodeTrial;
@@ -722,16 +723,17 @@ pub(super) async fn roll_back(
     let (record, confirmed) = (trial.record.clone(), daemon.confirmed());
     let document = Arc::new(confirmed.before(&record)?);
     let loops = daemon.loops();
-    let _ = tokio::time::timeout(RUNNING_PASS, hold_off(&loops)).await;
+    let _ = tokio::time::timeout(RUNNING_PASS, hold_off(&loops, &confirmed)).await;
     let along = Arc::new(WentAlong::default());
     let mut caller = daemon.context.caller.clone();
     caller.guards = record.leave().apply(caller.guards);
     caller.on_release = OnRelease::Restore;
     caller.trial = None;
     caller.undo = Some(Arc::clone(&along) as Arc<dyn UndoList>);
-    caller.recorded = undo_file::recorded(&confirmed.undo_file());
-    daemon.rolls_back_as = Some(caller);
-    let taken = daemon.take(document, recipients).await;
+    let taken = take_back(daemon, document, caller, &loops).await;
+    if taken.is_ok() && recipients == Recipients::AllForClient {
+        daemon.scopes.start_passes();
+    }
     for control in loops.into_iter().chain(daemon.loops()) {
         // One that an operator has paused would stay as it is. One that has ended came again.
         let _ = control.resume();
@@ -754,15 +756,51 @@ pub(super) async fn roll_back(
     Ok(())
 }
 
+/// Gives the loops, which are held off, the document before the trial, with all that the trial has recorded.
+async fn take_back(
+    daemon: &mut Daemon,
+    document: Arc<Document>,
+    mut caller: Caller,
+    loops: &[Arc<dyn Control>],
+) -> Result<()> {
+    let path = daemon.confirmed().undo_file();
+    loop {
+        let known = undo_file::read(&path);
+        caller.recorded = undo_file::recorded(&path);
+        daemon.rolls_back_as = Some(caller.clone());
+        daemon.take(Arc::clone(&document), Recipients::All).await?;
+        let idle = loops.iter().map(|control| control.restore(Vec::new()));
+        let idle = futures_util::future::join_all(idle);
+        // A pass of the trial that a client waits for runs also if passes are held off. It may have run meanwhile.
+        if tokio::time::timeout(RUNNING_PASS, idle).await.is_err()
+            || undo_file::read(&path) == known
+        {
+            return Ok(());
+        }
+    }
+}
+
 /// Lets the running passes of a trial end, and no other begin: what they record of what they take must be known to the
 /// sources that make it again.
-async fn hold_off(loops: &[Arc<dyn Control>]) {
+async fn hold_off(loops: &[Arc<dyn Control>], confirmed: &ConfirmedDocuments) {
     for control in loops {
         let _ = control.pause(None);
     }
     // It is answered between two passes.
-    let idle = loops.iter().map(|control| control.restore(Vec::new()));
-    futures_util::future::join_all(idle).await;
+    let idle =
+        || futures_util::future::join_all(loops.iter().map(|control| control.restore(Vec::new())));
+    let recorded = || undo_file::read(&confirmed.undo_file());
+    idle().await;
+    let mut known = recorded();
+    loop {
+        // A pass that a client waits for runs all the same, and is due at once.
+        idle().await;
+        let now = recorded();
+        if now == known {
+            return;
+        }
+        known = now;
+    }
 }
 
 /// Rolls back without a client that could try again: a failure is retried.

@@ -429,7 +429,11 @@ impl Story {
         let is_port =
             world.ip("link show").contains("x0@") && world.ip("-d link show x0").contains("master");
         let is_impossible = |change: &Value| is_port && change["key"] == "link m0";
-        let is_explained = |change: &Value| waits(change) || is_impossible(change);
+        // A link whose delete is over the budget has the network id that another one wants.
+        let is_over_budget = of("held").iter().any(|held| held["by"] == "delete-budget");
+        let is_taken = |change: &Value| is_over_budget && change["source"] == "rtnl";
+        let is_explained =
+            |change: &Value| waits(change) || is_impossible(change) || is_taken(change);
         assert!(of("changes").iter().all(is_explained), "{told}\n{plan}");
     }
 
@@ -665,8 +669,8 @@ fn run(seed: u64) {
 }
 
 /// Seeds that have shown faults of rollbacks: the other end of a pair that was made again, a macvlan whose parent had joined
-/// a bridge, carriers and anycast addresses of others.
-const PINNED: [u64; 10] = [138, 141, 172, 338, 385, 403, 425, 454, 455, 521];
+/// a bridge, carriers and anycast addresses of others, a rollback in the middle of the passes of its trial.
+const PINNED: [u64; 11] = [138, 141, 172, 280, 338, 385, 403, 425, 454, 455, 521];
 
 #[test]
 fn whatever_is_tried_all_is_as_it_was_or_it_is_confirmed() {
