@@ -12,8 +12,8 @@ use homeostat_fleet::records::SignedStatement;
 use homeostat_fleet::{Name, Time};
 use homeostat_kit::store::{Effect, Mirror, Snapshot};
 use homeostat_store::{
-    Candidate, Clock, Committed, Error, Guard, Keys as Range, Lost, Revision, Store, Term,
-    Transaction, WatchEvent, Watching,
+    Candidate, Clock, Committed, Error, Guard, Held, Holder, Keys as Range, Lost,
+    Notice as Holding, Revision, Store, Term, Transaction, WatchEvent, Watching,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -130,7 +130,6 @@ impl Coordinator {
 
     /// Waits to lead and leads, again and again, until `stop` is over; then it resigns.
     pub async fn run(&self, stop: impl Future<Output = ()> + Send) {
-        tokio::pin!(stop);
         let candidate = Candidate::new(
             Arc::clone(&self.store),
             Arc::clone(&self.clock),
@@ -138,33 +137,18 @@ impl Coordinator {
             &self.name,
             self.time_to_live,
         );
-        loop {
-            let elected = tokio::select! {
-                () = &mut stop => return,
-                elected = candidate.elected() => elected,
-            };
-            let term = match elected {
-                Ok(term) => term,
-                Err(error) => {
-                    (self.notify)(Notice::Failed(error));
-                    tokio::select! {
-                        () = &mut stop => return,
-                        () = sleep(PAUSE) => continue,
-                    }
-                }
-            };
-            (self.notify)(Notice::Leads { term: term.revision() });
-            let lost = tokio::select! {
-                () = &mut stop => {
-                    // Others would have to wait for the lease to expire; that is all.
-                    let _ = term.resign().await;
-                    return;
-                }
-                lost = term.keep() => lost,
-                () = self.lead(&term) => continue,
-            };
-            (self.notify)(Notice::Lost(lost));
-        }
+        // All it sends goes to the store, which knows terms: nothing has to be waited for.
+        let notify = Arc::clone(&self.notify);
+        let holder = Holder::new(candidate, Duration::ZERO).with_notices(move |notice| {
+            notify(match notice {
+                Holding::Leads { term, .. } => Notice::Leads { term },
+                Holding::Lost(lost) => Notice::Lost(lost),
+                Holding::Failed(error) => Notice::Failed(error),
+                _ => return,
+            });
+        });
+        let lead = |held: Held| async move { self.lead(held.term()).await };
+        holder.while_held(lead, stop).await;
     }
 
     /// Carries out acts for as long as the term is held.

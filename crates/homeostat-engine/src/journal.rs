@@ -7,8 +7,8 @@
 //!
 //! [`Journal`] decides which record may follow (`journal/steps.rs`) and writes in groups: records that are appended
 //! while a write waits for the disk go into the next one, so that many callers share one wait. Where they are kept is
-//! a [`Store`]: a file of the state directory (`Journal::open`, with the feature `sqlite`), or another one
-//! ([`Journal::new`]).
+//! a [`Store`]: a file of the state directory (`Journal::open`, with the feature `sqlite`), another one that may block
+//! its thread ([`Journal::new`]), or one that waits for the network ([`Journal::over_network`]).
 
 mod record;
 #[cfg(feature = "sqlite")]
@@ -34,10 +34,10 @@ pub use sqlite::{Following, follow};
 use steps::Steps;
 pub use steps::{Illegal, Known, OpenStep};
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Mutex as AsyncMutex, oneshot};
 
-/// Where a journal keeps its records. One journal at a time writes it, one batch after the other, from a thread that
-/// may block.
+/// Where a journal keeps its records. One journal at a time writes it, one batch after the other: from a thread that
+/// may block, or as a task ([`Journal::over_network`]).
 pub trait Store: Send + 'static {
     /// Makes a batch durable: all of it, or nothing.
     fn write<'a>(&'a mut self, batch: &'a Batch) -> Later<'a, Result<(), JournalError>>;
@@ -80,6 +80,12 @@ pub enum JournalError {
         #[source]
         source: Arc<io::Error>,
     },
+    /// It is in a store that machines share, and cannot be read or written there.
+    #[error("the journal {journal} of all machines cannot be used: {why}")]
+    Shared { journal: String, why: String, help: String },
+    /// Another machine acts on the target, and writes its journal.
+    #[error("this machine does not act on it: {why}")]
+    NotHeld { why: String, help: String },
     /// The record cannot follow those before it.
     #[error(transparent)]
     Illegal(#[from] Illegal),
@@ -102,6 +108,9 @@ impl JournalError {
             }
             JournalError::Write { .. } => {
                 Some("see to room and rights in the state directory; then it goes on".to_owned())
+            }
+            JournalError::Shared { help, .. } | JournalError::NotHeld { help, .. } => {
+                Some(help.clone())
             }
             JournalError::Illegal(_) => None,
         }
@@ -135,6 +144,24 @@ impl Journal {
 
     /// A journal over a store that holds these entries. Refused, if one of them cannot follow those before it.
     pub fn new(store: impl Store, entries: &[Entry], clock: Clock) -> Result<Self, Illegal> {
+        let blocking = Keeper::Blocking(Mutex::new(Some(Box::new(store))));
+        Self::over(blocking, entries, clock)
+    }
+
+    /// The same over a store that waits for the network. It is written by a task of this runtime, and needs its time and
+    /// its sockets, so it must outlive the journal's use. A journal that is dropped does not wait for what it writes:
+    /// the runtime may be the one whose thread drops it.
+    pub fn over_network(
+        runtime: Handle,
+        store: impl Store,
+        entries: &[Entry],
+        clock: Clock,
+    ) -> Result<Self, Illegal> {
+        let store = Box::new(store);
+        Self::over(Keeper::Task { runtime, store: AsyncMutex::new(store) }, entries, clock)
+    }
+
+    fn over(keeper: Keeper, entries: &[Entry], clock: Clock) -> Result<Self, Illegal> {
         let mut steps = Steps::default();
         entries.iter().try_for_each(|entry| steps.add(entry))?;
         let epoch = steps.newest().map_or(1, |newest| newest.epoch.saturating_add(1));
@@ -146,12 +173,7 @@ impl Journal {
             waiting: Vec::new(),
             is_flushing: false,
         };
-        let shared = Shared {
-            queue: Mutex::new(queue),
-            idle: Condvar::new(),
-            store: Mutex::new(Some(Box::new(store))),
-            clock,
-        };
+        let shared = Shared { queue: Mutex::new(queue), idle: Condvar::new(), keeper, clock };
         Ok(Journal { shared: Arc::new(shared) })
     }
 
@@ -217,9 +239,18 @@ impl Journal {
             (id, written, std::mem::replace(&mut queue.is_flushing, true))
         };
         if !is_flushing {
-            let flush = Flush(Some(Arc::clone(shared)));
-            if let Ok(runtime) = Handle::try_current() {
-                runtime.clone().spawn_blocking(move || flush.run(&runtime));
+            match &shared.keeper {
+                Keeper::Blocking(_) => {
+                    let flush = Flush(Some(Arc::clone(shared)));
+                    if let Ok(runtime) = Handle::try_current() {
+                        runtime.clone().spawn_blocking(move || flush.run(&runtime));
+                    }
+                }
+                Keeper::Task { runtime, .. } => {
+                    let flush =
+                        FlushTask { shared: Arc::clone(shared), batch: None, is_done: false };
+                    runtime.spawn(flush.run());
+                }
             }
         }
         written.await.unwrap_or_else(|_| Err(closed())).map(|()| id)
@@ -228,13 +259,14 @@ impl Journal {
 
 impl Drop for Journal {
     fn drop(&mut self) {
+        let Keeper::Blocking(store) = &self.shared.keeper else { return };
         let mut queue = self.shared.queue();
         while queue.is_flushing {
             queue = self.shared.idle.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
         drop(queue);
         // The thread of the last flush may still hold the rest for a moment, but no longer the store.
-        drop(self.shared.store().take());
+        drop(store.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
@@ -244,9 +276,16 @@ struct Shared {
     queue: Mutex<Queue>,
     /// Nothing is being written.
     idle: Condvar,
-    /// Nothing, once the journal is closed.
-    store: Mutex<Option<Box<dyn Store>>>,
+    keeper: Keeper,
     clock: Clock,
+}
+
+/// How the store is written.
+enum Keeper {
+    /// On a thread that may block. Nothing, once the journal is closed.
+    Blocking(Mutex<Option<Box<dyn Store>>>),
+    /// By a task.
+    Task { runtime: Handle, store: AsyncMutex<Box<dyn Store>> },
 }
 
 /// The sum of all records, with those that wait to be written.
@@ -265,13 +304,10 @@ impl Shared {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn store(&self) -> MutexGuard<'_, Option<Box<dyn Store>>> {
-        self.store.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Writes one batch after the other, until no caller waits for one.
     fn flush(&self, runtime: Option<&Handle>) {
-        let mut store = self.store();
+        let Keeper::Blocking(store) = &self.keeper else { return };
+        let mut store = store.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
             let next = self.queue().take();
             let Some((batch, waiting)) = next else { break };
@@ -340,6 +376,50 @@ impl Queue {
         failed.put.append(&mut self.batch.put);
         failed.delete.append(&mut self.batch.delete);
         self.batch = failed;
+    }
+}
+
+/// Writes one batch after the other as a task. If its runtime shuts down, what is being written counts as not written,
+/// as after any other failure: the store decides what that means for the next batch.
+struct FlushTask {
+    shared: Arc<Shared>,
+    batch: Option<Batch>,
+    is_done: bool,
+}
+
+impl FlushTask {
+    async fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        let Keeper::Task { store, .. } = &shared.keeper else { return };
+        let mut store = store.lock().await;
+        loop {
+            let next = shared.queue().take();
+            let Some((batch, waiting)) = next else { break };
+            let batch = self.batch.insert(batch);
+            let written = store.write(batch).await;
+            if let (Some(batch), Err(_)) = (self.batch.take(), &written) {
+                shared.queue().restore(batch);
+            }
+            for one in waiting {
+                // A caller that stopped waiting needs no answer.
+                let _ = one.send(written.clone());
+            }
+        }
+        self.is_done = true;
+    }
+}
+
+impl Drop for FlushTask {
+    fn drop(&mut self) {
+        if self.is_done {
+            return;
+        }
+        let mut queue = self.shared.queue();
+        queue.restore(self.batch.take().unwrap_or_default());
+        let queued = std::mem::take(&mut queue.batch);
+        queue.restore(queued);
+        // Their callers learn that the journal is closed.
+        (queue.waiting, queue.is_flushing) = (Vec::new(), false);
     }
 }
 

@@ -74,7 +74,13 @@ impl<K: Key> Operations<K> {
     /// The operations of a source in a scope.
     #[must_use]
     pub fn new(journal: Arc<Journal>, source: &str, scope: &str, limits: Limits) -> Self {
-        let state = State { set: OperationSet::new(limits), tasks: None, questions: Vec::new() };
+        let state = State {
+            set: OperationSet::new(limits),
+            tasks: None,
+            questions: Vec::new(),
+            clear_at: None,
+            put_off: BTreeSet::new(),
+        };
         let shared = Shared {
             journal,
             source: source.to_owned(),
@@ -93,9 +99,33 @@ impl<K: Key> Operations<K> {
         &self.shared.journal
     }
 
+    /// Whether this is the journal behind them.
+    #[must_use]
+    pub fn is_over(&self, journal: &Arc<Journal>) -> bool {
+        Arc::ptr_eq(&self.shared.journal, journal)
+    }
+
     /// Sets other limits, for what begins from here on.
     pub fn limit(&self, limits: Limits) {
         self.shared.change(|set, _| set.limit(limits));
+    }
+
+    /// Nothing is sent before this time: something that another process has sent may still arrive. What passes leave for
+    /// it is looked at again then.
+    pub fn clear_at(&self, time: Instant) {
+        self.shared.state().clear_at = Some(time);
+        let shared = Arc::downgrade(&self.shared);
+        self.shared.spawn(async move {
+            tokio::time::sleep_until(time).await;
+            if let Some(shared) = shared.upgrade() {
+                let keys = {
+                    let mut state = shared.state();
+                    state.clear_at = None;
+                    std::mem::take(&mut state.put_off)
+                };
+                shared.change(|set, _| set.requeue_finished(keys.iter()));
+            }
+        });
     }
 
     /// A key, as the journal has it.
@@ -105,6 +135,10 @@ impl<K: Key> Operations<K> {
 
     /// Waits for a key's lane, in the order of arrival. A dropped future gives up its place.
     pub async fn enter(&self, key: &K, node: &str) -> LaneGuard<K> {
+        let clear_at = self.shared.state().clear_at;
+        if let Some(time) = clear_at {
+            tokio::time::sleep_until(time).await;
+        }
         loop {
             let (waiter, granted) = oneshot::channel();
             let ticket = self.shared.change(|set, _| set.submit(key, node.to_owned(), waiter));
@@ -196,6 +230,13 @@ impl<K: Key> Operations<K> {
 impl<K: Key> Operations<K> {
     /// A pass takes a key's lane, and does not wait.
     pub(crate) fn take(&self, key: &K, node: &str) -> Result<LaneGuard<K>, WaitsOn> {
+        {
+            let mut state = self.shared.state();
+            if state.clear_at.is_some() {
+                state.put_off.insert(key.clone());
+                return Err(WaitsOn::Later(PREDECESSOR.to_owned()));
+            }
+        }
         self.shared.change(|set, now| set.take(key, node, now))?;
         Ok(LaneGuard::new(key.clone(), &self.shared))
     }
@@ -355,6 +396,9 @@ impl<K: Key> DispatchGuard<K> {
 /// Why a step is closed that may be sent again.
 const ANSWER_LOST: &str = "the answer was lost";
 
+/// What passes wait for until [`Operations::clear_at`].
+const PREDECESSOR: &str = "requests of the machine that acted before, which may still arrive";
+
 /// Why something is not in the journal.
 pub(crate) fn unwritten(error: &JournalError) -> Failure {
     Failure::from_error(error, Retry::Soon).with_known_help(error.help())
@@ -385,6 +429,10 @@ struct State<K: Key> {
     tasks: Option<Arc<dyn Tasks>>,
     /// The questions that are under way.
     questions: Vec<AbortHandle>,
+    /// Nothing is sent before this.
+    clear_at: Option<Instant>,
+    /// The keys that passes left for it.
+    put_off: BTreeSet<K>,
 }
 
 /// A place in the queue of a key, given up when it is dropped.

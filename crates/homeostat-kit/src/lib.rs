@@ -107,7 +107,7 @@
 //! | the periodic relist | [`Reconciler::resync`] |
 //! | `finalizer` | [`lifecycle`] |
 //! | conditions in `status` | [`Report`], and [`Finding`] for each key |
-//! | leader election | none: one process for each owner. With `Reconciler::state`, a second one in the same directory fails at once, and its error names the first; without it, you vouch for it |
+//! | leader election | `homeostat_store::Holder::while_held` starts and stops a loop by a lease. Without it: one process for each owner. With `Reconciler::state`, a second one in the same directory fails at once, and its error names the first; without it, you vouch for it |
 //!
 //! # What to answer
 //!

@@ -133,16 +133,24 @@ impl Candidate {
     }
 
     async fn campaign(&self) -> Result<Option<Term>, Error> {
-        let ended = self.store.list(Keys::One(self.ended_key())).await?;
-        let predecessor = match ended.values.get(&self.ended_key()) {
+        let key = self.ended_key();
+        let listed = self.store.list(Keys::One(key.clone())).await?;
+        let ended = listed.values.get(&key);
+        let predecessor = match ended {
             None => Predecessor::None,
             Some(entry) if entry.value == RESIGNED => Predecessor::Resigned,
             Some(_) => Predecessor::Expired,
+        };
+        // Else a whole term could come and go between this look and the election.
+        let unchanged = match ended {
+            None => Guard::Absent { key },
+            Some(entry) => Guard::Unmodified { key, since: entry.modified },
         };
         let since = self.clock.now();
         let lease = self.store.grant(self.time_to_live).await?;
         let transaction = Transaction::new()
             .only_if(Guard::Absent { key: self.key.clone() })
+            .only_if(unchanged)
             .put_leased(&self.key, self.name.as_bytes(), lease.id)
             .put(self.ended_key(), HELD);
         let revision = match self.store.commit(transaction).await {
@@ -237,9 +245,20 @@ impl Term {
         }
     }
 
+    /// How long its lease lasts after each renewal.
+    #[must_use]
+    pub fn time_to_live(&self) -> Duration {
+        self.lease.time_to_live
+    }
+
+    pub(crate) fn clock(&self) -> &dyn Clock {
+        &*self.clock
+    }
+
     /// Ends the term, so that others need not wait for its lease to expire. Call it when everything that was sent has
     /// been answered.
-    pub async fn resign(self) -> Result<(), Error> {
+    pub async fn resign(&self) -> Result<(), Error> {
+        self.stands_down.store(0, Ordering::Release);
         let transaction = Transaction::new()
             .only_if(self.guard())
             .put(ended_key(&self.key), RESIGNED)
@@ -249,11 +268,27 @@ impl Term {
         ended.map(drop)
     }
 
+    /// Ends the term at once, but lets the successor wait as if the lease had expired: something that was sent has not
+    /// been answered.
+    pub async fn abandon(&self) -> Result<(), Error> {
+        self.stands_down.store(0, Ordering::Release);
+        self.store.revoke(self.lease.id).await
+    }
+
     fn renewed(&self, sent: Duration) {
         let whole = self.lease.time_to_live;
         let lasts = whole.saturating_sub(whole / MARGIN);
         let stands_down = u64::try_from((sent + lasts).as_nanos()).unwrap_or(u64::MAX);
         self.stands_down.fetch_max(stands_down, Ordering::AcqRel);
+    }
+}
+
+impl fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Candidate")
+            .field("key", &self.key)
+            .field("name", &self.name)
+            .finish_non_exhaustive()
     }
 }
 

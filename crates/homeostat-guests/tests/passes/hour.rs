@@ -4,6 +4,7 @@
 //! Judged from outside in the end: by the tasks that the cluster had, the requests that reached it, and what it is.
 
 mod judge;
+mod pair;
 pub(crate) mod stage;
 mod trouble;
 

@@ -42,8 +42,8 @@ pub(crate) struct Stage {
     pub(crate) answer: Duration,
     /// The longest event of any process, in characters.
     pub(crate) longest_event: Arc<AtomicUsize>,
-    clock: Clock,
-    seed: u64,
+    pub(crate) clock: Clock,
+    pub(crate) seed: u64,
 }
 
 impl Stage {
@@ -79,7 +79,7 @@ impl Stage {
         Guests::new(&client, "default", timeouts)
     }
 
-    fn bound(&self, operations: &Operations<Vmid>) -> Bound<Guests> {
+    pub(crate) fn bound(&self, operations: &Operations<Vmid>) -> Bound<Guests> {
         let place = LedgerKey::new("default", Guests::NAME, "host").with_identity("cluster");
         let mut config = Config::default();
         (config.dispatch, config.lanes) = (DispatchGuard::Operations(operations.clone()), 64);
@@ -91,7 +91,7 @@ impl Stage {
 }
 
 /// Our clock follows virtual time. It is ahead of those of the nodes, or behind.
-fn clock(seed: u64) -> Clock {
+pub(crate) fn clock(seed: u64) -> Clock {
     let (skew, now) = (Duration::from_secs(45), UNIX_EPOCH.elapsed().unwrap());
     let shown = if seed.is_multiple_of(2) { now + skew } else { now.saturating_sub(skew) };
     let since = Instant::now();
