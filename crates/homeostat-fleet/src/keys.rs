@@ -15,8 +15,8 @@
 //! | `status/NODE` | node | what the node has; without a lease |
 //! | `alive/NODE` | node | machine and boot, with a lease |
 //! | `plan/NODE` | node | the answer to a request for a plan, with a lease |
-//! | `lead/coordinator`, `lead/SOURCE` | candidates | the election; its create revision is the term |
-//! | `once/SOURCE/journal/STEP` | holder of the source | operations on what is shared |
+//! | `lead/coordinator`, `lead/SOURCE/TARGET` | candidates | the election; its create revision is the term |
+//! | `once/SOURCE/TARGET/journal/` | the machine that leads there | operations on what is shared |
 
 use crate::{Digest, Name};
 
@@ -131,15 +131,16 @@ impl Keys {
         self.below("lead/coordinator")
     }
 
-    /// Of the machines that may act for a source that exists once in a cluster.
+    /// Of the machines that take turns in acting on what they share.
     #[must_use]
-    pub fn holder(&self, source: &Name) -> String {
-        self.below(&format!("lead/{source}"))
+    pub fn turn(&self, source: &str, target: &str) -> String {
+        self.below(&format!("lead/{source}/{target}"))
     }
 
+    /// Their journal is below it.
     #[must_use]
-    pub fn journal(&self, source: &Name, step: &str) -> String {
-        self.below(&format!("once/{source}/journal/{step}"))
+    pub fn journal(&self, source: &str, target: &str) -> String {
+        self.below(&format!("once/{source}/{target}/journal"))
     }
 
     /// The node whose status, alive key, inventory, plan or want has this key.

@@ -116,7 +116,8 @@ impl Writer {
             let read = read.map_err(|error| unsent(&error))?;
             (read.tags(), Some(read.digest))
         };
-        let marked = mark::read(&self.source.owner, power.place.vmid, &tags);
+        let marked =
+            mark::read(&self.source.owner, self.source.claimant.as_ref(), power.place.vmid, &tags);
         let is_same = match (&power.expects, marked) {
             (Expects::Number, _) => true,
             (Expects::Mark(expected), Marked::Ours(found)) => *expected == found,
@@ -148,7 +149,8 @@ impl Writer {
             Ok(read) => read,
             Err(error) => return Outcome::Unknown { why: error.to_string() },
         };
-        match mark::read(&self.source.owner, write.place.vmid, &read.tags()) {
+        let source = &self.source;
+        match mark::read(&source.owner, source.claimant.as_ref(), write.place.vmid, &read.tags()) {
             Marked::Ours(mark) => {
                 let text = format!("the write was accepted, but the tag {mark} is still there");
                 Outcome::Failed(Failure::new(text, Retry::Soon))

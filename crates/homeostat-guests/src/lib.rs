@@ -49,6 +49,7 @@ pub use endpoint::{BadEndpoint, Endpoint};
 pub use error::Error;
 #[cfg(feature = "document")]
 pub use idempotent::{Answer, Command, CommandOutcome};
+pub use mark::Claimant;
 pub use model::{BadKey, Guest, Kind, Run, Stop, Vmid, Wanted};
 pub use observe::{Moment, Reader};
 #[cfg(feature = "document")]

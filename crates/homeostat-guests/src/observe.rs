@@ -285,7 +285,7 @@ fn present(
 ) -> Present {
     let Listed { place, run, name, lock, .. } = listed.clone();
     let tags = config.as_ref().map_or_else(|_| listed.tags.clone(), |(options, _)| options.tags());
-    let marked = mark::read(&source.owner, place.vmid, &tags);
+    let marked = mark::read(&source.owner, source.claimant.as_ref(), place.vmid, &tags);
     let owner = subject.owner(&marked);
     let mark = if let Marked::Ours(mark) = marked { Some(mark) } else { None };
     let (kind, is_marked) = (place.kind, mark.is_some());

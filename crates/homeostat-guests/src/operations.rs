@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use homeostat_core::{Limits, ScopeLock, Source as _};
 use homeostat_engine::journal::JournalError;
 use homeostat_engine::{DispatchGuard, Operations};
-use homeostat_registry::{Binding, Error, OwnerJournal};
+use homeostat_registry::{Binding, Error, OwnerJournal, Turn, Turns};
 
 use crate::idempotent::GuestCommands;
 use crate::model::Vmid;
@@ -28,8 +28,9 @@ struct State {
 struct Cluster {
     source: Guests,
     journal: OwnerJournal,
-    /// Its lanes; an error while another process writes the journal.
+    /// Its lanes; an error while another process writes the journal, or another machine acts.
     operations: Result<Operations<Vmid>, JournalError>,
+    turns: Turns,
 }
 
 impl GuestOperations {
@@ -50,24 +51,44 @@ impl GuestOperations {
         let Some(journal) = &binding.caller.journal else { return Ok(DispatchGuard::Absent) };
         // A number means another guest in another cluster: what was begun in one is never asked of the other,
         // whichever the document names by then.
-        let filed = format!("{} at {}", binding.scope.name, source.endpoint());
-        let operations = match state.clusters.get(&filed) {
-            Some(known) => {
-                known.limit(limits);
-                Ok(known.clone())
+        let (filed, turn) = match binding.turn() {
+            // Machines that take turns may reach the same cluster by different addresses.
+            Turn::Leader(leader) => (format!("{} of all", leader.shared), Ok(Some(leader))),
+            Turn::Standby(standby) => {
+                (format!("{} of all", standby.shared), Err(standby.refusal()))
             }
-            None => journal.open().map(|open| Operations::new(open, Guests::NAME, &filed, limits)),
+            Turn::Alone => (format!("{} at {}", binding.scope.name, source.endpoint()), Ok(None)),
         };
+        let known = state.clusters.get(&filed).cloned();
+        let operations = match (turn, known) {
+            (Err(refusal), _) => {
+                // What was in flight is followed by the machine that leads.
+                state.clusters.remove(&filed);
+                Err(refusal)
+            }
+            (Ok(Some(leader)), Some(known)) if known.is_over(&leader.journal) => Ok(known),
+            (Ok(Some(leader)), _) => {
+                let operations = Operations::new(leader.journal, Guests::NAME, &filed, limits);
+                leader.clear_at.into_iter().for_each(|time| operations.clear_at(time));
+                Ok(operations)
+            }
+            (Ok(None), Some(known)) => Ok(known),
+            (Ok(None), None) => {
+                journal.open().map(|open| Operations::new(open, Guests::NAME, &filed, limits))
+            }
+        };
+        operations.iter().for_each(|operations| operations.limit(limits));
         let guard = match &operations {
             Ok(operations) => {
                 state.clusters.insert(filed, operations.clone());
                 DispatchGuard::Operations(operations.clone())
             }
-            Err(JournalError::Busy { .. }) => DispatchGuard::Absent,
+            Err(JournalError::Busy { .. } | JournalError::NotHeld { .. }) => DispatchGuard::Absent,
             Err(error) => return Err(error.clone().into()),
         };
         let (source, journal) = (source.clone(), journal.clone());
-        state.current = Some(Cluster { source, journal, operations });
+        let turns = binding.caller.turns.clone();
+        state.current = Some(Cluster { source, journal, operations, turns });
         Ok(guard)
     }
 
@@ -79,10 +100,14 @@ impl GuestOperations {
     /// What commands need, once a document with a cluster is bound.
     pub(crate) fn commands(&self, lock: &ScopeLock) -> Result<GuestCommands, Error> {
         let state = self.state();
-        let Some(Cluster { source, journal, operations }) = &state.current else {
+        let Some(Cluster { source, journal, operations, turns }) = &state.current else {
             let help = "add `[proxmox]` to the document";
             return Err(Error::helped("the document names no cluster", help));
         };
+        if let Turn::Standby(standby) = turns.of(Guests::NAME) {
+            // Who leads may have changed since the document was bound.
+            return Err(standby.refusal().into());
+        }
         let operations = operations.clone()?;
         Ok(GuestCommands { writer: source.writer(lock)?, operations, journal: journal.clone() })
     }

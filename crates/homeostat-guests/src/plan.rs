@@ -101,7 +101,8 @@ impl Difference<'_> {
             return None;
         }
         let (claims, known) = (self.facts.mark.is_none(), self.facts.mark.clone());
-        let mark = known.unwrap_or_else(|| mark::make(&source.owner, *key, &digest));
+        let mark = known
+            .unwrap_or_else(|| mark::make(&source.owner, source.claimant.as_ref(), *key, &digest));
         let differing = desired.differing(self.slot, &self.before);
         let mut options = Vec::new();
         for option in differing.iter().filter(|option| **option != "tags") {
@@ -135,7 +136,8 @@ impl Difference<'_> {
         // A start comes after the change of options, which may add our mark.
         let claims = set.is_some_and(|set| set.claims) && to == Run::Running;
         let added = digest.as_ref().filter(|_| claims);
-        let added = added.map(|digest| mark::make(&source.owner, *key, digest));
+        let added =
+            added.map(|digest| mark::make(&source.owner, source.claimant.as_ref(), *key, digest));
         let expects = match (mark.or(added), digest) {
             (Some(mark), _) => Expects::Mark(mark),
             (None, Some(digest)) => Expects::Digest(digest),

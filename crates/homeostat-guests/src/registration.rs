@@ -6,11 +6,13 @@ use homeostat_core::{Failure, Limits, Ownership, Retry, StepKind, Undo};
 use homeostat_document::Section;
 use homeostat_registry::{
     BindResult, Binding, CommandDeps, DocumentPlace, Error, MissingSections, Registration, Remote,
+    SharedTarget, Turn, machine_id,
 };
 use serde_json::Value;
 
 use crate::client::Client;
 use crate::idempotent::{Answer, Command};
+use crate::mark::Claimant;
 use crate::operations::GuestOperations;
 use crate::section::{self, Proxmox, desired};
 use crate::source::Guests;
@@ -39,6 +41,12 @@ pub const REGISTRATION: Registration = Registration {
         // A look at everything costs a request or two a guest, and a poll finds what cannot wait.
         resync: Duration::from_secs(30),
     }),
+    shared: Some(SharedTarget {
+        name: |document| document.host.get::<Proxmox>().map(Proxmox::cluster_name),
+        answers_within: |document| {
+            document.host.get::<Proxmox>().map_or(Duration::ZERO, |proxmox| proxmox.timeouts.answer)
+        },
+    }),
     command: Some(|deps, request| Box::pin(carry_out(deps, request))),
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -59,7 +67,8 @@ fn bind(binding: &Binding<'_>) -> BindResult {
         .map_err(|error| Failure::from_error(&error, Retry::OnChange).with_help(error.help()))?;
     let client = Client::new(proxmox.endpoint.clone(), token, &proxmox.trust)
         .map_err(|error| Error::failed(&error))?;
-    let source = Guests::new(&client, &binding.caller.owner, proxmox.timeouts);
+    let mut source = Guests::new(&client, &binding.caller.owner, proxmox.timeouts);
+    source.claimant = claimant(binding);
     let desired = desired(section).map_err(|error| Error::failed(&error))?;
     let guests = <section::Guests as Section>::NAME;
     let missing = binding.missing(|place| {
@@ -73,6 +82,24 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let mut bound = binding.bound(source, desired, Ownership::Checkpoint, missing);
     (bound.config.dispatch, bound.config.lanes) = (dispatch, TOTAL);
     Ok(vec![bound])
+}
+
+/// What marks say of the machine. Nothing, if it cannot be told from another one.
+fn claimant(binding: &Binding<'_>) -> Option<Claimant> {
+    let machine = machine_id().map(|id| {
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Claimant::new(&id, host.split('.').next().unwrap_or_default())
+    });
+    let shared = match binding.turn() {
+        Turn::Alone => return machine,
+        Turn::Leader(leader) => leader.shared,
+        Turn::Standby(standby) => standby.shared,
+    };
+    let turns = Claimant::new(&shared, &shared);
+    Some(match &machine {
+        Some(machine) => turns.formerly(machine),
+        None => turns,
+    })
 }
 
 /// Carries out a [`Command`], and returns an [`Answer`].

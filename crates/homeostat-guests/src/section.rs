@@ -24,6 +24,8 @@ pub const SECTIONS: SourceSections =
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proxmox {
     pub endpoint: Endpoint,
+    /// The name by which machines of a fleet know that they share the cluster.
+    pub cluster: Option<String>,
     /// The file that holds the token.
     pub token_file: PathBuf,
     /// How its certificate is verified.
@@ -31,6 +33,14 @@ pub struct Proxmox {
     /// How many tasks of ours run at once on a node.
     pub node_limit: u16,
     pub timeouts: Timeouts,
+}
+
+impl Proxmox {
+    /// The same on all machines that share the cluster: its declared name, or else its endpoint.
+    #[must_use]
+    pub fn cluster_name(&self) -> String {
+        self.cluster.clone().unwrap_or_else(|| self.endpoint.to_string())
+    }
 }
 
 /// `[guests]`: what guests shall be, by number.
@@ -115,6 +125,13 @@ impl Record for Proxmox {
 
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let endpoint = fields.required("endpoint", "Where its API is: https://pve.example:8006");
+        let doc = "A name for the cluster, the same on all machines of a fleet that take turns in acting on it; \
+                   the endpoint if left out";
+        let cluster: Option<Spanned<String>> = fields.optional("cluster", doc);
+        if let Some(name) = cluster.as_ref().filter(|name| name.is_empty() || name.contains('/')) {
+            let refused = Diagnostic::new(name.span, "a name is not empty and has no `/`");
+            fields.report(refused.help("write a short word, such as \"east\""));
+        }
         let doc = "A file for its owner alone that holds the token: USER@REALM!NAME=SECRET";
         let token_file = fields.required("token-file", doc);
         let doc =
@@ -139,7 +156,14 @@ impl Record for Proxmox {
         fields.refused_unseen("token", "the token is never in the document", help);
         let trust = fingerprint.map_or(Trust::System, Trust::Pinned);
         let node_limit = node_limit.unwrap_or(NODE_LIMIT);
-        Some(Self { endpoint: endpoint?, token_file: token_file?, trust, node_limit, timeouts })
+        Some(Self {
+            endpoint: endpoint?,
+            cluster: cluster.map(|name| name.value),
+            token_file: token_file?,
+            trust,
+            node_limit,
+            timeouts,
+        })
     }
 }
 

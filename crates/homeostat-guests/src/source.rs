@@ -9,6 +9,7 @@ use crate::apply::Writer;
 use crate::client::Client;
 use crate::desired::DesiredState;
 use crate::endpoint::Endpoint;
+use crate::mark::Claimant;
 use crate::model::{Guest, Vmid};
 use crate::nodes::Wait;
 use crate::observe::{Moment, Reader};
@@ -51,6 +52,8 @@ pub struct Guests {
     /// The name in our marks.
     pub owner: String,
     pub(crate) timeouts: Timeouts,
+    /// Who puts the marks, if machines are told apart.
+    pub(crate) claimant: Option<Claimant>,
 }
 
 impl Guests {
@@ -58,7 +61,13 @@ impl Guests {
     #[must_use]
     pub fn new(client: &Client, owner: impl Into<String>, timeouts: Timeouts) -> Self {
         let api = Api { client: client.within(timeouts.answer) };
-        Guests { api, owner: owner.into(), timeouts }
+        Guests { api, owner: owner.into(), timeouts, claimant: None }
+    }
+
+    /// The same, with marks that say who claimed a guest: those of another claimant are a conflict.
+    #[must_use]
+    pub fn with_claimant(self, claimant: Claimant) -> Self {
+        Guests { claimant: Some(claimant), ..self }
     }
 
     #[must_use]
@@ -96,6 +105,7 @@ impl Source for Guests {
         self.api.client.is_same(&other.api.client)
             && self.owner == other.owner
             && self.timeouts == other.timeouts
+            && self.claimant == other.claimant
     }
 
     fn plan(

@@ -19,6 +19,7 @@ use crate::error::Error;
 use crate::gate::Gate;
 use crate::missing::DocumentPlace;
 use crate::scope::Scope;
+use crate::shared::{Turn, Turns};
 
 /// Who binds sources, and how their passes behave.
 #[derive(Clone)]
@@ -45,6 +46,8 @@ pub struct Caller {
     pub journal: Option<OwnerJournal>,
     /// What sources keep from one binding to the next.
     pub memory: Memory,
+    /// Which machine acts on targets that several share.
+    pub turns: Turns,
 }
 
 /// What was recorded of an object before a step took it away.
@@ -133,6 +136,12 @@ impl Binding<'_> {
             Some(remote) => key.with_identity(remote.identity),
             None => key,
         }
+    }
+
+    /// Who acts on the target of the source.
+    #[must_use]
+    pub fn turn(&self) -> Turn {
+        self.caller.turns.of(self.source.name())
     }
 
     /// What the ledger has of the source in this scope.

@@ -22,6 +22,7 @@ mod gate;
 mod marks;
 mod missing;
 mod scope;
+mod shared;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -42,8 +43,10 @@ pub use gate::Gate;
 pub use marks::{forget_marks, former_marks, record_mark};
 pub use missing::{DocumentPlace, missing, table};
 pub use scope::{
-    Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, machine_identity, scope_name,
+    Lookup, Owned, Reach, SANDBOX, Scope, ScopePlace, declared_name, machine_id, machine_identity,
+    scope_name,
 };
+pub use shared::{Leader, SharedTarget, Standby, Turn, Turns};
 
 /// A bound source, once for each scope of its own; nothing if the source has nothing to do in the scope.
 pub type BindResult = Result<Vec<Box<dyn Planner>>, Error>;
@@ -79,6 +82,8 @@ pub struct Registration {
     pub start: Start,
     /// What is different about a target on another machine.
     pub remote: Option<Remote>,
+    /// Set for a source whose target several machines can write to: in a fleet, the elected one does.
+    pub shared: Option<SharedTarget>,
     /// Set for a source whose objects are scopes. It is bound to the first scope only, and driven before the scopes
     /// inside can be opened.
     pub scopes: Option<ScopeCreator>,
@@ -109,6 +114,7 @@ impl Registration {
             steps: &[],
             start: Start::Usual,
             remote: None,
+            shared: None,
             scopes: None,
             own_scopes: None,
             metrics: |_| Vec::new(),

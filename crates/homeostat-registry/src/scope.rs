@@ -142,9 +142,14 @@ impl Owned {
 /// What distinguishes this machine from another one that has a copy of its disk: what is on the disk outlives every boot.
 #[must_use]
 pub fn machine_identity() -> String {
+    machine_id().map_or_else(|| "this machine".to_owned(), |id| format!("machine {id}"))
+}
+
+/// The id of this machine, if it has one.
+#[must_use]
+pub fn machine_id() -> Option<String> {
     let id = std::fs::read_to_string("/etc/machine-id").unwrap_or_default();
-    let id = id.trim();
-    if id.is_empty() { "this machine".to_owned() } else { format!("machine {id}") }
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
 }
 
 fn with_context(what: &str, error: &NetnsError) -> Error {

@@ -8,7 +8,7 @@ use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
 use homeostat_engine::{Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness, WaysOut};
 use homeostat_netns::{Netns, Place, Sandbox};
 use homeostat_registry::{
-    Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, record_mark, scope_name,
+    Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, Turns, record_mark, scope_name,
 };
 
 use crate::cli::{Color, Global};
@@ -101,6 +101,7 @@ impl Context {
                 is_for_people: true,
                 journal: None,
                 memory: Memory::default(),
+                turns: Turns::default(),
             },
             top: top(global.sandbox, global.netns),
             pinned: None,

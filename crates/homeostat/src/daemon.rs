@@ -9,6 +9,7 @@ mod capabilities;
 mod clients;
 pub(crate) mod clock;
 mod command;
+mod elections;
 mod firewall;
 pub(crate) mod http;
 mod interfaces;
@@ -54,6 +55,7 @@ use crate::wire::Handed;
 use answers::Answers;
 use clock::{BootTime, Stamp};
 use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialRequest};
+use elections::Elections;
 use http::Listen;
 use loops_snapshot::LoopsSnapshot;
 use namespace_watch::NamespaceWatch;
@@ -154,6 +156,7 @@ pub(crate) struct Daemon {
     events: Events,
     recent: Recent,
     scopes: Scopes,
+    elections: Elections,
     /// The capabilities that were kept, if any were dropped.
     allowed: Option<CapabilitySet>,
     snapshot: watch::Sender<LoopsSnapshot>,
@@ -167,6 +170,8 @@ enum Wake {
     Command(CommandRequest),
     /// Namespaces may have come or gone.
     Namespaces,
+    /// This machine has become the one that acts on a shared target, or is it no longer.
+    Elected,
     /// Every loop on this machine has made a full pass for the document in force.
     Passed,
     /// The open trial is to be rolled back, for this reason.
@@ -231,6 +236,7 @@ impl Daemon {
         }
         let first = LoopsSnapshot { provider: Some(health.clone()), ..LoopsSnapshot::default() };
         Daemon {
+            elections: Elections::new(context.caller.turns.clone()),
             context,
             options,
             provider,
@@ -306,7 +312,8 @@ impl Daemon {
                 break;
             }
             let (passed, trial, stops_at) = (self.passed(), trial::next_wake(&self), self.stops_at);
-            let wake = wakes.next(&mut self.provider, passed, trial, stops_at).await;
+            let elected = self.elections.changed();
+            let wake = wakes.next(&mut self.provider, passed, trial, elected, stops_at).await;
             let handled = match wake {
                 Wake::Stop => None,
                 wake => wakes.unless_stopped(self.handle(wake, &systemd)).await,
@@ -373,6 +380,11 @@ impl Daemon {
                 // An error in one namespace does not affect the others.
                 if let Err(error) = self.arrange_namespaces().await {
                     log::log_error(&error, "namespaces cannot be arranged");
+                }
+            }
+            Wake::Elected => {
+                if let Err(error) = self.arrange(Recipients::Changed).await {
+                    log::log_error(&error, "loops cannot be arranged after an election");
                 }
             }
             Wake::Document(recipients) => {
@@ -443,6 +455,7 @@ impl Daemon {
     /// our own come first, since the others may be inside.
     async fn arrange(&mut self, recipients: Recipients) -> Result<()> {
         let context = &self.rolling_context();
+        self.elections.follow(&self.document, self.provider.fleet().as_ref()).await;
         let Daemon { document, ledger, events, scopes, .. } = self;
         let by = Arrangement { context, document, ledger, events, recipients };
         let arranged = scopes.arrange(by).await;
@@ -487,6 +500,7 @@ impl Daemon {
             trials: self.trials.clone(),
             provider: Some(self.health.clone()),
             memory: self.context.caller.memory.clone(),
+            turns: self.context.caller.turns.clone(),
         });
     }
 
@@ -702,7 +716,7 @@ impl Daemon {
         Ok(())
     }
 
-    async fn stop(self) {
+    async fn stop(mut self) {
         let declared = self.document.settings.on_stop.as_ref().map(|policy| policy.value);
         let policy = match self.options.on_stop.or(declared) {
             None | Some(StopPolicy::Leave) => OnStop::Leave,
@@ -714,6 +728,7 @@ impl Daemon {
         );
         // A loop that is in the middle of something long is left: what it wrote carries our mark.
         let _ = tokio::time::timeout(STOP, stopped).await;
+        self.elections.stop().await;
     }
 }
 
@@ -780,6 +795,7 @@ impl Wakes {
         provider: &mut Box<dyn DocumentProvider>,
         passed: impl Future<Output = ()>,
         trial: impl Future<Output = Wake>,
+        elected: impl Future<Output = ()>,
         stops_at: Option<BootTime>,
     ) -> Wake {
         let stops = async {
@@ -796,6 +812,7 @@ impl Wakes {
             Some(request) = commands.recv() => Wake::Command(request),
             () = provider.changed() => Wake::Document(Recipients::Changed),
             () = namespaces.changed() => Wake::Namespaces,
+            () = elected => Wake::Elected,
             () = passed => Wake::Passed,
             wake = trial => wake,
             () = stops => Wake::Stop,

@@ -16,11 +16,14 @@ use homeostat_document::{Document, Mode, Scope as Section};
 use homeostat_engine::{
     Action, Entry, Error, Explain, Kind, Ledger, LedgerKey, Pages, Planner, ScopeLock, WaitsOn,
 };
-use homeostat_registry::{Binding, Lists, Lookup, Registration, Remote, Scope, declared_name};
+use homeostat_registry::{
+    Binding, Lists, Lookup, Registration, Remote, Scope, Turn, declared_name,
+};
 
 use crate::context::{Context, Top};
 use crate::failure::{helped, of_source};
 use crate::output::SourceReport;
+use crate::provider::fleet;
 use crate::referenced_files::ReferencedFiles;
 use crate::registry::{self, SOURCES};
 pub(crate) use drivers::Drivers;
@@ -145,6 +148,13 @@ impl<'a> Machine<'a> {
             let binding = Binding { source, caller, document, scope: &scope, section, pages, gate };
             let mode = document.settings.source(source.name()).mode;
             let mode = mode.map_or(Mode::Heal, |mode| mode.value);
+            // A process that takes no part in the elections of its fleet writes to nothing that machines share.
+            let takes_turns = source.shared.is_some() && fleet::is_in(document);
+            let mode = match caller.turns.of(source.name()) {
+                Turn::Alone if takes_turns => Mode::Observe,
+                Turn::Standby(_) => Mode::Observe,
+                Turn::Alone | Turn::Leader(_) => mode,
+            };
             for planner in (source.bind)(&binding).map_err(of_source)? {
                 let within = scope.name.clone();
                 self.bound.push(Bound { source, planner, within, mode, lock: None });

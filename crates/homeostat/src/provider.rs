@@ -40,6 +40,11 @@ pub(crate) trait DocumentProvider:
     /// answered again after a while.
     fn postponed(&mut self, _why: &str) {}
 
+    /// The fleet that the machine belongs to.
+    fn fleet(&self) -> Option<fleet::FleetSettings> {
+        None
+    }
+
     /// Whether later documents may need what the present one does not, such as capabilities.
     fn is_open_ended(&self) -> bool {
         false

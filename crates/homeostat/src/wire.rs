@@ -165,6 +165,31 @@ pub(crate) struct LoopStatus {
     pub(crate) not_converging: Vec<String>,
     /// What the whole scope waits on, if it is not there.
     pub(crate) waits_on: Option<String>,
+    /// Who acts on the target, where machines of a fleet share it.
+    #[serde(default)]
+    pub(crate) role: Option<RoleStatus>,
+}
+
+/// Whether this machine acts on a target that machines of a fleet share.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct RoleStatus {
+    pub(crate) role: Role,
+    pub(crate) since: String,
+    /// Which fleet and target.
+    pub(crate) shared: String,
+    /// The node that acts, if it is another one and known.
+    pub(crate) leader: Option<String>,
+    /// Why this machine cannot be elected now.
+    pub(crate) trouble: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Role {
+    /// It was elected: it reads and writes.
+    Leader,
+    /// It reads, and is ready to take over.
+    Standby,
 }
 
 /// A key that another program keeps undoing.

@@ -11,8 +11,8 @@ use homeostat_engine::{
     Report, Source as _, SqliteLedger, pass,
 };
 use homeostat_guests::{
-    Client, DesiredState, Guests, Kind, Located, Run, Stop, Timeouts, Token, Trust, Vmid, Wanted,
-    Writer,
+    Claimant, Client, DesiredState, Guests, Kind, Located, Run, Stop, Timeouts, Token, Trust, Vmid,
+    Wanted, Writer,
 };
 use homeostat_pve_simulator::{Simulator, World};
 use tempfile::TempDir;
@@ -91,6 +91,14 @@ impl Ground {
 
     pub(crate) fn process_of(&self, owner: &str) -> Process {
         let source = self.source(owner, TIMEOUTS);
+        let observer = Observer::without_hints(&source, "host").unwrap();
+        self.process_with(source, observer)
+    }
+
+    /// A process whose marks name its machine.
+    pub(crate) fn process_on(&self, machine: &str) -> Process {
+        let claimant = Claimant::new(machine, machine);
+        let source = self.source("default", TIMEOUTS).with_claimant(claimant);
         let observer = Observer::without_hints(&source, "host").unwrap();
         self.process_with(source, observer)
     }

@@ -17,7 +17,7 @@ use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
     About, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem, Overview, ProviderStatus,
-    Request, TrialEnd, TrialStatus, millis,
+    Request, Role, RoleStatus, TrialEnd, TrialStatus, millis,
 };
 
 /// How long a daemon that is just starting may take to listen.
@@ -191,6 +191,15 @@ fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
     if let Some(on) = &one.waits_on {
         return writeln!(to, "  waits on {}", plain(on));
     }
+    if let Some(RoleStatus { role, since, leader, trouble, .. }) = &one.role {
+        let text = match (role, leader) {
+            (Role::Leader, _) => format!("leader since {since}"),
+            (Role::Standby, Some(leader)) => format!("standby since {since}; {leader} leads"),
+            (Role::Standby, None) => format!("standby since {since}; no machine leads"),
+        };
+        row("role", Some(&text), to)?;
+        row("no election", trouble.as_deref(), to)?;
+    }
     let next = match (one.next_due_in_ms, &one.next_why) {
         (Some(due), Some(why)) => format!(", next {} in {}", plain(why), time(due)),
         _ => String::new(),
@@ -239,7 +248,9 @@ fn state(one: &LoopStatus) -> String {
     if one.paused {
         words.push("paused".to_owned());
     }
+    let is_standby = one.role.as_ref().is_some_and(|role| role.role == Role::Standby);
     match one.mode {
+        Mode::Observe if is_standby => words.push("standby".to_owned()),
         Mode::Heal => {}
         Mode::Observe => words.push("only observes".to_owned()),
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use homeostat_engine::journal::Millis;
 use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Patience, Status};
-use homeostat_registry::{CommandDeps, Memory};
+use homeostat_registry::{CommandDeps, Leader, Memory, Standby, Turn, Turns};
 use tokio::time::Instant;
 
 use super::clock::Stamp;
@@ -14,7 +15,9 @@ use super::provider_health::ProviderHealth;
 use super::trial::Trials;
 use crate::machine::Waiting;
 use crate::registry::{is_late, is_remote};
-use crate::wire::{Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, millis};
+use crate::wire::{
+    Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, Role, RoleStatus, millis,
+};
 
 /// How many open keys a page has.
 const DEFAULT_PAGE: usize = 100;
@@ -43,12 +46,15 @@ pub(super) struct LoopsSnapshot {
     pub(super) provider: Option<ProviderHealth>,
     /// Where sources keep what they count.
     pub(super) memory: Memory,
+    /// Which machine acts on targets that several share.
+    pub(super) turns: Turns,
 }
 
 impl LoopsSnapshot {
     /// How all of it stands now.
     pub(super) fn overview(&self) -> Overview {
-        let mut loops: Vec<LoopStatus> = self.loops.iter().map(|one| of_loop(&**one)).collect();
+        let mut loops: Vec<LoopStatus> =
+            self.loops.iter().map(|one| self.of_loop(&**one)).collect();
         let waiting = self.waiting.iter().filter(|waiting| !waiting.keys.is_empty());
         loops.extend(waiting.map(of_waiting));
         Overview {
@@ -67,12 +73,54 @@ impl LoopsSnapshot {
         }
     }
 
+    fn of_loop(&self, control: &dyn Control) -> LoopStatus {
+        let (ledger_key, status) = (control.ledger_key(), control.status());
+        let ago = |time| millis(control.at(time).elapsed());
+        let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));
+        let converged = self.is_as_declared(control, &status);
+        let contended = status.contended.into_iter();
+        let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
+        LoopStatus {
+            source: ledger_key.source.clone(),
+            scope: ledger_key.scope.clone(),
+            mode: status.mode,
+            paused: status.is_paused,
+            ready: status.is_ready,
+            converged,
+            role: role(self.turns.of(&ledger_key.source)),
+            pass: status.pass.0,
+            last_attempt_ago_ms: status.last_attempt.map(ago),
+            last_success_ago_ms: status.last_success.map(ago),
+            last_error: status.last_error,
+            failures: status.failures,
+            next_due_in_ms: status.next_due.map(until),
+            next_why: status.next_due.map(|_| why),
+            stall: status.stall.map(|stall| stall.to_string()),
+            open: status.open,
+            counts: serde_json::to_value(status.counts).unwrap_or_default(),
+            contended: contended
+                .map(|one| Contended {
+                    key: one.key,
+                    culprit: one.culprit,
+                    pause_ms: millis(one.pause),
+                })
+                .collect(),
+            not_converging: status.not_converging,
+            waits_on: None,
+        }
+    }
+
     /// Whether everything is as declared.
     pub(super) fn is_converged(&self) -> bool {
-        let is_so = |status: Status| status.is_ready && status.is_converged;
         self.is_arranged
             && self.waiting.iter().all(|waiting| waiting.keys.is_empty())
-            && self.loops.iter().all(|one| is_so(one.status()))
+            && self.loops.iter().all(|one| self.is_as_declared(&**one, &one.status()))
+    }
+
+    /// Whether a loop has nothing left to do. What another machine acts on is not for this one to bring about.
+    fn is_as_declared(&self, control: &dyn Control, status: &Status) -> bool {
+        let is_standby = self.turns.is_standby(&control.ledger_key().source);
+        status.is_ready && (status.is_converged || is_standby)
     }
 
     /// Whether every loop that is needed for it has made its first full pass. Nothing waits for a target that may be
@@ -123,7 +171,9 @@ impl LoopsSnapshot {
     /// Waits until everything is as declared.
     pub(super) async fn wait_until_converged(&self) {
         loop {
-            self.wait_for(|status| status.is_ready && status.is_converged, |_| true).await;
+            let is_ours = |one: &dyn Control| !self.turns.is_standby(&one.ledger_key().source);
+            self.wait_for(|status| status.is_ready && status.is_converged, is_ours).await;
+            self.wait_for(|status| status.is_ready, |_| true).await;
             if self.overview().converged {
                 return;
             }
@@ -148,9 +198,9 @@ impl LoopsSnapshot {
     }
 
     /// Waits until all of these loops stand like this at once.
-    async fn wait_for(&self, so: fn(&Status) -> bool, which: fn(&dyn Control) -> bool) {
-        let loops = self.loops.iter().filter(|one| which(&***one));
-        while let Some(one) = loops.clone().find(|one| !so(&one.status())) {
+    async fn wait_for(&self, so: fn(&Status) -> bool, which: impl Fn(&dyn Control) -> bool) {
+        let is_left = |one: &&Arc<dyn Control>| which(&***one) && !so(&one.status());
+        while let Some(one) = self.loops.iter().find(is_left) {
             // One that has ended comes again with the next snapshot.
             if one.wait_for(Box::new(so)).await.is_err() {
                 pending::<()>().await;
@@ -204,38 +254,21 @@ impl Part<'_> {
     }
 }
 
-fn of_loop(control: &dyn Control) -> LoopStatus {
-    let (ledger_key, status) = (control.ledger_key(), control.status());
-    let ago = |time| millis(control.at(time).elapsed());
-    let until = |time| millis(control.at(time).saturating_duration_since(Instant::now()));
-    let contended = status.contended.into_iter();
-    let why = if status.is_paused { "resume".to_owned() } else { status.next_why.to_string() };
-    LoopStatus {
-        source: ledger_key.source.clone(),
-        scope: ledger_key.scope.clone(),
-        mode: status.mode,
-        paused: status.is_paused,
-        ready: status.is_ready,
-        converged: status.is_ready && status.is_converged,
-        pass: status.pass.0,
-        last_attempt_ago_ms: status.last_attempt.map(ago),
-        last_success_ago_ms: status.last_success.map(ago),
-        last_error: status.last_error,
-        failures: status.failures,
-        next_due_in_ms: status.next_due.map(until),
-        next_why: status.next_due.map(|_| why),
-        stall: status.stall.map(|stall| stall.to_string()),
-        open: status.open,
-        counts: serde_json::to_value(status.counts).unwrap_or_default(),
-        contended: contended
-            .map(|one| Contended {
-                key: one.key,
-                culprit: one.culprit,
-                pause_ms: millis(one.pause),
-            })
-            .collect(),
-        not_converging: status.not_converging,
-        waits_on: None,
+/// Who acts on a target that machines share.
+fn role(turn: Turn) -> Option<RoleStatus> {
+    let since = |Millis(millis)| Stamp::of_millis(millis).to_string();
+    match turn {
+        Turn::Alone => None,
+        Turn::Leader(Leader { shared, since: began, .. }) => Some(RoleStatus {
+            role: Role::Leader,
+            since: since(began),
+            shared,
+            leader: None,
+            trouble: None,
+        }),
+        Turn::Standby(Standby { shared, since: began, leader, trouble }) => {
+            Some(RoleStatus { role: Role::Standby, since: since(began), shared, leader, trouble })
+        }
     }
 }
 

@@ -9,9 +9,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use homeostat_engine::journal::Millis;
 use homeostat_engine::pacing::Reason;
 use homeostat_engine::{Cause, Event, EventKind, LedgerKey, Status};
-use homeostat_registry::{Sample, SampleKind};
+use homeostat_registry::{Sample, SampleKind, Turn};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -136,6 +137,7 @@ impl Meters {
             add_provider(&mut registry, provider);
         }
         add_documents(&mut registry, now);
+        add_roles(&mut registry, now);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(text)
@@ -208,6 +210,29 @@ fn add_documents(to: &mut Registry, now: &LoopsSnapshot) {
         ended.get_or_create(&[("end", end)]).inc_by(count);
     }
     to.register("trials", "Trials that ended", ended);
+}
+
+/// Whether this machine acts on what machines of a fleet share, and since when it does or does not.
+fn add_roles(to: &mut Registry, now: &LoopsSnapshot) {
+    let leads = Family::<[(&str, &str); 1], Gauge>::default();
+    let since = Family::<[(&str, &str); 1], Gauge>::default();
+    let mut is_shared = false;
+    for source in SOURCES.iter().map(|source| source.name()) {
+        let (is_leader, Millis(began)) = match now.turns.of(source) {
+            Turn::Alone => continue,
+            Turn::Leader(leader) => (true, leader.since),
+            Turn::Standby(standby) => (false, standby.since),
+        };
+        is_shared = true;
+        leads.get_or_create(&[("source", source)]).set(i64::from(is_leader));
+        let seconds = i64::try_from(began / 1000).unwrap_or(i64::MAX);
+        since.get_or_create(&[("source", source)]).set(seconds);
+    }
+    if is_shared {
+        to.register("leader", "Whether this machine acts on a target that machines share", leads);
+        let help = "When this machine began to lead or to stand by, in seconds since 1970";
+        to.register("role_since", help, since);
+    }
 }
 
 /// Adds the counters and gauges of all loops.

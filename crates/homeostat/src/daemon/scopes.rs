@@ -11,7 +11,7 @@ use homeostat_engine::{
     Control, Events, Ledger, LedgerKey, LoopDeps, LoopTask, Mode, Pace, Planner, ScopeLock,
 };
 use homeostat_netns::Netns;
-use homeostat_registry::{Gate, Reach, Scope, ScopePlace, Start, declared_name};
+use homeostat_registry::{Gate, Reach, Scope, ScopePlace, Start, Turn, Turns, declared_name};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
@@ -330,7 +330,7 @@ impl Running {
         started: &mut Vec<StartedPass>,
     ) -> Result<(Arc<dyn Control>, Put)> {
         let name = loop_name(&*planner);
-        let pace = pace(&*planner, &by.document.settings);
+        let pace = pace(&*planner, &by.document.settings, &by.context.caller.turns);
         let goes_on = |one: &&Looping| !one.task.is_finished() && one.pace.is_like(&pace);
         if let Some(Looping { control, .. }) = self.loops.get(&name).filter(goes_on) {
             // A loop that has ended meanwhile is started by the next call.
@@ -357,6 +357,20 @@ impl Running {
             started
                 .push(StartedPass { control: Arc::clone(&control), pass: first.clone().boxed() });
         }
+        // The term of a leader ends for its loop at once, whatever the daemon is doing.
+        let turn = by.context.caller.turns.of(&name.0);
+        let run = async move {
+            let over = async {
+                match turn {
+                    Turn::Leader(leader) => leader.until_over().await,
+                    Turn::Alone | Turn::Standby(_) => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = run => {}
+                () = over => {}
+            }
+        };
         let task = threads.spawn(run).context("cannot start a thread for a loop")?;
         self.loops.insert(name, Looping { pace, control: Arc::clone(&control), task });
         Ok((control, Put::Begun(first)))
@@ -364,7 +378,7 @@ impl Running {
 }
 
 /// The pace that the document asks for.
-fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
+fn pace(planner: &dyn Planner, settings: &Settings, turns: &Turns) -> Pace {
     let seed = u64::from(std::process::id());
     let mut pace = planner.pace(seed);
     let name = &planner.ledger_key().source;
@@ -380,6 +394,10 @@ fn pace(planner: &dyn Planner, settings: &Settings) -> Pace {
     if let Some((quiet, max_wait)) = settings.source(name).debounce() {
         // The document allows only what a quiet period can be.
         pace = pace.clone().with_debounce(quiet, max_wait).unwrap_or(pace);
+    }
+    if turns.is_standby(name) {
+        // It reads, so that it is warm when it is elected, and has no right to write.
+        return pace.with_mode(Mode::Observe);
     }
     pace.with_mode(match mode.as_ref().map(|mode| mode.value) {
         Some(homeostat_document::Mode::Observe) => Mode::Observe,

@@ -38,7 +38,7 @@ use tokio::time::{Instant, sleep_until};
 use self::agent::Report;
 pub(crate) use self::kept::{Hold, Holds};
 use self::kept::{Kept, Unloadable};
-pub(crate) use self::settings::{FleetSettings, SECTIONS, document_of_url, is_url};
+pub(crate) use self::settings::{FleetSettings, SECTIONS, TurnSettings, document_of_url, is_url};
 use super::files::Files;
 use super::{DocumentProvider, NodeTrial};
 use crate::cli::Global;
@@ -406,6 +406,10 @@ impl DocumentProvider for Fleet {
         let again_at = Some(Instant::now() + AGAIN.nth(failures));
         self.postponed = Some(Postponed { tried, failures, again_at });
         self.node.postponed.send_replace(Some(why.to_owned()));
+    }
+
+    fn fleet(&self) -> Option<FleetSettings> {
+        Some(self.node.settings.borrow().clone())
     }
 
     fn is_open_ended(&self) -> bool {

@@ -26,7 +26,7 @@ use crate::context::Context;
 use crate::failure::{helped, of_source};
 use crate::output::line::plain;
 use crate::output::stream;
-use crate::provider::load;
+use crate::provider::{fleet, load};
 use crate::wire::{FORMAT_VERSION, Request, SourceAnswer};
 
 #[derive(Args, Debug)]
@@ -97,6 +97,12 @@ fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<V
         ));
     }
     let document = load(&args.documents)?;
+    if fleet::is_in(&document) {
+        return Err(helped(
+            "the machines of the fleet elect the one that acts on the cluster, and no daemon takes part here",
+            "start the daemon, or run the command on the machine that leads",
+        ));
+    }
     let context = Context::enter(global, &document.settings)?.writing();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
     left_trial::roll_back(&context, &ledger)?;

@@ -24,8 +24,8 @@ const KEY: &str = "net/ipv4/tcp_retries1";
 const LATER: u64 = 4_000_000_000_000;
 
 /// A world with a store, and what operators have.
-struct FleetWorld {
-    world: World,
+pub(crate) struct FleetWorld {
+    pub(crate) world: World,
     etcd: RefCell<Option<Child>>,
 }
 
@@ -85,7 +85,7 @@ fn packed(document: &str) -> Packed {
 }
 
 impl FleetWorld {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let world = World::new();
         world.ip("link set lo up");
         let fleet = FleetWorld { world, etcd: RefCell::new(None) };

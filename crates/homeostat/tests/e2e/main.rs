@@ -83,6 +83,7 @@ mod torment;
 mod trial;
 mod trial_faults;
 mod trial_kills;
+mod turns;
 mod undone;
 mod uninstall;
 mod unit;

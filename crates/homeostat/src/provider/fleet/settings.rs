@@ -33,6 +33,10 @@ const LEASE: Duration = Duration::from_mins(1);
 const SPREAD: Duration = Duration::from_secs(10);
 /// The bounds of a lease: a shorter one is lost under load, a longer one hides a dead node.
 const LEASES: std::ops::RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_mins(5);
+/// The longest lease of a machine that acts for others.
+const LONGEST_TURN_LEASE: Duration = Duration::from_secs(10);
+/// A machine that cannot renew its lease for long loses it; those that take turns are few.
+const LONGEST_TURN_SPREAD: Duration = Duration::from_secs(1);
 const LONGEST_SPREAD: Duration = Duration::from_mins(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +58,15 @@ pub(crate) struct FleetSettings {
     pub(super) lease: Duration,
     pub(super) spread: Duration,
     pub(super) clock: ClockTrust,
+}
+
+/// How machines of a fleet take turns.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct TurnSettings {
+    pub(crate) store: Config,
+    pub(crate) fleet: Name,
+    pub(crate) node: Name,
+    pub(crate) lease: Duration,
 }
 
 /// Whether times in signed statements are judged by this machine's clock.
@@ -197,6 +210,17 @@ impl FleetSettings {
     /// What a document says of a fleet.
     pub(crate) fn of(document: &Document) -> Option<&Self> {
         document.host.get::<Self>()
+    }
+
+    /// Where those take turns that share a target with this machine.
+    pub(crate) fn turns(&self) -> TurnSettings {
+        // A lease of a minute says that a machine is alive; a takeover should not take that long.
+        TurnSettings {
+            store: self.config().with_spread(self.spread.min(LONGEST_TURN_SPREAD)),
+            fleet: self.fleet.clone(),
+            node: self.node.clone(),
+            lease: self.lease.min(LONGEST_TURN_LEASE),
+        }
     }
 
     /// How its store is reached.
