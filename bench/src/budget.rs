@@ -14,6 +14,10 @@ pub enum Budget {
     AtLeast(f64),
     /// Costs no more than this many times what the named contestant costs.
     Within(f64, &'static str),
+    /// Costs no more than the larger of the two: so many times what the named contestant costs.
+    WithinEither([(f64, &'static str); 2]),
+    /// No more than this above the named contestant, in the group's unit.
+    Beyond(f64, &'static str),
     /// Costs at least this many times less than the named contestant.
     Faster(f64, &'static str),
     /// Holds no more than this many bytes for each object.
@@ -58,6 +62,24 @@ impl Budget {
                 let cost = figures.cost_against(other);
                 (format!("<= {} x {other}", three_digits(times)), cost.map(|cost| cost <= times))
             }
+            Budget::WithinEither(limits) => {
+                let texts =
+                    limits.map(|(times, other)| format!("{} x {other}", three_digits(times)));
+                let costs =
+                    limits.map(|(times, other)| Some(figures.cost_against(other)? <= times));
+                // Where a contestant is missing, only the other one can say that it is met.
+                let is_met = match costs {
+                    [Some(true), _] | [_, Some(true)] => Some(true),
+                    [Some(false), Some(false)] => Some(false),
+                    _ => None,
+                };
+                (format!("<= {}, or {}", texts[0], texts[1]), is_met)
+            }
+            Budget::Beyond(more, other) => {
+                let theirs = figures.of(other);
+                let is_met = theirs.map(|theirs| median <= theirs + more);
+                (format!("<= {} above {other}", unit.show(more)), is_met)
+            }
             Budget::Faster(times, other) => {
                 let is_met = figures.cost_against(other).map(|cost| cost * times <= 1.0);
                 (format!(">= {} x faster than {other}", three_digits(times)), is_met)
@@ -78,9 +100,12 @@ impl Budget {
 }
 
 impl Figures<'_> {
+    fn of(&self, other: &str) -> Option<f64> {
+        self.group.iter().find(|(name, _)| *name == other).map(|(_, median)| *median)
+    }
+
     fn cost_against(&self, other: &str) -> Option<f64> {
-        let (_, theirs) = self.group.iter().find(|(name, _)| *name == other)?;
-        Some(self.unit.cost_ratio(self.median, *theirs))
+        Some(self.unit.cost_ratio(self.median, self.of(other)?))
     }
 }
 
@@ -116,6 +141,29 @@ mod tests {
         check(faster, Unit::Seconds, 3.0, (">= 3.00 x faster than slow", MET));
         check(faster, Unit::Seconds, 3.1, (">= 3.00 x faster than slow", MISSED));
         check(faster, Unit::PerSecond, 27.0, (">= 3.00 x faster than slow", MET));
+    }
+
+    #[test]
+    fn what_another_one_costs_too_does_not_count() {
+        check(Budget::Beyond(0.05, "floor"), Unit::Seconds, 2.05, ("<= 50.0 ms above floor", MET));
+        check(
+            Budget::Beyond(0.05, "floor"),
+            Unit::Seconds,
+            2.06,
+            ("<= 50.0 ms above floor", MISSED),
+        );
+    }
+
+    #[test]
+    fn of_two_limits_the_larger_one_counts() {
+        let limits = [(1.0, "floor"), (0.5, "slow")];
+        let text = "<= 1.00 x floor, or 0.50 x slow";
+        check(Budget::WithinEither(limits), Unit::Seconds, 4.5, (text, MET));
+        check(Budget::WithinEither(limits), Unit::Seconds, 4.6, (text, MISSED));
+        let limits = [(1.0, "floor"), (1.5, "nobody")];
+        let text = "<= 1.00 x floor, or 1.50 x nobody";
+        check(Budget::WithinEither(limits), Unit::Seconds, 2.0, (text, MET));
+        check(Budget::WithinEither(limits), Unit::Seconds, 2.1, (text, NOT_JUDGED));
     }
 
     #[test]

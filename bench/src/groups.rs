@@ -10,9 +10,12 @@ mod lanes;
 mod large;
 mod library;
 mod list;
+mod listener;
+mod long_write;
 mod namespaces;
 mod network;
 mod nft;
+mod objects;
 mod pacing;
 mod pass;
 mod render;
@@ -33,6 +36,7 @@ pub fn all() -> Vec<Group> {
         rtnl::groups(),
         heal::groups(),
         namespaces::groups(),
+        long_write::groups(),
         nft::groups(),
         vec![pacing::group(), lanes::group()],
         wakeups::groups(),

@@ -1,14 +1,15 @@
 //! Starts the programs that homeostat is compared with. Nothing else in this crate starts programs.
 #![expect(clippy::disallowed_methods, reason = "the one module that starts programs")]
 
-use std::io;
+use std::io::{self, BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 
+use crate::clock;
 use crate::run::LeftOut;
 
 /// Where a program is, also for users who have no `sbin` in their path.
@@ -37,6 +38,35 @@ pub fn run_quietly(name: &str, args: &[&str]) -> Result<()> {
     let status = status.with_context(|| format!("cannot start `{name}`"))?;
     ensure!(status.success(), "`{name} {}` ended with {status}", args.join(" "));
     Ok(())
+}
+
+/// How a program served a reader that went after the first line.
+#[derive(Clone, Copy, Debug)]
+pub struct Head {
+    /// From the start to the first line.
+    pub first: Duration,
+    /// From the moment at which the reader went to the end of the program.
+    pub end: Duration,
+}
+
+/// Runs a program for a reader that goes after the first line. That must be no error.
+pub fn head(name: &str, args: &[&str]) -> Result<Head> {
+    let mut command = Command::new(name);
+    command.args(args).stdin(Stdio::null()).stdout(Stdio::piped());
+    let (begun, first) = clock::time(|| -> Result<(Child, ChildStdout)> {
+        let mut child = command.spawn().with_context(|| format!("cannot start `{name}`"))?;
+        let mut reader = BufReader::with_capacity(1, child.stdout.take().context("no pipe")?);
+        ensure!(reader.read_until(b'\n', &mut Vec::new())? > 0, "`{name}` wrote no line");
+        Ok((child, reader.into_inner()))
+    });
+    let (mut child, stdout) = begun?;
+    let (status, end) = clock::time(|| {
+        drop(stdout);
+        child.wait()
+    });
+    let status = status?;
+    ensure!(status.success(), "`{name} {}` ended with {status}", args.join(" "));
+    Ok(Head { first, end })
 }
 
 /// Runs a program to its end and returns the most resident memory that it was seen with, in bytes.
@@ -157,6 +187,13 @@ mod tests {
         let directory = PathBuf::from(format!("/proc/{}", running.0.id()));
         drop(running);
         assert!(!directory.exists());
+    }
+
+    #[test]
+    fn a_reader_that_goes_is_told_from_the_end() {
+        let head = head("sh", &["-c", "echo one; exit 0"]).unwrap();
+        assert!(head.first > Duration::ZERO && head.end > Duration::ZERO);
+        assert!(super::head("true", &[]).is_err(), "it writes no line");
     }
 
     #[test]

@@ -41,7 +41,22 @@ fn what_the_floor_adds_is_what_homeostat_declares() {
 
 #[test]
 fn what_the_floor_removes_is_gone() {
-    check("rtnl: removal", 2);
+    check("rtnl: removal", 6);
+}
+
+#[test]
+fn many_objects_of_each_kind_are_made() {
+    check("rtnl: apply of", 4);
+}
+
+#[test]
+fn others_go_on_during_a_long_write() {
+    check("long write: ", 2);
+}
+
+#[test]
+fn reports_are_written_down() {
+    check("report: ", 3);
 }
 
 #[test]

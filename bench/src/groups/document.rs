@@ -39,6 +39,16 @@ impl Document {
         Ok(document)
     }
 
+    /// Writes a file that it names.
+    pub(super) fn write(&self, name: &str, text: &str) -> Result<()> {
+        Ok(std::fs::write(self.path(name), text)?)
+    }
+
+    /// Puts another text in its place.
+    pub(super) fn rewrite(&self, text: &str) -> Result<()> {
+        self.write(self.name, text)
+    }
+
     /// Runs a command with the document to its end, and returns the most memory that it had.
     pub(super) fn peak(&self, command: &str) -> Result<usize> {
         program::peak(&self.program, &[command, text(&self.path(self.name))?])
@@ -51,6 +61,14 @@ impl Document {
         program::run_quietly(&self.program, &[command, &more].concat())
     }
 
+    /// Runs a command with the document for a reader that goes after the first line: how long that takes, and how long
+    /// the program goes on after that.
+    pub(super) fn head(&self, command: &[&str]) -> Result<program::Head> {
+        let (document, state) = (self.path(self.name), self.path("state"));
+        let more = [text(&document)?, "--state-dir", text(&state)?];
+        program::head(&self.program, &[command, &more].concat())
+    }
+
     /// Starts a daemon with the document, and waits until it has converged.
     pub(super) fn keep(&self) -> Result<Running> {
         let (document, state) = (self.path(self.name), self.path("state"));
@@ -60,13 +78,18 @@ impl Document {
     }
 
     /// The same in a mount namespace of its own, in which no other program sees the namespaces that it makes.
-    pub(super) fn keep_with_own_names(&self) -> Result<Running> {
+    pub(super) fn keep_with_own_names(&self, more: &[&str]) -> Result<Running> {
         const SCRIPT: &str = "mount -t tmpfs run /run && mkdir /run/netns && exec \"$0\" \"$@\"";
         let (document, state) = (self.path(self.name), self.path("state"));
         let daemon = ["run", text(&document)?, "--state-dir", text(&state)?];
         let script = ["--mount", "sh", "-ec", SCRIPT, &self.program];
-        let running = Running::start("unshare", &[&script[..], &daemon].concat())?;
+        let running = Running::start("unshare", &[&script[..], &daemon, more].concat())?;
         self.converged(running)
+    }
+
+    /// The socket of the daemon that keeps the document.
+    pub(super) fn socket(&self) -> PathBuf {
+        self.path("state/default.sock")
     }
 
     fn converged(&self, running: Running) -> Result<Running> {

@@ -9,7 +9,6 @@ mod fixture;
 mod idle;
 mod kinds;
 mod latency;
-mod listener;
 mod memory;
 
 use crate::Group;

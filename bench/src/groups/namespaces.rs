@@ -81,7 +81,7 @@ impl Kept {
         let (size, is_full) = (run.size(1000, 3), run.size(1, 0) > 0);
         let namespace = Namespace::enter()?;
         let document = Document::new(&text(size)?)?;
-        let (running, start) = clock::time(|| document.keep_with_own_names());
+        let (running, start) = clock::time(|| document.keep_with_own_names(&[]));
         let running = running?;
         let start_work = running.work()?;
         let (settled, minute) = if is_full { (SETTLED, MINUTE) } else { Default::default() };

@@ -7,6 +7,7 @@ mod cold;
 mod converged;
 mod fixture;
 mod foreign;
+mod many;
 mod removal;
 
 use crate::Group;
@@ -15,6 +16,7 @@ pub(super) fn groups() -> Vec<Group> {
     let mut groups = cold::groups();
     groups.push(converged::group());
     groups.extend(removal::groups());
+    groups.extend(many::groups());
     groups.extend(foreign::groups());
     groups
 }

@@ -117,26 +117,6 @@ pub(super) fn address(number: usize) -> Ipv4Addr {
     Ipv4Addr::from_bits((11 << 24) + u32::try_from(number).unwrap_or(u32::MAX))
 }
 
-/// One send about addresses of the link to the gateways, whose last message is acked. What is added is ours.
-pub(super) fn addresses(verb: Verb, numbers: Range<usize>) -> Result<Batch> {
-    let (kind, flags) = match verb {
-        Verb::Add => (uapi::RTM_NEWADDR, uapi::NLM_F_CREATE | uapi::NLM_F_EXCL),
-        Verb::Delete => (uapi::RTM_DELADDR, 0),
-    };
-    let ([i0, i1, i2, i3], mut batch) = (LINK_INDEX.to_ne_bytes(), Batch::new());
-    let last = numbers.end.saturating_sub(1);
-    for number in numbers {
-        let ack = if number == last { uapi::NLM_F_ACK } else { 0 };
-        let mut message = batch.message(kind, flags | ack);
-        message.fixed(&[Ip::V4.family(), 32, 0, 0, i0, i1, i2, i3]);
-        let ip = address(number).octets();
-        message.attr(uapi::IFA_LOCAL, &ip).attr(uapi::IFA_ADDRESS, &ip);
-        message.attr_u8(uapi::IFA_PROTO, OURS);
-        message.finish()?;
-    }
-    Ok(batch)
-}
-
 fn octets(addr: IpAddr) -> Vec<u8> {
     match addr {
         IpAddr::V4(addr) => addr.octets().to_vec(),

@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use homeostat_netlink::Socket;
 
+use super::super::listener::RouteListener;
 use super::super::network::TestNetwork;
 use super::super::wire::{Ip, RouteMessages, Verb, send_raw};
 use super::daemon::Daemon;
-use super::listener::RouteListener;
 use crate::clock;
 
 /// A namespace with a daemon, a socket that deletes routes and a listener.

@@ -5,10 +5,10 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 
 use super::super::bird::Bird;
+use super::super::listener::RouteListener;
 use super::super::network::TestNetwork;
 use super::super::wire::{FOREIGN, Ip, RouteMessages};
 use super::fixture::{heal, with_fixture};
-use super::listener::RouteListener;
 use crate::program::{self, Running};
 use crate::{Budget, Group, Run, Unit};
 
@@ -25,10 +25,10 @@ pub(super) fn group() -> Group {
         .with(
             "of 1M, p50",
             |run| measure(run, LARGE),
-            &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0005)],
+            &[Budget::Within(1.5, "of 100, p50"), Budget::AtMost(0.0001)],
         )
-        .with("of 1M, p99", |run| record_percentile(run, LARGE, 99), &[Budget::AtMost(0.002)])
-        .with("of 1M, max", |run| record_percentile(run, LARGE, 100), &[])
+        .with("of 1M, p99", |run| record_percentile(run, LARGE, 99), &[Budget::AtMost(0.0005)])
+        .with("of 1M, max", |run| record_percentile(run, LARGE, 100), &[Budget::AtMost(0.01)])
         .with("BIRD that scans every second, of 10k", bird, &[])
         .with("a loop that asks `ip` every second, of 10k", poll, &[])
 }

@@ -15,8 +15,8 @@ use crate::{Budget, Group, Run, Unit};
 /// Resident memory, the peak too. It is compared with a daemon that keeps 100 routes.
 pub(super) fn group() -> Group {
     Group::new("heal: memory of the daemon, 1M routes", Unit::Bytes)
-        .with("that it added", added, &[Budget::BytesEach(100.0)])
-        .with("that it found", found, &[Budget::BytesEach(100.0)])
+        .with("that it added", added, &[Budget::BytesEach(60.0)])
+        .with("that it found", found, &[Budget::BytesEach(60.0)])
         .with("BIRD", bird, &[])
 }
 

@@ -14,7 +14,7 @@ use crate::{Budget, Group, Run, Unit, program};
 
 pub(super) fn groups() -> Vec<Group> {
     let large = [
-        Budget::Within(1.2, "floor"),
+        Budget::Within(1.15, "floor"),
         Budget::Faster(3.0, "ip -batch"),
         Budget::Faster(2.0, "BIRD"),
     ];

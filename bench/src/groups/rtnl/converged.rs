@@ -11,7 +11,7 @@ use crate::{Budget, Group, Run, Unit, program};
 pub(super) fn group() -> Group {
     Group::new("rtnl: converged pass over 1M routes", Unit::Seconds)
         .with("raw dump", |run| raw(run, Whose::Ours), &[])
-        .with("homeostat", |run| ours(run, Whose::Ours), &[Budget::Within(1.5, "raw dump")])
+        .with("homeostat", |run| ours(run, Whose::Ours), &[Budget::Within(1.2, "raw dump")])
         .with("ip route show", shown, &[])
 }
 

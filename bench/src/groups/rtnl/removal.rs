@@ -2,12 +2,12 @@
 
 use anyhow::Result;
 use homeostat_engine::{Action, Focus};
-use homeostat_netlink::Batch;
 use homeostat_rtnl::DesiredState;
 use std::iter::repeat_n;
 
 use super::super::network::TestNetwork;
-use super::super::wire::{Ip, OURS, RouteMessages, Verb, addresses, send_all};
+use super::super::objects::Kind;
+use super::super::wire::{Ip, OURS, RouteMessages, Verb, send_all};
 use super::fixture::{clear, expect, fresh, once};
 use crate::{Budget, Group, Run, Unit};
 
@@ -59,19 +59,13 @@ fn flush(run: &mut Run) -> Result<()> {
 /// A link with addresses, and the number of them.
 fn with_addresses(run: &Run) -> Result<(TestNetwork, usize)> {
     let (network, size) = (fresh()?, run.size(20_000, 500));
-    send_all(&network.socket()?, &sends(Verb::Add, size)?)?;
+    send_all(&network.socket()?, &Kind::Address.sends(Verb::Add, size)?)?;
     Ok((network, size))
-}
-
-fn sends(verb: Verb, size: usize) -> Result<Vec<Batch>> {
-    const EACH: usize = 500;
-    let starts = (0..size).step_by(EACH);
-    starts.map(|first| addresses(verb, first..(first + EACH).min(size))).collect()
 }
 
 fn address_floor(run: &mut Run) -> Result<()> {
     let (network, size) = with_addresses(run)?;
-    let (socket, deletes) = (network.socket()?, sends(Verb::Delete, size)?);
+    let (socket, deletes) = (network.socket()?, Kind::Address.sends(Verb::Delete, size)?);
     run.time(size, || send_all(&socket, &deletes))
 }
 
