@@ -35,7 +35,9 @@ impl Claimant {
     #[must_use]
     pub fn new(identity: &str, name: &str) -> Self {
         let digest = digest(&SHA256, identity.as_bytes());
-        let id = digest.as_ref().iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let head = digest.as_ref().iter().take(4);
+        let head = head.fold(0_u32, |head, byte| head << 8 | u32::from(*byte));
+        let id = format!("{head:08x}");
         let plain = |c: char| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' };
         let name = name.chars().map(plain).take(Self::NAME).collect();
         Claimant { id, name, former: None }

@@ -69,7 +69,9 @@ impl GuestOperations {
             (Ok(Some(leader)), Some(known)) if known.is_over(&leader.journal) => Ok(known),
             (Ok(Some(leader)), _) => {
                 let operations = Operations::new(leader.journal, Guests::NAME, &filed, limits);
-                leader.clear_at.into_iter().for_each(|time| operations.clear_at(time));
+                if let Some(time) = leader.clear_at {
+                    operations.clear_at(time);
+                }
                 Ok(operations)
             }
             (Ok(None), Some(known)) => Ok(known),
@@ -77,7 +79,9 @@ impl GuestOperations {
                 journal.open().map(|open| Operations::new(open, Guests::NAME, &filed, limits))
             }
         };
-        operations.iter().for_each(|operations| operations.limit(limits));
+        if let Ok(operations) = &operations {
+            operations.limit(limits);
+        }
         let guard = match &operations {
             Ok(operations) => {
                 state.clusters.insert(filed, operations.clone());

@@ -140,7 +140,7 @@ impl Machine {
         *self.frozen.lock().unwrap() = Instant::now() + time;
     }
 
-    fn sleep(&self, time: Duration) {
+    fn suspend(&self, time: Duration) {
         self.clock.slept.fetch_add(u64::try_from(time.as_millis()).unwrap(), Ordering::Relaxed);
     }
 }
@@ -264,7 +264,7 @@ async fn replay(acts: &[Act]) -> Log {
             Act::Stop(id) => machines[*id].stop().await,
             Act::Start(id) => machines[*id].start(),
             Act::Freeze(id, time) => machines[*id].freeze(*time),
-            Act::Sleep(id, time) => machines[*id].sleep(*time),
+            Act::Sleep(id, time) => machines[*id].suspend(*time),
             Act::Store(what) => trouble(&store, *what),
             Act::MuteWatches => store.mute_watches(),
             Act::BreakWatches => store.break_watches(),
@@ -341,7 +341,7 @@ async fn a_machine_that_slept_stops_its_loop_within_half_a_second() {
     let machine = Machine::new(0, &store, &log);
     log.wait_for(3, is_sent_by(0)).await;
     store.set_faults(|call| if call == Call::Renew { Fault::Unreachable } else { Fault::None });
-    machine.sleep(TTL);
+    machine.suspend(TTL);
     let sent = log.count(is_sent_by(0));
     pass_time(Duration::from_millis(500)).await;
     assert_eq!(log.count(is_dropped), 1);

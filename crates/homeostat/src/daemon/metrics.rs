@@ -12,7 +12,7 @@ use std::time::Duration;
 use homeostat_engine::journal::Millis;
 use homeostat_engine::pacing::Reason;
 use homeostat_engine::{Cause, Event, EventKind, LedgerKey, Status};
-use homeostat_registry::{Sample, SampleKind, Turn};
+use homeostat_registry::{Registration, Sample, SampleKind, Turn};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -217,7 +217,7 @@ fn add_roles(to: &mut Registry, now: &LoopsSnapshot) {
     let leads = Family::<[(&str, &str); 1], Gauge>::default();
     let since = Family::<[(&str, &str); 1], Gauge>::default();
     let mut is_shared = false;
-    for source in SOURCES.iter().map(|source| source.name()) {
+    for source in SOURCES.iter().map(Registration::name) {
         let (is_leader, Millis(began)) = match now.turns.of(source) {
             Turn::Alone => continue,
             Turn::Leader(leader) => (true, leader.since),

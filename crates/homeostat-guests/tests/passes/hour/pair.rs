@@ -85,7 +85,7 @@ impl Machine {
             let work = |held: Held| {
                 let (stage, store, acting) = (Arc::clone(&stage), store.clone(), acting.clone());
                 let ledger = Arc::new(SqliteLedger::open(&ledger).unwrap());
-                async move { act(&stage, store, held, ledger, acting, id).await }
+                async move { Box::pin(act(&stage, store, held, ledger, acting, id)).await }
             };
             holder.while_held(work, std::future::pending()).await;
         }));
@@ -134,7 +134,7 @@ async fn act(
     let (kept, handle) = Loop::new(stage.bound(&operations), deps, pace);
     *acting.lock().unwrap() = Some((operations, handle));
     let _clear = Clear(acting);
-    kept.run().await;
+    Box::pin(kept.run()).await;
 }
 
 struct Clear(Acting);
