@@ -178,7 +178,7 @@ async fn a_node_that_answers_an_earlier_question_during_a_look_makes_no_guest_ab
     let ground = ground();
     let desired = desired([(101, runs(Run::Running)), (102, elsewhere())]);
     let mut daemon = ground.daemon(LONG);
-    soon(daemon.converge(&desired)).await;
+    soon(Box::pin(daemon.converge(&desired))).await;
     ground.simulator.with(|world| {
         world.fail(Fault::on("/nodes/pve2/", Harm::Hold).times(2));
         let late = Harm::Slow(Duration::from_millis(900));
