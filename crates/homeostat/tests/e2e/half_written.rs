@@ -252,6 +252,11 @@ impl Ends {
             UdpSocket::bind("10.50.0.1:0").unwrap()
         });
         let peer = peer.unwrap();
+        // A worker of the kernel follows carriers: before that, packets are dropped.
+        let is_up = || world.listed("link show dev v0")[0]["operstate"] == "UP";
+        until("the carrier", || {
+            is_up() && netns.run(|| world.ip("link show dev v1").contains("state UP")).unwrap()
+        });
         let [open, closed] = [Self::OPEN, Self::CLOSED].map(|at| UdpSocket::bind(at).unwrap());
         closed.set_nonblocking(true).unwrap();
         for socket in [&open, &peer] {
