@@ -119,7 +119,7 @@ pub use journal::Journal;
 pub use late_ledger::LateLedger;
 pub use ledger::{Edit, Ledger, LedgerKey, Page, Pages};
 pub use ledger_page::LedgerPage;
-pub use lock::{Alone, FileLock, NetnsLock};
+pub use lock::{Alone, FileLock, NetnsLock, is_exiting};
 pub use memory::MemoryLedger;
 pub use observer::Observer;
 pub use operations::{DispatchGuard, LaneGuard, Operations};

@@ -87,14 +87,20 @@ struct Holder {
 }
 
 impl Holder {
-    /// Whether it has ended or was killed: the kernel closes its sockets in a moment.
     fn is_exiting(&self) -> bool {
-        let path = format!("/proc/{}/stat", self.pid.as_raw_nonzero());
-        let Ok(stat) = std::fs::read_to_string(path) else { return true };
-        // Behind the name, which may hold anything: state, five ids, flags.
-        let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
-        flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & EXITING != 0)
+        is_exiting(self.pid)
     }
+}
+
+/// Whether a process has ended or was killed. The kernel closes its files and sockets in a moment, and then releases what
+/// they lock.
+#[must_use]
+pub fn is_exiting(pid: Pid) -> bool {
+    let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
+    let Ok(stat) = std::fs::read_to_string(path) else { return true };
+    // Behind the name, which may hold anything: state, five ids, flags.
+    let flags = stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(6));
+    flags.and_then(|flags| flags.parse().ok()).is_some_and(|flags: u64| flags & EXITING != 0)
 }
 
 impl fmt::Display for Holder {

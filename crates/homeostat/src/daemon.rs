@@ -454,7 +454,7 @@ impl Daemon {
     /// Brings the loops in line with the document and with the namespaces that are there. Those of
     /// our own come first, since the others may be inside.
     async fn arrange(&mut self, recipients: Recipients) -> Result<()> {
-        let context = &self.rolling_context();
+        let context = &self.loop_context();
         self.elections.follow(&self.document, self.provider.fleet().as_ref()).await;
         let Daemon { document, ledger, events, scopes, .. } = self;
         let by = Arrangement { context, document, ledger, events, recipients };
@@ -464,11 +464,14 @@ impl Daemon {
     }
 
     /// A rollback goes on as it was begun until its passes have run, whatever else the loops are arranged for meanwhile: at
-    /// a boot namespaces come while the target of a source is not there yet.
-    fn rolling_context(&self) -> Context {
+    /// a boot namespaces come while the target of a source is not there yet. An open trial keeps what it was allowed: what
+    /// it has put off until the confirm is planned again by each pass.
+    fn loop_context(&self) -> Context {
         let mut context = self.context.clone();
         if let Some(caller) = &self.rolls_back_as {
             context.caller = caller.clone();
+        } else if let Some(granted) = self.trials.granted() {
+            context.caller.guards = granted.apply(context.caller.guards);
         }
         context
     }
@@ -703,7 +706,7 @@ impl Daemon {
     async fn take(&mut self, document: Arc<Document>, recipients: Recipients) -> Result<()> {
         self.context.check_same(&document.settings)?;
         if let Some(allowed) = self.allowed {
-            let needed = capabilities::needed(&self.rolling_context(), &document, &*self.ledger)?;
+            let needed = capabilities::needed(&self.loop_context(), &document, &*self.ledger)?;
             capabilities::check(allowed, needed)?;
         }
         let bound = ReferencedFiles::of(&document);

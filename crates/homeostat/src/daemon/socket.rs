@@ -10,9 +10,12 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use homeostat_engine::is_exiting;
 use rustix::fs::{FlockOperation, flock};
+use rustix::net::sockopt::socket_peercred;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -25,6 +28,10 @@ use conversation::Admission;
 
 /// How many clients are served at once.
 const CLIENTS: usize = 64;
+
+/// How often is looked whether a daemon that was killed has closed its socket, and how many times: five seconds.
+const LOOK: Duration = Duration::from_millis(1);
+const LOOKS: u32 = 5000;
 
 /// How many of them may be of the group that only reads: the others find room whatever those do.
 const READERS: usize = 32;
@@ -96,13 +103,25 @@ fn listen(path: &Path) -> io::Result<Bound> {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {}
         other => return other.map(Bound::Ours),
     }
-    match std::os::unix::net::UnixStream::connect(path) {
-        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
-            fs::remove_file(path)?;
-            UnixListener::bind(path).map(Bound::Ours)
+    let mut looks = 0;
+    loop {
+        match std::os::unix::net::UnixStream::connect(path) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+                fs::remove_file(path)?;
+                return UnixListener::bind(path).map(Bound::Ours);
+            }
+            Ok(stream) if looks < LOOKS && is_of_exiting(&stream) => {
+                looks += 1;
+                std::thread::sleep(LOOK);
+            }
+            other => return other.map(Bound::Held),
         }
-        other => other.map(Bound::Held),
     }
+}
+
+/// Whether the process that listens at the other end was killed a moment ago.
+fn is_of_exiting(stream: &std::os::unix::net::UnixStream) -> bool {
+    socket_peercred(stream).is_ok_and(|listener| is_exiting(listener.pid))
 }
 
 /// Lets the readers connect, and no one else. Returns the identity of the file.

@@ -35,7 +35,8 @@ use crate::referenced_files::ReferencedFiles;
 use crate::registry::is_remote;
 use crate::undo_file::{self, UndoFile, Undone, WentAlong};
 use crate::wire::{
-    ConfirmBy, LastTrial, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus, millis,
+    ConfirmBy, LastTrial, Leave, NotRestored, OnFailure, RolledBack, Terms, TrialEnd, TrialStatus,
+    millis,
 };
 
 /// How many keys that could not be brought back are named.
@@ -311,6 +312,12 @@ impl Trial {
 }
 
 impl Trials {
+    /// What guards let through for the open trial.
+    pub(super) fn granted(&self) -> Option<Leave> {
+        let trial = self.open.as_ref()?;
+        matches!(trial.phase, Phase::Open { .. }).then(|| trial.record.granted())
+    }
+
     /// The open trial, for people.
     pub(super) fn status(&self) -> Option<TrialStatus> {
         let trial = self.open.as_ref()?;
