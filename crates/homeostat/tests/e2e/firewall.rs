@@ -139,9 +139,20 @@ fn the_healing_names_the_process_that_made_it_necessary() {
     let _daemon = world.keep(FIREWALL);
     world.converges();
     let mut events = world.follow();
-    nft("flush ruleset");
-    let healed = events.until(|event| event["event"] == "step-applied");
-    assert_eq!((&healed["key"], &healed["cause"]), (&"table inet filter".into(), &"drift".into()));
+    let mut heal = || {
+        nft("flush ruleset");
+        let is_table =
+            |event: &Value| event["event"] == "step-applied" && event["key"] == "table inet filter";
+        events.until(is_table)
+    };
+    let mut healed = heal();
+    // A resync that comes just now heals it, too, and knows of no process.
+    for _ in 0..3 {
+        if healed["by"].is_null() {
+            healed = heal();
+        }
+    }
+    assert_eq!(healed["cause"], "drift");
     assert!(healed["by"].as_str().unwrap().starts_with("nft (pid "), "{healed}");
     let text = world.run("events").exits(0).stdout;
     assert!(text.contains("key=\"table inet filter\" cause=drift by=\"nft (pid "), "{text}");

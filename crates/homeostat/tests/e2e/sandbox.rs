@@ -143,7 +143,7 @@ namespaces in sandbox
     + namespace lab
 nft in sandbox
   config changed:
-    + table inet filter
+    + table inet filter [..]
 ...
 rtnl in sandbox
 ...
