@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use homeostat_netns::{Name, Sandbox};
+use homeostat_netns::{Error, Name, Sandbox};
 use rustix::fs::{Gid, Uid};
 use rustix::process::{DumpableBehavior, getgid, getuid, set_dumpable_behavior};
 use rustix::thread::{UnshareFlags, set_thread_res_gid, set_thread_res_uid};
@@ -10,7 +10,17 @@ use rustix::thread::{UnshareFlags, set_thread_res_gid, set_thread_res_uid};
 pub(crate) const NOBODY: u32 = 65534;
 
 pub(crate) fn sandbox() -> Sandbox {
-    Sandbox::enter().unwrap_or_else(|error| panic!("{error:?}; help: {:?}", error.help()))
+    for _ in 0..100_000 {
+        match Sandbox::enter() {
+            // The kernel lists a thread that was joined for a moment more.
+            Err(Error::Threaded { .. }) => std::thread::yield_now(),
+            entered => {
+                return entered
+                    .unwrap_or_else(|error| panic!("{error:?}; help: {:?}", error.help()));
+            }
+        }
+    }
+    panic!("a thread of this process does not end");
 }
 
 pub(crate) fn name(text: &str) -> Name {
