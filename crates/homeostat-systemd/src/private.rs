@@ -177,6 +177,8 @@ mod tests {
         assert_eq!(length(&bytes[..FIXED]), Some(bytes.len()));
         let mut bytes = bytes;
         bytes[at..at + 5].copy_from_slice(sender.as_bytes());
+        // Messages of a process are numbered.
+        bytes[8..12].fill(0);
         bytes
     }
 
