@@ -145,9 +145,9 @@ impl TurnTaker {
         let key = keys.turn(self.source, &target);
         let clock = Arc::new(BootTime);
         let candidate = Candidate::new(Arc::clone(&store), clock, key, node.as_str(), lease);
-        let told = self.clone();
+        let listener = self.clone();
         let holder = Holder::new(candidate.clone(), answers_within)
-            .with_notices(move |notice| told.told(&notice));
+            .with_notices(move |notice| listener.on_notice(&notice));
         let prefix = keys.journal(self.source, &target);
         let work = |held: Held| {
             let (this, store, prefix) = (self.clone(), Arc::clone(&store), prefix.clone());
@@ -188,7 +188,7 @@ impl TurnTaker {
         std::future::pending::<()>().await;
     }
 
-    fn told(&self, notice: &Notice) {
+    fn on_notice(&self, notice: &Notice) {
         match notice {
             Notice::Lost(lost) => {
                 tracing::warn!(source = self.source, why = %lost, "leads no longer");
