@@ -45,7 +45,7 @@ pub(crate) enum Task {
     ///
     /// Runs what takes longer than a test run should: all tests in release mode with `HOMEOSTAT_SOAK=1`,
     /// by which bounded tests raise their number of cases; then everything that `cargo xtask deny`,
-    /// `cargo xtask package --verify`, `cargo xtask vm` and `cargo xtask vm --trials` run.
+    /// `cargo xtask package --verify`, `cargo xtask deb --twice`, `cargo xtask vm` and `cargo xtask vm --trials` run.
     Soak {
         /// N times as long, for those that can be longer still: sabotage, kills, sieges
         #[arg(long, value_name = "N", default_value = "1")]
@@ -95,6 +95,12 @@ pub(crate) enum Task {
         arguments: Vec<String>,
     },
 
+    /// Make the pictures of the page that are in the docs
+    ///
+    /// Runs the tests of the page in a real browser and keeps what they see in docs/images. Look at what changed
+    /// before you commit it.
+    Screenshots,
+
     /// Check licences, bans and sources of all dependencies
     ///
     /// Checks that every dependency comes from crates.io under a licence that `deny.toml` allows, and what else
@@ -103,6 +109,17 @@ pub(crate) enum Task {
     /// The first run builds cargo-deny into target/tools, which takes about two minutes. So `cargo xtask soak`
     /// has this step and `cargo xtask test` does not: run it when Cargo.lock has changed.
     Deny,
+
+    /// Build the Debian package
+    ///
+    /// Builds the program as it is published (profile `dist`: small, without debug information, some minutes) and packs it
+    /// with its units, manual, completions, alerts and docs. The package is in target/deb; lintian judges it.
+    /// What the package has is listed in crates/homeostat/Cargo.toml; packaging/debian has its scripts.
+    Deb {
+        /// Build it again in another directory, and compare both byte for byte
+        #[arg(long)]
+        twice: bool,
+    },
 
     /// Pack the library crates as for a registry, and check the packages
     ///
@@ -144,6 +161,8 @@ mod tests {
         check("setup", Task::Setup);
         check("deny", Task::Deny);
         check("tidy", Task::Tidy);
+        check("deb", Task::Deb { twice: false });
+        check("deb --twice", Task::Deb { twice: true });
         check("package", Task::Package { verify: false });
         check("package --verify", Task::Package { verify: true });
         let soak = |times, filters| Task::Soak {
@@ -172,7 +191,7 @@ mod tests {
     #[test]
     fn every_task_has_its_own_help() {
         let overview = parse_line("--help").unwrap_err();
-        for task in ["setup", "test", "soak", "vm", "bench", "deny", "package", "tidy"] {
+        for task in ["setup", "test", "soak", "vm", "bench", "deb", "deny", "package", "tidy"] {
             let text = parse_line(&format!("{task} --help")).unwrap_err();
             assert!(text.contains(&format!("Usage: cargo xtask {task}")), "{text}");
             assert!(overview.contains(&format!("\n  {task} ")), "{task}");

@@ -1,4 +1,4 @@
-//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|deny|package|tidy>`.
+//! The workspace's own tasks: `cargo xtask <setup|test|soak|vm|bench|deb|deny|package|tidy>`.
 //!
 //! Start at [`start`]: each task is one module.
 
@@ -6,10 +6,12 @@ mod args;
 mod bench;
 mod clock;
 mod console;
+mod deb;
 mod debian;
 mod deny;
 mod package;
 mod run;
+mod screenshots;
 mod setup;
 mod soak;
 mod steps;
@@ -41,6 +43,8 @@ fn start(task: Task) -> Result<()> {
         Task::Soak { times, filters } => soak::soak(times, &filters),
         Task::Vm(order) => vm::vm(&order),
         Task::Bench { arguments } => bench::bench(arguments),
+        Task::Screenshots => screenshots::screenshots(),
+        Task::Deb { twice } => deb::deb(twice),
         Task::Deny => deny::deny(),
         Task::Package { verify } => package::package(verify),
         Task::Tidy => tidy::tidy(),

@@ -38,14 +38,28 @@ const NEEDS: &[Need] = &[
         "tests verify its signatures, and it verifies theirs",
     ),
     Need::new("unbound", "unbound", "tests reload it with files that it refuses"),
+    Need::new("promtool", "prometheus", "judges metrics and alerts"),
+    Need::new("man", "man-db", "tests render the manual with it"),
+    Need::new("groff", "groff-base", "judges the manual's pages"),
+    Need::new(
+        "dpkg-shlibdeps",
+        "dpkg-dev",
+        "says which libraries a package needs, and reads its changelog",
+    ),
+    Need::new("strip", "binutils", "makes the program of a package small"),
     Need::new("haproxy", "haproxy", "tests let it judge files before they are there"),
     Need::new("etcd", "etcd-server", "tests keep what machines share in real members"),
     Need::new("etcdctl", "etcd-client", "tests judge a store with it"),
+    Need::new("jq", "jq", "the page about fleets uses it, and a test follows that page"),
+    Need::new("openssl", "openssl", "signs certificates of fleets in tests"),
     Need::new("bird", "bird2", "tests reload it, and benchmarks compare with it"),
     Need::new("nginx", "nginx-light", "tests find out when it keeps its former files"),
     Need::new("keepalived", "keepalived", "tests reload it with files that it understands in part"),
     Need::new("chronyd", "chrony", "tests start it again for new files"),
+    Need::new("chromium", "chromium", "tests read the page of the daemon with it"),
+    Need::new("chromedriver", "chromium-driver", "tests move that browser with it"),
     Need::new("strace", "strace", "end-to-end tests kill the program with it at system calls"),
+    Need::new("faketime", "faketime", "end-to-end tests set the clock of the program with it"),
 ];
 
 /// What the virtual machine needs besides that.
@@ -55,9 +69,13 @@ const VM_NEEDS: &[Need] = &[
         "qemu-system-x86",
         "emulates the machine with the second kernel",
     ),
+    Need::new("wg", "wireguard-tools", "judges tunnels in that machine"),
     Need::new("busybox", "busybox-static", "is the shell inside of that machine"),
     Need::new("modprobe", "kmod", "loads the second kernel's modules"),
 ];
+
+/// What judges packages. It brings a hundred others along, so tests do not need it.
+const DEB_NEEDS: &[Need] = &[Need::new("lintian", "lintian", "judges packages")];
 
 /// What the benchmarks need besides that.
 const BENCH_NEEDS: &[Need] = &[Need::new(
@@ -75,6 +93,7 @@ const SERVICES: &[(&str, &str)] = &[
     ("keepalived", "keepalived.service"),
     ("nginx-light", "nginx.service"),
     ("postgresql", "postgresql.service"),
+    ("prometheus", "prometheus.service"),
     ("unbound", "unbound.service"),
 ];
 
@@ -108,6 +127,12 @@ fn unpack_examples() -> Result<()> {
 pub(crate) fn setup_vm() -> Result<()> {
     provide(NEEDS)?;
     provide(VM_NEEDS)
+}
+
+/// The same for packages.
+pub(crate) fn setup_deb() -> Result<()> {
+    provide(NEEDS)?;
+    provide(DEB_NEEDS)
 }
 
 /// The same for the benchmarks, which can run without them.

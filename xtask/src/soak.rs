@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::run::Program;
 use crate::steps::{Step, run_all};
 use crate::vm::{self, Order};
-use crate::{deny, package, setup};
+use crate::{deb, deny, package, setup};
 
 /// Runs the tests `times` as long. With `filters` only the tests whose names contain one of them run, and no other
 /// step.
@@ -29,6 +29,7 @@ fn steps(times: NonZero<u32>, filters: &[String]) -> Vec<Step> {
         steps.extend([
             Step::task("deny", deny::deny),
             Step::task("package --verify", || package::package(true)),
+            Step::task("deb --twice", || deb::deb(true)),
             Step::program("simulator judges", judges),
             Step::task("vm", || vm::vm(&Order::soak())),
             Step::task("vm --trials", || vm::vm(&Order::soak_trials())),
@@ -54,6 +55,7 @@ mod tests {
             "HOMEOSTAT_SOAK=1 cargo test --workspace --profile soak --locked",
             "cargo xtask deny",
             "cargo xtask package --verify",
+            "cargo xtask deb --twice",
             "python3 xtask/pve/judge.py",
             "cargo xtask vm",
             "cargo xtask vm --trials",

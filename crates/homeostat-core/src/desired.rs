@@ -118,6 +118,13 @@ pub trait Desired: Send + Sync + 'static {
         let _ = (key, emit);
     }
 
+    /// The declared keys that a person may mean by some characters, the best ones first: at most `limit`, and how many
+    /// there are. By default, those whose text has these characters, among the first ten thousand. A source with very
+    /// many desired states overrides it with what it can look up.
+    fn find(&self, text: &str, limit: usize) -> FoundKeys<Self::Key> {
+        FoundKeys::with_text(text, limit, (0..self.len()).map(|at| self.key(Slot::at(at))))
+    }
+
     /// Whether `slot` declares the same as slot `there` of another desired state: a loop that is given the other
     /// desired state keeps what it learned about such a key, such as its backoff. By default nothing is the same.
     fn is_same(&self, slot: Slot, other: &Self, there: Slot) -> bool {
@@ -142,6 +149,39 @@ pub trait Desired: Send + Sync + 'static {
     /// A digest of the object declared in `slot`, as stable; overridden likewise.
     fn object_print(&self, slot: Slot) -> u64 {
         Fingerprint::of_object(&self.object(slot))
+    }
+}
+
+/// How many keys a search for characters looks at.
+const SEARCHED: usize = 10_000;
+
+/// Keys that a search found.
+#[derive(Clone, Debug, Educe, PartialEq, Eq)]
+#[educe(Default)]
+#[non_exhaustive]
+pub struct FoundKeys<K> {
+    /// The first ones.
+    pub keys: Vec<K>,
+    /// How many were found; the others are not in `keys`.
+    pub total: usize,
+}
+
+impl<K: Key> FoundKeys<K> {
+    /// Those of the first ten thousand keys whose text has these characters.
+    pub fn with_text(text: &str, limit: usize, keys: impl Iterator<Item = K>) -> Self {
+        let mut found = FoundKeys::default();
+        for key in keys.take(SEARCHED).filter(|key| key.to_string().contains(text)) {
+            found.add(key, limit);
+        }
+        found
+    }
+
+    /// Adds a key, if there is room; counts it in any case.
+    pub fn add(&mut self, key: K, limit: usize) {
+        self.total += 1;
+        if self.keys.len() < limit {
+            self.keys.push(key);
+        }
     }
 }
 

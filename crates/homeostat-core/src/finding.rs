@@ -146,7 +146,7 @@ pub enum Kind {
     Applied,
     /// [`Finding::Failed`] and [`Finding::NotShown`].
     Failed,
-    /// [`Finding::Pending`].
+    /// [`Finding::Pending`], but on what may be absent.
     Pending,
     /// [`Finding::Conflict`].
     Conflict,
@@ -162,11 +162,13 @@ pub enum Kind {
     Irreversible,
     /// [`Finding::Parked`].
     Parked,
+    /// [`Finding::Pending`] on [`WaitsOn::OptionalLink`].
+    Optional,
 }
 
 impl Kind {
     /// All of them, the open ones first.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 12] = [
         Kind::Failed,
         Kind::Pending,
         Kind::Conflict,
@@ -178,11 +180,17 @@ impl Kind {
         Kind::Matched,
         Kind::Irreversible,
         Kind::Parked,
+        Kind::Optional,
     ];
 
     /// The kinds of keys that are not as declared.
     pub fn open() -> impl Iterator<Item = Kind> {
         Kind::ALL.into_iter().filter(|kind| kind.is_open())
+    }
+
+    /// The kinds of keys that a status lists: the open ones, and those that wait for what may be absent.
+    pub fn listed() -> impl Iterator<Item = Kind> {
+        Kind::ALL.into_iter().filter(|kind| kind.is_listed())
     }
 
     /// All of them: these first, then the others.
@@ -206,6 +214,7 @@ impl Kind {
             Kind::Held => "held",
             Kind::Irreversible => "irreversible",
             Kind::Parked => "parked",
+            Kind::Optional => "optional",
         }
     }
 
@@ -218,6 +227,7 @@ impl Kind {
             Kind::Matched => "already there, not ours",
             Kind::Irreversible => "cannot be undone",
             Kind::Parked => "waiting for the confirmation",
+            Kind::Optional => "waiting for an optional link",
             other => other.list(),
         }
     }
@@ -237,16 +247,25 @@ impl Kind {
     /// Whether people are shown it without asking for details.
     #[must_use]
     pub fn is_worth_knowing(self) -> bool {
-        self.is_open() || matches!(self, Kind::Irreversible | Kind::Parked)
+        self.is_listed() || matches!(self, Kind::Irreversible | Kind::Parked)
+    }
+
+    /// Whether a status lists keys of this kind.
+    #[must_use]
+    pub fn is_listed(self) -> bool {
+        self.is_open() || self == Kind::Optional
     }
 
     /// Whether a key of this kind is not as declared.
     #[must_use]
     pub fn is_open(self) -> bool {
         match self {
-            Kind::Applied | Kind::Settled | Kind::Matched | Kind::Irreversible | Kind::Parked => {
-                false
-            }
+            Kind::Applied
+            | Kind::Settled
+            | Kind::Matched
+            | Kind::Irreversible
+            | Kind::Parked
+            | Kind::Optional => false,
             Kind::Change
             | Kind::Failed
             | Kind::Pending
@@ -263,6 +282,7 @@ impl Finding {
     pub fn kind(&self) -> Kind {
         match self {
             Finding::Failed { .. } | Finding::NotShown { .. } => Kind::Failed,
+            Finding::Pending { on: WaitsOn::OptionalLink { .. } } => Kind::Optional,
             Finding::Pending { .. } => Kind::Pending,
             Finding::Conflict { .. } => Kind::Conflict,
             Finding::Settled { .. } => Kind::Settled,

@@ -56,7 +56,7 @@ pub mod waits_on;
 
 pub use change::{Change, Changes, Reason, TakenOver};
 pub use change_list::ChangeList;
-pub use desired::{Agreement, Desired, DuplicateKey, Slot, Table};
+pub use desired::{Agreement, Desired, DuplicateKey, FoundKeys, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Cause, Entry, Explain, Line, PassTrouble, Sampler, Summary};
 pub use finding::{Finding, HeldBy, Kind, WaysOut};

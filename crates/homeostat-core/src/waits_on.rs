@@ -16,6 +16,13 @@ pub enum WaitsOn {
         /// The namespace that it is missing in; nothing, if that is the namespace of the key.
         namespace: Option<String>,
     },
+    /// A network link that is absent and may be: what waits on it alone counts as converged.
+    OptionalLink {
+        /// As `ip link` shows it.
+        name: String,
+        /// The namespace that it is missing in; nothing, if that is the namespace of the key.
+        namespace: Option<String>,
+    },
     /// A network namespace that is absent.
     Namespace(String),
     /// A value that the desired state is made of.
@@ -59,6 +66,15 @@ impl WaitsOn {
         WaitsOn::Link { name: name.into(), namespace: None }
     }
 
+    /// The same for a link that may be absent; any other wait stays what it is.
+    #[must_use]
+    pub fn optional(self) -> Self {
+        match self {
+            WaitsOn::Link { name, namespace } => WaitsOn::OptionalLink { name, namespace },
+            other => other,
+        }
+    }
+
     /// Whether the wait ends by itself: without another pass, another desired state or other programs.
     #[must_use]
     pub fn ends_by_itself(&self) -> bool {
@@ -73,6 +89,7 @@ impl WaitsOn {
             | WaitsOn::Later(_) => true,
             WaitsOn::NextPass
             | WaitsOn::Link { .. }
+            | WaitsOn::OptionalLink { .. }
             | WaitsOn::Namespace(_)
             | WaitsOn::Input { .. }
             | WaitsOn::Key(_)
@@ -89,6 +106,10 @@ impl fmt::Display for WaitsOn {
             WaitsOn::Link { name, namespace: None } => write!(f, "link {name}"),
             WaitsOn::Link { name, namespace: Some(namespace) } => {
                 write!(f, "link {name} in namespace {namespace}")
+            }
+            WaitsOn::OptionalLink { name, namespace: None } => write!(f, "optional link {name}"),
+            WaitsOn::OptionalLink { name, namespace: Some(namespace) } => {
+                write!(f, "optional link {name} in namespace {namespace}")
             }
             WaitsOn::Namespace(name) => write!(f, "namespace {name}"),
             WaitsOn::Input { name, why: None } => write!(f, "input {name}"),

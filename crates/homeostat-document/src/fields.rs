@@ -256,6 +256,12 @@ impl<'a> Fields<'a> {
         self.key_span(name).is_some()
     }
 
+    /// Whether a field that another source reads is written here and true.
+    #[must_use]
+    pub fn is_true(&self, name: &str) -> bool {
+        self.entry(name).is_some_and(|(_, node)| matches!(node.value, Value::Bool(true)))
+    }
+
     /// Where the field's name is written; the whole table if it is not.
     #[must_use]
     pub fn at(&self, name: &str) -> Span {

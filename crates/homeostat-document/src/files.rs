@@ -36,11 +36,39 @@ struct File {
     directory: PathBuf,
     /// Nothing for a text that is no part of the document.
     format: Option<Format>,
+    /// The name under which it was put beside the document, if it was.
+    piece: Option<String>,
+    /// Whether what it names is read at its own place, also where a document was restored with copies.
+    is_live: bool,
     text: String,
     /// The number of the first line: not 1 where only a part of the file is kept.
     first: usize,
     /// Offset of the first byte of each line.
     lines: Vec<usize>,
+}
+
+impl Default for File {
+    fn default() -> Self {
+        File {
+            name: String::new(),
+            directory: PathBuf::new(),
+            format: None,
+            piece: None,
+            is_live: false,
+            text: String::new(),
+            first: 1,
+            lines: Vec::new(),
+        }
+    }
+}
+
+/// Where the files are that a text names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Liveness {
+    /// At their own places.
+    Live,
+    /// Where those of the document are, which may have been restored with copies.
+    AsDocument,
 }
 
 /// One line of a file with a span inside it, both valid offsets.
@@ -78,6 +106,11 @@ impl Files {
         Files { root: Some(root.into()), ..Files::default() }
     }
 
+    /// No files yet, of a document whose files have their copies where those of this one have them.
+    pub(crate) fn without_texts(&self) -> Self {
+        Files { root: self.root.clone(), ..Files::default() }
+    }
+
     /// The directory that stands for the root in the paths of the files that the document names: that of their copies,
     /// if it was restored with copies.
     #[must_use]
@@ -89,32 +122,38 @@ impl Files {
     #[must_use]
     pub fn directory(&self, span: Span) -> PathBuf {
         let directory = self.file(span.file).map_or(Path::new(""), |file| &file.directory);
-        self.copy(directory.to_owned())
+        self.copy(span.file, directory.to_owned())
     }
 
-    fn copy(&self, path: PathBuf) -> PathBuf {
-        match &self.root {
+    /// Of what a live piece names there is no copy.
+    fn copy(&self, id: FileId, path: PathBuf) -> PathBuf {
+        let has_copies = self.file(id).is_none_or(|file| !file.is_live);
+        match self.root.as_ref().filter(|_| has_copies) {
             Some(root) => copy_below(root, &path),
             None => path,
         }
     }
 
-    /// Adds a text; relative paths in it are meant relative to `directory`.
-    pub(crate) fn add(
-        &mut self,
-        name: &str,
-        directory: &Path,
-        format: Format,
-        text: String,
-    ) -> FileId {
-        let (name, directory, lines) = (name.to_owned(), directory.to_owned(), line_starts(&text));
-        self.push(File { name, directory, format: Some(format), text, first: 1, lines })
+    /// Adds a text of a document.
+    pub(crate) fn add(&mut self, text: Text, liveness: Liveness) -> FileId {
+        let Text { name, directory, format, piece, text } = text;
+        let (lines, is_live) = (line_starts(&text), liveness == Liveness::Live);
+        self.push(File {
+            name,
+            directory,
+            format: Some(format),
+            piece,
+            is_live,
+            text,
+            first: 1,
+            lines,
+        })
     }
 
     /// Adds a text that is no part of the document, such as a template, so that mistakes in it can be drawn.
     pub fn add_text(&mut self, name: &str, text: String) -> FileId {
-        let (name, directory, lines) = (name.to_owned(), PathBuf::new(), line_starts(&text));
-        self.push(File { name, directory, format: None, text, first: 1, lines })
+        let lines = line_starts(&text);
+        self.push(File { name: name.to_owned(), text, lines, ..File::default() })
     }
 
     /// Adds the texts of others; returns the number of the first.
@@ -132,11 +171,12 @@ impl Files {
     /// The texts of the document, in order.
     #[must_use]
     pub fn texts(&self) -> Vec<Text> {
-        let text = |File { name, directory, format, text, .. }: &File| {
+        let text = |File { name, directory, format, piece, text, .. }: &File| {
             Some(Text {
                 name: name.clone(),
                 directory: directory.clone(),
                 format: (*format)?,
+                piece: piece.clone(),
                 text: text.clone(),
             })
         };
@@ -146,8 +186,7 @@ impl Files {
     /// Adds a single line of a file that is too long to be kept.
     pub(crate) fn add_line(&mut self, name: &str, number: usize, text: &str) -> FileId {
         let (name, text) = (name.to_owned(), text.to_owned());
-        let (directory, lines) = (PathBuf::new(), vec![0]);
-        self.push(File { name, directory, format: None, text, first: number, lines })
+        self.push(File { name, text, first: number, lines: vec![0], ..File::default() })
     }
 
     fn push(&mut self, file: File) -> FileId {
@@ -180,7 +219,7 @@ impl Files {
 
     /// The file that a document meant, or its copy.
     pub(crate) fn resolve_file(&self, id: FileId, path: &str) -> PathBuf {
-        self.copy(self.resolve(id, path))
+        self.copy(id, self.resolve(id, path))
     }
 
     /// Line and column of the span's first byte.
@@ -239,7 +278,7 @@ mod tests {
 
     fn place(text: &str, start: usize) -> (usize, usize) {
         let mut files = Files::default();
-        let id = files.add("a.toml", Path::new(""), Format::Toml, text.to_owned());
+        let id = files.add_text("a.toml", text.to_owned());
         let at = files.locate(Span::new(id, start, start + 1));
         (at.line, at.column)
     }

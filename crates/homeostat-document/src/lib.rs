@@ -16,6 +16,8 @@ mod merge;
 mod name;
 mod node;
 mod number;
+mod orders;
+mod parsed;
 mod render;
 mod scalar;
 mod scope;
@@ -31,7 +33,7 @@ mod yaml;
 pub use checker::{Checker, Twins};
 pub use data::{PlainTable, read_data};
 pub use diagnostic::{Diagnostic, Diagnostics, Finding};
-pub use document::Document;
+pub use document::{Ambiguous, Document};
 pub use fields::{
     Fields, Keyed, Kinds, Map, NamedRecord, Record, describe_record, read_record, read_table,
 };
@@ -40,6 +42,8 @@ pub use load::{DocumentReader, Format, Text as SourceText, shown};
 pub use name::{DEFAULT_OWNER, HOST, NamespaceName, OwnerName};
 pub use node::{Entry, Node, Value, shorten};
 pub use number::{Number, Whole};
+pub use orders::{ACTIONS, ActionName, OrderSettings};
+pub use parsed::ParsedTexts;
 pub use scope::{FoundAt, Scope};
 pub use section::{
     Assignment, Extension, ExtensionType, Join, Scopes, Section, SectionType, SourceSections,

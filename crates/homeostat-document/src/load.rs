@@ -11,9 +11,10 @@ use crate::checker::Checker;
 use crate::diagnostic::{Diagnostic, Diagnostics};
 use crate::document::Document;
 use crate::fields::{describe_record, read_record};
-use crate::files::Files;
+use crate::files::{Files, Liveness};
 use crate::merge::merge;
-use crate::node::{Node, Value};
+use crate::node::Node;
+use crate::parsed::ParsedTexts;
 use crate::section::SourceSections;
 use crate::shape::Definitions;
 use crate::span::{FileId, Span};
@@ -49,7 +50,8 @@ impl Format {
     }
 
     /// The format of a text that has no name. No TOML begins with a brace.
-    fn of_input(text: &str) -> Self {
+    #[must_use]
+    pub fn of_input(text: &str) -> Self {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.trim_start().starts_with('{') { Self::Json } else { Self::Toml }
     }
@@ -70,6 +72,9 @@ pub struct Text {
     pub directory: PathBuf,
     /// What it is written in.
     pub format: Format,
+    /// The name under which it was put beside the document, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub piece: Option<String>,
     pub text: String,
 }
 
@@ -95,7 +100,13 @@ impl DocumentReader {
     /// Reads a text as a document; `name` is what messages call it.
     pub fn parse(&self, name: &str, format: Format, text: &str) -> Result<Document, Diagnostics> {
         let mut gathered = Gathered::default();
-        gathered.text(name, Path::new(""), format, text.to_owned());
+        gathered.text(Text {
+            name: name.to_owned(),
+            directory: PathBuf::new(),
+            format,
+            piece: None,
+            text: text.to_owned(),
+        });
         gathered.document(self.sources)
     }
 
@@ -115,9 +126,31 @@ impl DocumentReader {
     }
 
     fn gather(&self, mut gathered: Gathered, texts: Vec<Text>) -> Result<Document, Diagnostics> {
-        for Text { name, directory, format, text } in texts {
-            gathered.text(&name, &directory, format, text);
+        for text in texts {
+            gathered.text(text);
         }
+        gathered.document(self.sources)
+    }
+
+    /// A document with these pieces in place of its own. `parsed` remembers all texts for the next time.
+    pub fn with_pieces(
+        &self,
+        document: &Document,
+        pieces: impl IntoIterator<Item = Text>,
+        parsed: &mut ParsedTexts,
+    ) -> Result<Document, Diagnostics> {
+        let files = document.files.without_texts();
+        let mut gathered = Gathered { files, ..Gathered::default() };
+        let own = document.files.texts().into_iter().filter(|text| text.piece.is_none());
+        let own = own.map(|text| (text, Liveness::AsDocument));
+        for (text, liveness) in own.chain(pieces.into_iter().map(|text| (text, Liveness::Live))) {
+            let id = gathered.files.add(text.clone(), liveness);
+            match parsed.tree(id, &text) {
+                Ok(tree) => gathered.trees.push(tree),
+                Err(found) => gathered.found.extend(found),
+            }
+        }
+        parsed.forget_unused();
         gathered.document(self.sources)
     }
 
@@ -147,7 +180,13 @@ impl Gathered {
     fn path(&mut self, path: &Path) -> Result<(), Diagnostic> {
         if path == Path::new("-") {
             let text = decode("standard input", read(io::stdin()))?;
-            self.text("standard input", Path::new(""), Format::of_input(&text), text);
+            self.text(Text {
+                name: "standard input".to_owned(),
+                directory: PathBuf::new(),
+                format: Format::of_input(&text),
+                piece: None,
+                text,
+            });
             return Ok(());
         }
         let meta = fs::metadata(path).map_err(|error| unreadable(path, &error))?;
@@ -189,12 +228,14 @@ impl Gathered {
         }
         let opened = fs::File::open(path).map_err(|error| unreadable(path, &error))?;
         let text = decode(&name, read(opened))?;
-        self.text(&name, path.parent().unwrap_or(Path::new("")), format, text);
+        let directory = path.parent().unwrap_or(Path::new("")).to_owned();
+        self.text(Text { name, directory, format, piece: None, text });
         Ok(())
     }
 
-    fn text(&mut self, name: &str, directory: &Path, format: Format, text: String) {
-        let id = self.files.add(name, directory, format, text);
+    fn text(&mut self, text: Text) {
+        let format = text.format;
+        let id = self.files.add(text, Liveness::AsDocument);
         match parse_tree(id, format, self.files.text(id)) {
             Ok(tree) => self.trees.push(tree),
             Err(found) => self.found.extend(found),
@@ -202,10 +243,7 @@ impl Gathered {
     }
 
     fn document(mut self, sources: &'static [SourceSections]) -> Result<Document, Diagnostics> {
-        let mut root = Node::new(Value::Table(Vec::new()), Span::default());
-        for tree in std::mem::take(&mut self.trees) {
-            merge(&mut root, tree, sources, &mut self.found);
-        }
+        let root = merge(std::mem::take(&mut self.trees), sources, &mut self.found);
         let mut checker = Checker { sources, found: self.found, ..Checker::new(self.files) };
         let document = read_record::<Document>(&root, &mut checker);
         // With what was read as a secret.

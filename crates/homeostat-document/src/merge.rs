@@ -6,22 +6,24 @@ use std::collections::HashMap;
 use crate::diagnostic::Diagnostic;
 use crate::node::{Entry, Node, Value, twice};
 use crate::section::{Join, SourceSections};
+use crate::span::{Span, Spanned};
 
-/// Adds `more` to `into`; both are whole documents.
+/// Joins whole documents, in order. The work grows with what they hold, not with the square of their number.
 pub(crate) fn merge(
-    into: &mut Node,
-    more: Node,
+    trees: Vec<Node>,
     sources: &'static [SourceSections],
     found: &mut Vec<Diagnostic>,
-) {
-    match (&mut into.value, more.value) {
-        (Value::Table(into), Value::Table(more)) => {
-            Merge { sources, path: Vec::new(), found }.tables(into, more);
+) -> Node {
+    let mut tables = Vec::new();
+    for tree in trees {
+        match tree.value {
+            Value::Table(entries) => tables.push(entries),
+            // A document that is no table is refused when it is read.
+            other => return Node::new(other, tree.span),
         }
-        // A document that is no table is refused when it is read.
-        (Value::Table(_), other) => *into = Node::new(other, more.span),
-        _ => {}
     }
+    let entries = Merge { sources, path: Vec::new(), found }.tables(tables);
+    Node::new(Value::Table(entries), Span::default())
 }
 
 /// A merge under way, and where in the document it is.
@@ -32,60 +34,87 @@ struct Merge<'a> {
 }
 
 impl Merge<'_> {
-    fn tables(&mut self, into: &mut Vec<Entry>, more: Vec<Entry>) {
-        let there = into.iter().enumerate().map(|(at, (key, _))| (key.value.clone(), at));
-        let there: HashMap<String, usize> = there.collect();
-        for (key, node) in more {
-            let same = there.get(&key.value).and_then(|at| into.get_mut(*at));
-            let Some((first, there)) = same else {
-                into.push((key, node));
-                continue;
-            };
+    fn tables(&mut self, tables: Vec<Vec<Entry>>) -> Vec<Entry> {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut all: Vec<(Spanned<String>, Node, Vec<Entry>)> = Vec::new();
+        for (key, node) in tables.into_iter().flatten() {
+            if let Some((.., more)) = places.get(&key.value).and_then(|at| all.get_mut(*at)) {
+                more.push((key, node));
+            } else {
+                places.insert(key.value.clone(), all.len());
+                all.push((key, node, Vec::new()));
+            }
+        }
+        let joined = all.into_iter().map(|(key, node, more)| {
+            if more.is_empty() {
+                return (key, node);
+            }
             self.path.push(key.value.clone());
-            if !self.join(there, node) {
-                self.found.push(twice(&key.value, key.span, first.span));
-            }
+            let node = self.join(&key, node, more);
             self.path.pop();
-        }
+            (key, node)
+        });
+        joined.collect()
     }
 
-    /// Joins what can be joined; whether it could.
-    fn join(&mut self, there: &mut Node, node: Node) -> bool {
-        match (self.how(), &mut there.value, node.value) {
-            (Join::Tables(_), Value::Table(into), Value::Table(more)) => {
-                self.tables(into, more);
-                true
+    /// Joins what can be joined; the rest is defined twice.
+    fn join(&mut self, first: &Spanned<String>, node: Node, more: Vec<Entry>) -> Node {
+        let Node { value, span } = node;
+        let mut refuse = |again: &Spanned<String>| {
+            self.found.push(twice(&again.value, again.span, first.span));
+        };
+        let value = match (how(self.sources, &self.path), value) {
+            (Join::Tables(_), Value::Table(entries)) => {
+                let mut tables = vec![entries];
+                for (key, node) in more {
+                    match node.value {
+                        Value::Table(entries) => tables.push(entries),
+                        _ => refuse(&key),
+                    }
+                }
+                Value::Table(self.tables(tables))
             }
-            (Join::Lists, Value::List(into), Value::List(more)) => {
-                into.extend(more);
-                true
+            (Join::Lists, Value::List(mut list)) => {
+                for (key, node) in more {
+                    match node.value {
+                        Value::List(items) => list.extend(items),
+                        _ => refuse(&key),
+                    }
+                }
+                Value::List(list)
             }
-            _ => false,
-        }
+            (_, value) => {
+                for (key, _) in &more {
+                    refuse(key);
+                }
+                value
+            }
+        };
+        Node::new(value, span)
     }
+}
 
-    /// How what is at the present path is joined. The fields of a link are joined; what is inside of one
-    /// field (a peer, a list of addresses) is written in one place.
-    fn how(&self) -> Join {
-        let path: Vec<&str> = self.path.iter().map(String::as_str).collect();
-        let inside = match path.as_slice() {
-            ["namespaces", _, inside @ ..] => inside,
-            whole => whole,
-        };
-        let (name, below) = match inside {
-            [] | ["namespaces" | "settings"] | ["settings", _] => return Join::Tables(&[]),
-            [name, below @ ..] => (name, below),
-        };
-        let extensions = self.sources.iter().flat_map(|source| source.extensions);
-        if extensions.flat_map(|one| one.joined).any(|joined| matches(joined, inside)) {
-            return Join::Tables(&[]);
-        }
-        let mut sections = self.sources.iter().flat_map(|source| source.sections);
-        match sections.find(|section| section.name == *name).map(|section| section.join) {
-            Some(join) if below.is_empty() => join,
-            Some(join @ Join::Tables(paths)) if paths.iter().any(|one| matches(one, below)) => join,
-            _ => Join::Never,
-        }
+/// How what is at the present path is joined. The fields of a link are joined; what is inside of one
+/// field (a peer, a list of addresses) is written in one place.
+fn how(sources: &'static [SourceSections], path: &[String]) -> Join {
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
+    let inside = match path.as_slice() {
+        ["namespaces", _, inside @ ..] => inside,
+        whole => whole,
+    };
+    let (name, below) = match inside {
+        [] | ["namespaces" | "settings"] | ["settings", _] => return Join::Tables(&[]),
+        [name, below @ ..] => (name, below),
+    };
+    let extensions = sources.iter().flat_map(|source| source.extensions);
+    if extensions.flat_map(|one| one.joined).any(|joined| matches(joined, inside)) {
+        return Join::Tables(&[]);
+    }
+    let mut sections = sources.iter().flat_map(|source| source.sections);
+    match sections.find(|section| section.name == *name).map(|section| section.join) {
+        Some(join) if below.is_empty() => join,
+        Some(join @ Join::Tables(paths)) if paths.iter().any(|one| matches(one, below)) => join,
+        _ => Join::Never,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use crate::diagnostic::Diagnostic;
-use crate::span::{Span, Spanned};
+use crate::span::{FileId, Span, Spanned};
 
 /// How deep lists and tables may nest; a document needs six levels.
 pub(crate) const MAX_DEPTH: usize = 64;
@@ -37,6 +37,24 @@ pub type Entry = (Spanned<String>, Node);
 impl Node {
     pub(crate) const fn new(value: Value, span: Span) -> Self {
         Self { value, span }
+    }
+
+    /// A copy in another file.
+    pub(crate) fn copied_to(&self, file: FileId) -> Self {
+        let span = |span: Span| Span { file, ..span };
+        let value = match &self.value {
+            Value::List(items) => {
+                Value::List(items.iter().map(|item| item.copied_to(file)).collect())
+            }
+            Value::Table(entries) => {
+                let copied = entries.iter().map(|(key, node)| {
+                    (Spanned::new(key.value.clone(), span(key.span)), node.copied_to(file))
+                });
+                Value::Table(copied.collect())
+            }
+            scalar => scalar.clone(),
+        };
+        Self { value, span: span(self.span) }
     }
 
     /// The value, in words for a message.

@@ -103,13 +103,15 @@ pub struct SourceSections {
     pub synonyms: Synonyms,
     /// What to do about words of other tools that have no field here.
     pub advice: &'static [Advice],
+    /// Its commands, each by the word with which a document requires a signed order for it.
+    pub commands: &'static [&'static str],
 }
 
 impl SourceSections {
     /// A source with sections of its own, and nothing else.
     #[must_use]
     pub const fn new(source: &'static str, sections: &'static [SectionType]) -> Self {
-        Self { source, sections, extensions: &[], synonyms: &[], advice: &[] }
+        Self { source, sections, extensions: &[], synonyms: &[], advice: &[], commands: &[] }
     }
 }
 

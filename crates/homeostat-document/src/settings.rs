@@ -11,6 +11,7 @@ use crate::fields::{Fields, Record};
 use crate::name::{DEFAULT_OWNER, OwnerName};
 use crate::node::{Node, Value};
 use crate::number::Number;
+use crate::orders::OrderSettings;
 use crate::record;
 use crate::shape::{Definitions, Shape, ValueError, check};
 use crate::span::Spanned;
@@ -28,6 +29,8 @@ pub struct Settings {
     pub on_stop: Option<Spanned<OnStop>>,
     /// Every change of the document is a trial that must be confirmed within this time.
     pub confirm_within: Option<Spanned<Period>>,
+    /// What only a signed order may do.
+    pub orders: OrderSettings,
     /// By the source's name.
     sources: Vec<(&'static str, SourceSettings)>,
 }
@@ -107,6 +110,7 @@ impl Record for Settings {
                 "confirm-within",
                 "Make every change of the document a trial that must be confirmed within this time",
             ),
+            orders: OrderSettings::read(fields),
             sources: (fields.sources().iter())
                 .filter_map(|one| {
                     Some((one.source, fields.optional(one.source, "How this source is run")?))

@@ -2,7 +2,7 @@
 //! for both, so that they cannot disagree.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 
 use ipnet::IpNet;
@@ -172,6 +172,14 @@ impl Text for IpAddr {
 }
 
 /// Host bits are kept as written.
+impl Text for Ipv4Addr {
+    const WHAT: &'static str = "an IPv4 address";
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        text.parse().map_err(|_| ValueError::is_not(text, Self::WHAT))
+    }
+}
+
 impl Text for IpNet {
     const WHAT: &'static str = "an address with a prefix length, such as \"192.0.2.1/24\"";
 

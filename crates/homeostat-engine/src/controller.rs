@@ -590,7 +590,7 @@ impl<S: Source> Controller<S> {
         self.publisher.forget_cured(&request.focus, &self.open.read());
         self.report_shown_tasks(&request.focus, &feedback);
         let open = self.count_open();
-        let is_converged = self.open.read().is_empty() && is_recorded;
+        let is_converged = self.open.are_converged() && is_recorded;
         let contended = self.scheduler.contention.report().map(|one| {
             let culprit = one.culprit.unwrap_or(UNNAMED).to_owned();
             ContendedKey { key: one.key.to_string(), culprit, pause: one.pause }
@@ -1059,7 +1059,7 @@ impl<S: Source> Controller<S> {
 
     fn outlook(&self) -> Outlook {
         let has_lanes = S::FAILS == Fails::Lanes;
-        let is_converged = self.open.read().is_empty() && self.last_pass.is_good;
+        let is_converged = self.open.are_converged() && self.last_pass.is_good;
         let is_broken = !self.last_pass.is_good && !self.last_pass.has_moved;
         Outlook {
             is_final: self.scheduler.is_paused() || is_converged && !self.has_unreported_tasks(),

@@ -104,7 +104,8 @@ pub use bound::{Bound, Planner};
 pub use config::{Config, PassInput, Progress};
 pub use controller::event::{Event, EventKind, Events, PassId};
 pub use controller::handle::{
-    CommandRefused, Control, Handle, LoopTask, OnStop, PassAnswer, Recording,
+    CommandRefused, Control, FoundEntries, FoundEntry, Handle, LoopTask, OnStop, PassAnswer,
+    Recording,
 };
 pub use controller::open::OpenEntry;
 pub use controller::pace::Mode;

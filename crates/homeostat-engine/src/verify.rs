@@ -166,7 +166,7 @@ fn drop_explained<S: Source>(
     for (key, finding) in &plan.findings {
         let is_explained = match finding.kind() {
             Kind::Unknown => matches!(objections.get(key), Some(Objection::Unknown(_))),
-            kind => matches!(kind, Kind::Held | Kind::Pending | Kind::Parked),
+            kind => matches!(kind, Kind::Held | Kind::Pending | Kind::Optional | Kind::Parked),
         };
         if is_explained {
             objections.remove(key);

@@ -301,6 +301,8 @@ const METRICS: [Metric; 5] = [
     ),
 ];
 
+const DAYS_METRIC: &str = "files_certificate_days";
+
 fn metrics(memory: &Memory) -> Vec<Sample> {
     let mut samples = Vec::new();
     for (set, counters) in memory.of::<CountersBySet>().all() {
@@ -310,7 +312,7 @@ fn metrics(memory: &Memory) -> Vec<Sample> {
         }));
         samples.extend(counters.certificate_days.get().map(|value| Sample {
             kind: SampleKind::Gauge,
-            name: "files_certificate_days",
+            name: DAYS_METRIC,
             help: "Whole days until the first certificate of a set ends",
             scope: format!("{SCOPE}{set}"),
             value,
@@ -348,12 +350,34 @@ fn refuse_elsewhere(binding: &Binding<'_>, declared: &[&Set]) -> Result<(), Erro
 mod tests {
     use std::time::Duration;
 
+    use homeostat_core::Slot;
     use homeostat_systemd::JobKind;
+    use homeostat_testkit::undoing::{self, Example};
     use rustix::process::Signal;
 
     use super::*;
     use crate::brake::Limits;
+    use crate::digest::DigestKey;
+    use crate::key::Key;
+    use crate::model::{Attributes, Difference, FileObject, Object};
+    use crate::plan::{Left, Step};
     use crate::running::Running;
+
+    #[test]
+    fn the_docs_name_every_metric_and_no_other() {
+        let page = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/daemon.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let words = page.split(|letter| !is_part(letter));
+        let documented: std::collections::BTreeSet<&str> =
+            words.filter(|word| word.starts_with("homeostat_files_")).collect();
+        let names = METRICS.iter().map(|(kind, name, ..)| match kind {
+            SampleKind::Counter => format!("homeostat_{name}_total"),
+            SampleKind::Gauge => format!("homeostat_{name}"),
+        });
+        let names: Vec<String> = names.chain([format!("homeostat_{DAYS_METRIC}")]).collect();
+        assert_eq!(documented, names.iter().map(String::as_str).collect());
+    }
 
     #[test]
     fn a_program_that_nobody_starts_costs_few_capabilities() {
@@ -380,5 +404,57 @@ mod tests {
         ] {
             assert_eq!(of_program(&section(reload, ask, restart)), expected);
         }
+    }
+
+    fn kind_of(step: &Step, desired: &DesiredState) -> &'static str {
+        let before = match step {
+            Step::Write { before, .. } if matches!(step.key_in(desired), Key::Program(_)) => before,
+            Step::Write { .. }
+            | Step::Remove { .. }
+            | Step::Restore { .. }
+            | Step::Leave { .. } => return "a file or a directory is made, changed or deleted",
+        };
+        match before {
+            Object::Program { differences, .. } if !differences.is_empty() => {
+                "a running HAProxy gets other servers, maps or certificates"
+            }
+            _ => "a program takes its files over, by a reload or a restart",
+        }
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let digests = DigestKey::generate().unwrap();
+        let (files, directories) = (BTreeMap::new(), BTreeMap::new());
+        let desired = DesiredState::with_program(&digests, files, directories, Some(("web", "2")));
+        let program = |differences| {
+            let before = Object::Program { generation: Some("1".to_owned()), differences };
+            let (slot, content) = (Slot::at(0), None);
+            let step = Step::Write { slot, before, adopts: None, content, says: None };
+            Example::new(kind_of(&step, &desired), step)
+        };
+        let weight = Difference::new("server web/s1 weight".to_owned(), "1", "2");
+        let key: Key = "file /etc/a".parse().unwrap();
+        let attributes = Attributes::default();
+        let file = |digest: &[u8]| {
+            let (digest, size) = (digests.digest(digest), 1);
+            let attributes = attributes.clone();
+            Object::File(FileObject { digest, size, attributes, secret: false })
+        };
+        let mut examples = vec![program(Vec::new()), program(vec![weight])];
+        let paths = [
+            Step::Remove { key: key.clone(), before: file(b"a"), content: None },
+            Step::Restore {
+                key: key.clone(),
+                before: file(b"a"),
+                original: file(b"b"),
+                content: None,
+                now: None,
+            },
+            Step::Leave { key, before: file(b"a"), why: Left::Released },
+        ];
+        let paths = paths.map(|step| Example::on_a_value(kind_of(&step, &desired), step));
+        examples.extend(paths);
+        undoing::check(STEP_KINDS, &desired, examples).unwrap();
     }
 }

@@ -38,6 +38,7 @@
 //! - **[`merkle`]** lets one signature cover a different document for each node.
 //! - **[`records`]** are what the store has, as JSON, and **[`keys`]** say where.
 //! - **[`judge`]** says whether a node may take what the store offers. The store is not trusted.
+//! - **[`order`]** says whether one command may be carried out that a document lets only signed orders do.
 //! - **[`node`]** is what a node keeps of it, and the status that follows.
 //! - **[`chunks`]** cut documents so that one changed line of a million moves a few kilobytes.
 //! - **[`decide`]** says what the coordinator does next: waves, limits, soak, stop and fallback, each act as one guarded
@@ -54,6 +55,7 @@ pub mod keys;
 pub mod merkle;
 mod name;
 pub mod node;
+pub mod order;
 pub mod records;
 mod signature;
 mod time;

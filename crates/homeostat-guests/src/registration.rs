@@ -5,12 +5,13 @@ use std::time::Duration;
 use homeostat_core::{Failure, Limits, Ownership, Retry, StepKind, Undo};
 use homeostat_document::Section;
 use homeostat_registry::{
-    BindResult, Binding, CommandDeps, DocumentPlace, Error, MissingSections, Registration, Remote,
-    SharedTarget, Turn, machine_id,
+    BindResult, Binding, CommandDeps, Described, DocumentPlace, Error, MissingSections,
+    Registration, Remote, SharedTarget, Turn, machine_id,
 };
 use serde_json::Value;
 
 use crate::client::Client;
+use crate::command::Verb;
 use crate::idempotent::{Answer, Command};
 use crate::mark::Claimant;
 use crate::operations::GuestOperations;
@@ -21,11 +22,8 @@ use crate::token::Token;
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new("an option of a guest is set", Undo::FormerDesired),
-    StepKind::losing(
-        "a guest is started or stopped",
-        Undo::PutOff,
-        "what the guest has in its memory",
-    ),
+    StepKind::new("a guest is started", Undo::PutOff),
+    StepKind::losing("a guest is stopped", Undo::PutOff, "what the guest has in its memory"),
 ];
 
 /// Guests, for a list of sources.
@@ -48,6 +46,7 @@ pub const REGISTRATION: Registration = Registration {
         },
     }),
     command: Some(|deps, request| Box::pin(carry_out(deps, request))),
+    describe,
     ..Registration::new(section::SECTIONS, bind)
 };
 
@@ -102,6 +101,17 @@ fn claimant(binding: &Binding<'_>) -> Option<Claimant> {
     })
 }
 
+fn describe(request: &Value) -> Result<Described, Error> {
+    let command: Command =
+        serde_json::from_value(request.clone()).map_err(|error| Error::failed(&error))?;
+    let action = match command.verb {
+        Verb::Start => "guest-start",
+        Verb::Stop => "guest-stop",
+        Verb::Shutdown => "guest-shutdown",
+    };
+    Ok(Described { action, key: command.vmid.to_string() })
+}
+
 /// Carries out a [`Command`], and returns an [`Answer`].
 pub async fn carry_out(deps: CommandDeps, request: Value) -> Result<Value, Error> {
     let command: Command =
@@ -109,4 +119,53 @@ pub async fn carry_out(deps: CommandDeps, request: Value) -> Result<Value, Error
     let commands = deps.memory.of::<GuestOperations>().commands(&deps.lock)?;
     let answer = Answer::new(&command, commands.carry_out(&command).await?);
     serde_json::to_value(answer).map_err(|error| Error::failed(&error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use homeostat_core::Slot;
+    use homeostat_testkit::undoing::{self, Example};
+
+    use super::*;
+    use crate::api::{ConfigWrite, Place};
+    use crate::desired::DesiredState;
+    use crate::model::{Guest, Kind, Run, Stop, Vmid};
+    use crate::step::{Expects, Power, Release, Set, Step};
+
+    fn kind_of(step: &Step) -> &'static str {
+        match step {
+            Step::Set(_) | Step::Release(_) => "an option of a guest is set",
+            Step::Power(Power { to: Run::Running, .. }) => "a guest is started",
+            Step::Power(Power { to: Run::Stopped, .. }) => "a guest is stopped",
+        }
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let (vmid, kind, slot) = (Vmid(100), Kind::Qemu, Slot::at(0));
+        let place = Place { node: "one".to_owned(), kind, vmid };
+        let options = BTreeMap::new();
+        let before = Guest { kind, run: None, options, unread: None, is_marked: true };
+        let write = ConfigWrite {
+            place: place.clone(),
+            options: vec![("cores".to_owned(), "2".to_owned())],
+            digest: String::new(),
+        };
+        let power = |to| {
+            let (place, before) = (place.clone(), before.clone());
+            let (stop, expects) = (Stop::Immediate, Expects::Number);
+            Step::Power(Power { slot, place, before, to, stop, expects })
+        };
+        let set = {
+            let (before, write) = (before.clone(), write.clone());
+            Step::Set(Set { slot, before, write, claims: false, adopts: None })
+        };
+        let release =
+            Step::Release(Release { key: vmid, before: before.clone(), write: Some(write) });
+        let steps = [set, release, power(Run::Running), power(Run::Stopped)];
+        let examples = steps.map(|step| Example::new(kind_of(&step), step));
+        undoing::check(STEP_KINDS, &DesiredState::new([]).unwrap(), examples).unwrap();
+    }
 }

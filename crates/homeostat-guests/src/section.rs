@@ -17,8 +17,10 @@ use crate::source::Timeouts;
 use crate::tls::{Fingerprint, Trust};
 
 /// All that guests add to documents.
-pub const SECTIONS: SourceSections =
-    SourceSections::new("guests", &[SectionType::of::<Proxmox>(), SectionType::of::<Guests>()]);
+pub const SECTIONS: SourceSections = SourceSections {
+    commands: &["guest-start", "guest-stop", "guest-shutdown"],
+    ..SourceSections::new("guests", &[SectionType::of::<Proxmox>(), SectionType::of::<Guests>()])
+};
 
 /// `[proxmox]`: the cluster, and how its API is used.
 #[derive(Clone, Debug, PartialEq, Eq)]

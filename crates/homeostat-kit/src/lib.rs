@@ -140,6 +140,7 @@
 //! | a guard that holds even the last few deletes | [`simple::Api::FREE_DELETES`], [`Reconciler::delete_budget`] |
 //! | fields that the target rewrites | [`normalize`] |
 //! | desired states from a file or a channel | [`provider`] |
+//! | a desired state of parts that come and go under names of their own | [`pieces`] |
 //! | desired states from a store that others write | [`store`] |
 //! | declarations that stay until they are cleaned up (finalizers) | [`lifecycle`] |
 //! | proof that your source keeps the laws, also over crashes | `homeostat_testkit::laws`: `check` and `check_crashes`; its page has the test of these lamps |
@@ -169,6 +170,7 @@ pub mod finished_files;
 pub mod lifecycle;
 pub mod normalize;
 pub mod once;
+pub mod pieces;
 pub mod provider;
 mod reconciler;
 pub mod report;

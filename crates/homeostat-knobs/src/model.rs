@@ -1,5 +1,7 @@
 //! The value of a knob, the desired state of many, and the checks that make one.
 
+use std::collections::BTreeSet;
+
 use homeostat_core::desired::find_near;
 use homeostat_core::{Agreement, Desired, Retry, Slot};
 use serde::{Deserialize, Serialize};
@@ -67,6 +69,8 @@ pub struct Wanted {
 #[derive(Clone, Debug, Default)]
 pub struct DesiredState {
     knobs: Vec<(Key, Wanted)>,
+    /// Links that may be absent.
+    optional: BTreeSet<String>,
 }
 
 impl DesiredState {
@@ -79,6 +83,11 @@ impl DesiredState {
     /// In key order.
     pub fn iter(&self) -> impl Iterator<Item = (&Key, &Wanted)> {
         self.knobs.iter().map(|(key, wanted)| (key, wanted))
+    }
+
+    /// Whether a link may be absent.
+    pub(crate) fn is_optional(&self, link: &str) -> bool {
+        self.optional.contains(link)
     }
 
     /// Without a copy.
@@ -142,6 +151,7 @@ impl Desired for DesiredState {
 #[derive(Clone, Debug, Default)]
 pub struct Builder {
     knobs: Vec<(Key, Wanted)>,
+    optional: BTreeSet<String>,
 }
 
 /// Why something cannot be declared.
@@ -215,6 +225,13 @@ impl Builder {
         Ok(self)
     }
 
+    /// Says that a link may be absent: what waits for it counts as converged.
+    #[must_use]
+    pub fn optional_link(mut self, link: &str) -> Self {
+        self.optional.insert(link.to_owned());
+        self
+    }
+
     /// Allows the last knob to be taken over from another owner.
     #[must_use]
     pub fn adopting(mut self) -> Self {
@@ -232,7 +249,7 @@ impl Builder {
             let [first, second] = [first, second].map(|wanted| wanted.value.as_str().to_owned());
             return Err(DesiredError::Twice { key: key.clone(), first, second });
         }
-        Ok(DesiredState { knobs: self.knobs })
+        Ok(DesiredState { knobs: self.knobs, optional: self.optional })
     }
 }
 

@@ -15,7 +15,7 @@ use crate::coupled::coupled_with;
 use crate::coupling::{is_general, rewrites};
 use crate::gate::{self, Gate};
 use crate::hints::Hints;
-use crate::ipv6_off::Ipv6Addresses;
+use crate::ipv6_off::{Ipv6Objects, may_turn_off, turns_off};
 use crate::key::Key;
 use crate::knob_file::{Found, KnobFile, find, open_root};
 use crate::model::Value;
@@ -84,23 +84,31 @@ impl homeostat_core::Reader<Knobs> for Reader {
     ) -> Result<Moment, Failure> {
         let keys = keys(view);
         let (knobs, hints) = (&self.knobs, &mut self.hints);
-        let looks = knobs.run(|| {
+        let turning_off: Vec<bool> =
+            keys.iter().map(|key| may_turn_off(view.desired, key)).collect();
+        let (looks, lost) = knobs.run(|| {
             // A subscription after the read would miss what happens in between (law 10).
             hints.watch(knobs, &keys, view.focus);
-            let addresses = Ipv6Addresses::of(keys.iter(), &knobs.roots.sysctl);
-            let look = |key| (look(knobs, key), owner(knobs, key), addresses.lost_with(key));
             check_roots(knobs, &keys)?;
-            Ok(keys.iter().map(look).collect::<Vec<_>>())
+            let looks = keys.iter().map(|key| (look(knobs, key), owner(knobs, key)));
+            let looks: Vec<_> = looks.collect();
+            let lost = lost_with_ipv6(keys.iter().zip(&turning_off).zip(&looks));
+            Ok((looks, lost))
         })??;
         // If it is opened after this, a hint follows.
         let gate = self.knobs.gate.as_ref().and_then(Gate::waits_on);
         self.held =
             if gate.is_some() { gate::held(view.desired, view.records) } else { Vec::new() };
         let mut moment = Moment { gate, ..Moment::default() };
-        for (key, (look, owner, lost)) in keys.into_iter().zip(looks) {
-            if !lost.is_empty() {
-                moment.ipv6.insert(key.clone(), lost);
-            }
+        for (key, (look, owner)) in keys.into_iter().zip(looks) {
+            let look = match lost.get(&key) {
+                Some(Err(why)) => Look::Unknown(why.clone()),
+                Some(Ok(lost)) => {
+                    moment.ipv6.insert(key.clone(), lost.clone());
+                    look
+                }
+                None => look,
+            };
             let (value, writable) = match look {
                 Look::Holds { value, writable } => (value, writable),
                 Look::Absent(absence) => {
@@ -143,6 +151,27 @@ impl homeostat_core::Reader<Knobs> for Reader {
             hint = self.hints.next() => hint,
         }
     }
+}
+
+/// What other owners lose with each knob that is on its way to turn IPv6 off. If that cannot be seen, the knob counts as
+/// unknown, and is not written.
+fn lost_with_ipv6<'k>(
+    looks: impl Iterator<Item = ((&'k Key, &'k bool), &'k (Look, Option<String>))>,
+) -> BTreeMap<Key, Result<Vec<Taken>, String>> {
+    let is_still_on = |key: &Key, look: &Look| matches!(look, Look::Holds { value, .. } if !turns_off(key, value));
+    let keys = looks.filter(|((key, may), (look, _))| **may && is_still_on(key, look));
+    let keys: Vec<&Key> = keys.map(|((key, _), _)| key).collect();
+    // Lists of routes may be long, and are read only where it matters.
+    if keys.is_empty() {
+        return BTreeMap::new();
+    }
+    let objects = Ipv6Objects::list()
+        .map_err(|error| format!("cannot see what turning IPv6 off would remove: {error}"));
+    let lost = |key: &Key| match &objects {
+        Ok(objects) => Ok(objects.lost_with(key)),
+        Err(why) => Err(why.clone()),
+    };
+    keys.into_iter().map(|key| (key.clone(), lost(key))).collect()
 }
 
 /// The declared and the recorded knobs in focus, and the declared ones that a step for them would

@@ -84,7 +84,9 @@ impl Drafting<'_> {
             return;
         }
         let absence = self.moment.absent.get(&key);
-        match (absence, absence.and_then(Absence::waits_on)) {
+        let may_be_absent = key.link().is_some_and(|link| self.desired.is_optional(link));
+        let on = absence.and_then(Absence::waits_on);
+        match (absence, if may_be_absent { on.map(WaitsOn::optional) } else { on }) {
             (_, Some(on)) => self.draft.wait(key, on),
             (Some(absence), None) => self.draft.refuse(key.clone(), absence.failure(&key)),
             (None, None) => self.draft.wait(key, WaitsOn::Condition("a look at it".to_owned())),

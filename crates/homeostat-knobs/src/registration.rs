@@ -21,9 +21,9 @@ use crate::source::{Knobs, Roots};
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new("a sysctl or a limit is written", Undo::Record),
     StepKind::losing(
-        "IPv6 is turned off where others have addresses",
+        "IPv6 is turned off where others have addresses, routes or neighbours",
         Undo::Never,
-        "those addresses, and the routes through them",
+        "those objects",
     ),
     StepKind::losing("`kernel.modules_disabled` is written", Undo::Never, ONE_WAY[0].1),
     StepKind::losing("`kernel.kexec_load_disabled` is written", Undo::Never, ONE_WAY[1].1),
@@ -36,6 +36,9 @@ pub const REGISTRATION: Registration = Registration {
     steps: STEP_KINDS,
     resolve: |section, _, checker| section::resolve(section, checker),
     waiting: |_, section| knobs(section).map(|knob| knob.key.to_string()).collect(),
+    written: |section, key| {
+        knobs(section).find(|knob| knob.key.to_string() == key).map(|knob| knob.key.span)
+    },
     capabilities,
     show,
     start: Start::BeforeLinks,
@@ -166,7 +169,13 @@ fn show(binding: &Binding<'_>, extent: Extent) -> Result<Shown, Error> {
 
 #[cfg(test)]
 mod tests {
+    use homeostat_core::{Desired as _, Owner, Taken};
+    use homeostat_testkit::undoing::{self, Example};
+
     use super::*;
+    use crate::coupled::Coupled;
+    use crate::model::{DesiredState, Value};
+    use crate::plan::{Step, Why};
 
     fn nothing() -> Missing {
         let (cgroups, sysctl, every_link, links) = (false, false, false, BTreeSet::new());
@@ -181,5 +190,41 @@ mod tests {
         assert!(lost.starts_with("`[cgroups]` is missing from the document"), "{lost}");
         assert!(lost.ends_with("write an empty `[cgroups]`"), "{lost}");
         assert_eq!(nothing().why(&key), None);
+    }
+
+    /// The list names each knob that cannot be set back.
+    fn kind_of(step: &Step, desired: &DesiredState) -> &'static str {
+        let is_taking = match step {
+            Step::Set { takes, .. } | Step::Release { takes, .. } => !takes.is_empty(),
+        };
+        let path = step.key_in(desired).path();
+        let at = ONE_WAY.iter().position(|(knob, _)| path.ends_with(knob));
+        let at = if is_taking { 1 } else { at.map_or(0, |at| at + 2) };
+        STEP_KINDS[at].step
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let (forward, off) = ("net.ipv4.ip_forward", "net.ipv6.conf.lo.disable_ipv6");
+        let one_way = ONE_WAY.map(|(knob, _)| knob.replace('/', "."));
+        let knobs = one_way.iter().map(String::as_str).chain([forward, off]);
+        let knobs: Vec<&str> = knobs.collect();
+        let builder = knobs
+            .iter()
+            .fold(DesiredState::builder(), |builder, knob| builder.sysctl(knob, "1").unwrap());
+        let desired = builder.build().unwrap();
+        let lost = Taken::new("address 2001:db8::1/64 dev lo", Owner::foreign("somebody"));
+        let steps = knobs.iter().flat_map(|knob| {
+            let key = Key::sysctl(knob).unwrap();
+            let slot = desired.slot(&key, None).unwrap();
+            let before = Value::of(&key, "0");
+            let takes = if *knob == off { vec![lost.clone()] } else { Vec::new() };
+            let (why, restore) = (Why::Differs, Some(Value::of(&key, "1")));
+            let set =
+                Step::Set { slot, before: before.clone(), why, phase: 0, takes: takes.clone() };
+            [set, Step::Release { key, before, restore, coupled: Coupled::default(), takes }]
+        });
+        let examples = steps.map(|step| Example::on_a_value(kind_of(&step, &desired), step));
+        undoing::check(STEP_KINDS, &desired, examples).unwrap();
     }
 }

@@ -40,6 +40,8 @@ pub struct LinkSysctl {
     pub link: String,
     /// Nothing, if the link has no `sysctl`.
     pub knobs: Option<Vec<Knob>>,
+    /// Whether the link may be absent.
+    pub is_optional: bool,
 }
 
 impl LinkSysctl {
@@ -47,6 +49,8 @@ impl LinkSysctl {
     pub const SECTION: &'static str = "links";
     /// The field of a link.
     pub const FIELD: &'static str = "sysctl";
+    /// The field by which a link may be absent, which the network reads.
+    const OPTIONAL: &'static str = "optional";
 }
 
 /// `[cgroups]`: the limits of all groups.
@@ -84,7 +88,10 @@ pub fn resolve(scope: &Scope, checker: &mut Checker) {
 
 /// What a scope declares.
 pub fn desired(scope: &Scope) -> Result<DesiredState, DesiredError> {
-    knobs(scope).try_fold(DesiredState::builder(), |builder, knob| knob.add_to(builder))?.build()
+    let optional = scope.extensions::<LinkSysctl>().filter(|link| link.is_optional);
+    let builder =
+        optional.fold(DesiredState::builder(), |builder, one| builder.optional_link(&one.link));
+    knobs(scope).try_fold(builder, |builder, knob| knob.add_to(builder))?.build()
 }
 
 /// Observed values, as sections of a document.
@@ -170,7 +177,8 @@ impl Extension for LinkSysctl {
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         let knobs: Option<Map<Entry>> = fields.optional(Self::FIELD, "The link's own knobs");
         let link: String = fields.name()?.value;
-        let Some(Map(knobs)) = knobs else { return Some(Self { link, knobs: None }) };
+        let is_optional = fields.is_true(Self::OPTIONAL);
+        let Some(Map(knobs)) = knobs else { return Some(Self { link, knobs: None, is_optional }) };
         let mut all = Vec::new();
         for Entry { key: Spanned { value: key, span }, value, adopt } in knobs {
             match Key::link_sysctl(&link, &key) {
@@ -180,7 +188,7 @@ impl Extension for LinkSysctl {
                 Err(error) => fields.report(refuse_key(span, &error)),
             }
         }
-        Some(Self { link, knobs: Some(all) })
+        Some(Self { link, knobs: Some(all), is_optional })
     }
 
     fn assignments(&self, each: &mut dyn FnMut(Assignment<'_>)) {

@@ -15,11 +15,12 @@ use crate::mark::{Mark, Protocol};
 use crate::model::DesiredState;
 use crate::section::{self, is_made, named};
 use crate::source::{Namespaces, OwnTable};
+use crate::step::INSIDE;
 
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new("a namespace is made", Undo::FormerDesired),
-    StepKind::losing("a namespace is deleted", Undo::PutOff, "what is inside"),
+    StepKind::losing("a namespace is deleted", Undo::PutOff, INSIDE),
 ];
 
 /// Namespaces, for a list of sources.
@@ -98,4 +99,35 @@ fn owned_inside(binding: &Binding<'_>, key: &Key) -> Result<Owned, Error> {
 /// The name of the scope that a namespace is.
 fn scope_of(key: &Key) -> Option<String> {
     scope_name(&Place::Named(key.name().clone())).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::{Owner, Slot, Taken};
+    use homeostat_testkit::undoing::{self, Example};
+
+    use super::*;
+    use crate::model::Namespace;
+    use crate::step::{Ground, Step};
+
+    fn kind_of(step: &Step) -> &'static str {
+        match step {
+            Step::Create { .. } | Step::Clear { .. } => "a namespace is made",
+            Step::Delete { .. } => "a namespace is deleted",
+        }
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let key: Key = "namespace a".parse().unwrap();
+        let lost = Taken::new("link eth7", Owner::foreign("somebody"));
+        let (before, takes) = (Namespace::default(), vec![lost]);
+        let steps = [
+            Step::Create { slot: Slot::at(0), ground: Ground::Free },
+            Step::Clear { key: key.clone() },
+            Step::Delete { key: key.clone(), before, takes },
+        ];
+        let examples = steps.map(|step| Example::new(kind_of(&step), step));
+        undoing::check(STEP_KINDS, &DesiredState::new([key]), examples).unwrap();
+    }
 }

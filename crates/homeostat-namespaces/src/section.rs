@@ -31,6 +31,12 @@ impl Section for Create {
                 checker.report(Diagnostic::new(name.span, message).help(help));
             }
         }
+        for (pattern, _) in document.patterns.iter().filter(|(_, scope)| is_made(scope)) {
+            let message =
+                format!("the pattern `{}` matches namespaces and makes none", pattern.value);
+            let help = "leave `create` out, or write the name of one namespace";
+            checker.report(Diagnostic::new(pattern.span, message).help(help));
+        }
     }
 }
 

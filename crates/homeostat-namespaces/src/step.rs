@@ -6,7 +6,7 @@ use crate::key::Key;
 use crate::model::{DesiredState, Namespace};
 
 /// What goes with a namespace.
-const INSIDE: &str = "programs in the namespace, and the links in it that are not declared,";
+pub(crate) const INSIDE: &str = "programs in it, and the links in it that are not declared";
 
 /// What stands where a namespace is to be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ impl homeostat_core::Step<DesiredState> for Step {
         match self {
             Step::Create { .. } | Step::Clear { .. } => Reversibility::Reversible,
             Step::Delete { .. } => {
-                Reversibility::Irreversible(format!("{INSIDE} do not return").into())
+                Reversibility::Irreversible(format!("{INSIDE}, do not return").into())
             }
         }
     }

@@ -47,6 +47,7 @@ mod connection;
 mod decode;
 mod error;
 mod filter;
+pub mod generic;
 mod inbox;
 mod listener;
 mod options;

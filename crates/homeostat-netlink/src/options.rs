@@ -13,6 +13,8 @@ pub enum Family {
     Route,
     /// nftables, conntrack.
     Netfilter,
+    /// Families by name: see [`generic`](crate::generic).
+    Generic,
 }
 
 impl Family {
@@ -20,6 +22,7 @@ impl Family {
         match self {
             Self::Route => None,
             Self::Netfilter => Some(netlink::NETFILTER),
+            Self::Generic => Some(netlink::GENERIC),
         }
     }
 }

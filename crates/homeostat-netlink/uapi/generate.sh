@@ -10,7 +10,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # header:prefix of the enumerators to take:integer type of the field that carries them
-sets="nexthop:NHA_:u16 nexthop:NEXTHOP_GRP_TYPE_:u16 veth:VETH_INFO_:u16 if_tunnel:IFLA_GRE_:u16 if_tunnel:IFLA_IPTUN_:u16 net_namespace:NETNSA_:u16 if_bridge:BRIDGE_VLANDB_:u16 if_bridge:IFLA_BRIDGE_:u16"
+sets="nexthop:NHA_:u16 nexthop:NEXTHOP_GRP_TYPE_:u16 veth:VETH_INFO_:u16 if_tunnel:IFLA_GRE_:u16 if_tunnel:IFLA_IPTUN_:u16 net_namespace:NETNSA_:u16 if_bridge:BRIDGE_VLANDB_:u16 if_bridge:IFLA_BRIDGE_:u16
+    genetlink:CTRL_CMD_:u8 genetlink:CTRL_ATTR_:u16
+    wireguard:WG_CMD_:u8 wireguard:WGDEVICE_A_:u16 wireguard:WGPEER_A_:u16 wireguard:WGALLOWEDIP_A_:u16
+    wireguard:WGPEER_F_:u32"
 # header:integer type:macros to take, as the host sees them
 macros="if_bonding:u8:BOND_MODE_ROUNDROBIN,BOND_MODE_ACTIVEBACKUP,BOND_MODE_XOR,BOND_MODE_BROADCAST,BOND_MODE_8023AD,BOND_MODE_TLB,BOND_MODE_ALB
 if_bonding:u8:BOND_XMIT_POLICY_LAYER2,BOND_XMIT_POLICY_LAYER34,BOND_XMIT_POLICY_LAYER23,BOND_XMIT_POLICY_ENCAP23,BOND_XMIT_POLICY_ENCAP34,BOND_XMIT_POLICY_VLAN_SRCMAC
@@ -19,6 +22,7 @@ if_tun:u32:TUNSETIFF,TUNSETPERSIST,TUNSETOWNER,TUNSETGROUP
 if_ether:u16:ETH_P_8021Q,ETH_P_8021AD
 if:u32:IFF_UP,IFF_LOWER_UP
 if_tunnel:u16:GRE_KEY
+genetlink:u16:GENL_ID_CTRL
 if_bridge:u16:BRIDGE_FLAGS_MASTER,BRIDGE_FLAGS_SELF,BRIDGE_VLAN_INFO_PVID,BRIDGE_VLAN_INFO_UNTAGGED,BRIDGE_VLAN_INFO_RANGE_BEGIN,BRIDGE_VLAN_INFO_RANGE_END"
 # header:struct
 structs="nexthop:nhmsg nexthop:nexthop_grp"

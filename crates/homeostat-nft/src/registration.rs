@@ -33,6 +33,11 @@ pub const REGISTRATION: Registration = Registration {
         Some(_) => vec!["the tables of [nftables]".to_owned()],
         None => Vec::new(),
     },
+    // Which table is where in the text is not known before it is compiled.
+    written: |section, _| match declared(section)? {
+        Declared::File(path) => Some(path.span),
+        Declared::Text(text) => Some(text.span),
+    },
     files: section::files,
     // Rules are compiled in a scratch namespace.
     capabilities: |section| match section.get::<Nftables>() {
@@ -103,4 +108,65 @@ fn show(binding: &Binding<'_>) -> Result<Shown, Error> {
         (!names.is_empty()).then(|| format!("Not ours, and not shown: {}", names.join(", ")));
     let notes = note.into_iter().chain(Binding::notes_of(&held)).collect();
     Ok(Shown { sections, notes, ..Shown::default() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use homeostat_core::{Action, Owner};
+    use homeostat_testkit::undoing::{self, Example};
+
+    use super::*;
+    use crate::desired::DesiredState;
+    use crate::key::Key;
+    use crate::model::{Handle, ObjectId, Stateful, Table};
+    use crate::plan::Op;
+    use crate::step::Step;
+
+    /// A table with a named counter.
+    fn counting(key: &Key) -> Arc<Table> {
+        let [definition, dumped, counts] = [(); 3].map(|()| Box::default());
+        let counter = Stateful { handle: Handle(2), definition, dumped, counts };
+        let id = ObjectId { kind: 1, name: "packets".to_owned() };
+        Arc::new(Table {
+            key: key.clone(),
+            handle: Handle(1),
+            flags: 0,
+            comment: String::new(),
+            chains: BTreeMap::new(),
+            sets: BTreeMap::new(),
+            objects: BTreeMap::from([(id, counter)]),
+            flowtables: BTreeMap::new(),
+            texts: BTreeMap::new(),
+            script: None,
+        })
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let key: Key = "table inet f".parse().unwrap();
+        let table = Some(counting(&key));
+        let step = |action| Step::new(key.clone(), action);
+        let made =
+            Step { desired: table.clone(), ops: vec![Op::CreateTable], ..step(Action::Create) };
+        let changed = Step {
+            desired: table.clone(),
+            seen: table.clone(),
+            ops: vec![Op::SetFlags],
+            ..step(Action::Update)
+        };
+        let adopts = Some(Owner::foreign("somebody"));
+        let taken_over = Step { adopts, ..changed.clone() };
+        let loaded = Step { ops: vec![Op::DeleteTable, Op::CreateTable], ..changed.clone() };
+        let deleted = Step { seen: table, ops: vec![Op::DeleteTable], ..step(Action::Delete) };
+        let examples = [
+            Example::new("a table is made or changed", made),
+            Example::new("a table is made or changed", changed),
+            Example::adopting("a table of another owner is taken over", taken_over),
+            Example::new("a table is deleted", deleted),
+            Example::new("a table is loaded whole over the former one", loaded),
+        ];
+        undoing::check(STEP_KINDS, &DesiredState::default(), examples).unwrap();
+    }
 }

@@ -29,7 +29,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use homeostat_document::{Checker, Diagnostic, Document, Scope as Section, SourceSections};
+use homeostat_document::{Checker, Diagnostic, Document, Scope as Section, SourceSections, Span};
 pub use homeostat_engine::MissingSections;
 use homeostat_engine::outcome::Later;
 use homeostat_engine::{Planner, ScopeLock, StepKind};
@@ -68,6 +68,8 @@ pub struct Registration {
     pub waiting: fn(&Document, &Section) -> Vec<String>,
     /// The other namespaces that a scope refers to, by name.
     pub namespaces: fn(&Section) -> Vec<String>,
+    /// Where a scope of the document declares a key, if it is known.
+    pub written: fn(&Section, &str) -> Option<Span>,
     /// The files beside the document that a scope names.
     pub files: fn(&Document, &Section, &mut NamedFiles),
     /// The capabilities that a scope needs beside those for every network.
@@ -94,6 +96,8 @@ pub struct Registration {
     pub metrics: fn(&Memory) -> Vec<Sample>,
     /// Carries out a command of the source. Request and answer are known to the source and its client only.
     pub command: Option<fn(CommandDeps, Value) -> CommandResult>,
+    /// What such a request asks for, and of which key. An error, if it is no request.
+    pub describe: fn(&Value) -> Result<Described, Error>,
 }
 
 impl Registration {
@@ -107,6 +111,7 @@ impl Registration {
             warnings: |_| Vec::new(),
             waiting: |_, _| Vec::new(),
             namespaces: |_| Vec::new(),
+            written: |_, _| None,
             files: |_, _, _| {},
             capabilities: |_| CapabilitySet::empty(),
             show: |_, _| Ok(Shown::default()),
@@ -119,6 +124,7 @@ impl Registration {
             own_scopes: None,
             metrics: |_| Vec::new(),
             command: None,
+            describe: |_| Ok(Described::default()),
         }
     }
 
@@ -127,6 +133,14 @@ impl Registration {
     pub const fn name(&self) -> &'static str {
         self.sections.source
     }
+}
+
+/// A request for a command of a source, as an order for it must say it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Described {
+    /// One of the words of [`SourceSections::commands`].
+    pub action: &'static str,
+    pub key: String,
 }
 
 /// Whether long lists beside the document are checked, too: binding reads them anyway.

@@ -31,7 +31,10 @@ impl DocumentPlace {
             written.find(|(_, one)| binding.section.is_some_and(|it| std::ptr::eq(it, *one)));
         match (written, name(scope)) {
             (Some((None, _)), _) => DocumentPlace::Top,
-            (Some((Some(name), _)), _) => DocumentPlace::Namespace(name.to_string()),
+            (Some((Some(name), _)), _) => {
+                let written = binding.document.pattern_of(name).unwrap_or(name);
+                DocumentPlace::Namespace(written.to_string())
+            }
             (None, Some(name)) => DocumentPlace::Unwritten(name),
             (None, None) => DocumentPlace::Unnamed(scope.clone()),
         }

@@ -31,6 +31,7 @@ use crate::net::{Family, Net};
 use crate::number::{Protocol, Scope};
 use crate::object::{Object, agrees};
 use crate::observe::{MOST_LOOKUPS, Observation, collect, foreign};
+use crate::release::is_release_before;
 use crate::source::Rtnl;
 
 /// The managed part of an address.
@@ -220,14 +221,11 @@ impl AddressMarks {
         Self::of_release(&rustix::system::uname().release().to_string_lossy())
     }
 
-    /// A release that cannot be read is a recent one.
     fn of_release(release: &str) -> Self {
-        let mut numbers = release.split(|c: char| !c.is_ascii_digit());
-        let mut number = || numbers.next()?.parse::<u32>().ok();
-        match (number(), number()) {
-            (Some(major), Some(minor)) if (major, minor) < (5, 18) => AddressMarks::Ledger,
-            (Some(major), Some(minor)) if (major, minor) < (6, 3) => AddressMarks::Fixed,
-            _ => AddressMarks::Kernel,
+        match () {
+            () if is_release_before(release, (5, 18)) => AddressMarks::Ledger,
+            () if is_release_before(release, (6, 3)) => AddressMarks::Fixed,
+            () => AddressMarks::Kernel,
         }
     }
 }

@@ -277,7 +277,9 @@ impl Writer {
         });
         ran.map_err(|error| failure(&error))?;
         if matches!(outcome, Outcome::Applied { .. }) {
-            place.set_vlans(&mut connection, seen.index).map_err(|error| failure(&error))?;
+            let set = place.set_vlans(&mut connection, seen.index);
+            let set = set.and_then(|()| place.set_forwarding(&mut connection, seen.index, master));
+            set.map_err(|error| failure(&error))?;
         }
         Ok(outcome)
     }

@@ -77,6 +77,18 @@ impl Builder {
         self.add(Key::Address(key), Object::Address(Address::default()))
     }
 
+    /// Says that a link may be absent: what waits for it counts as converged.
+    pub fn optional_link(&mut self, link: LinkName) -> &mut Self {
+        self.desired.optional.insert((None, link));
+        self
+    }
+
+    /// The same for a link in another namespace, by the name that desired states use for that.
+    pub fn optional_link_in(&mut self, namespace: impl Into<String>, link: LinkName) -> &mut Self {
+        self.desired.optional.insert((Some(namespace.into()), link));
+        self
+    }
+
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, DesiredError> {
         self.declare_route(&key, route, false)
     }
@@ -259,6 +271,16 @@ pub enum Impossible {
     SuppressWithoutTable,
     #[error("a prefix of its family is not that long")]
     SuppressLength,
+    #[error("a DSCP is a number from 0 to 63")]
+    Dscp,
+    #[error("a DSCP is a part of the type of service: declare one of the two")]
+    DscpAndTos,
+    #[error("a rule for what does not match says what that is")]
+    NotOfNothing,
+    #[error("the first user id of a range is not above the last")]
+    UidRange,
+    #[error("a rule goes to a later one: to a priority above its own")]
+    GotoBackwards,
     #[error("an action that we do not know cannot be declared")]
     RuleAction,
     #[error("a neighbour has a hardware address, and a proxy entry has none")]

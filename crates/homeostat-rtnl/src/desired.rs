@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use homeostat_core::desired::find_near;
-use homeostat_core::{Agreement, Desired, Slot};
+use homeostat_core::{Agreement, Desired, FoundKeys, Slot};
 
 use crate::address::AddressKey;
 use crate::builder::Builder;
@@ -38,6 +38,8 @@ pub struct DesiredState {
     pub(crate) templates: Vec<RouteTemplate>,
     /// The numbers of the routes, those of one template together.
     pub(crate) by_template: Vec<u32>,
+    /// Links that may be absent, those in other namespaces by the name of that.
+    pub(crate) optional: BTreeSet<(Option<String>, LinkName)>,
     /// How all of these stand to each other.
     pub(crate) relations: Relations,
     /// Identifies this desired state; its clones are the same desired state.
@@ -237,6 +239,11 @@ impl DesiredState {
         self.others.iter().filter_map(of_other).chain(routes)
     }
 
+    /// Whether a link of this namespace may be absent.
+    pub(crate) fn is_optional(&self, link: LinkName) -> bool {
+        self.optional.contains(&(None, link))
+    }
+
     /// Whether this creates a link, or the other end of it.
     pub(crate) fn makes(&self, link: LinkName) -> bool {
         self.link(link).is_some() || self.relations.makers.contains_key(&link)
@@ -413,7 +420,7 @@ const DEEPEST: usize = 32;
 /// Some links, with the declared nexthops that go with them.
 pub(crate) struct LinkSet {
     links: BTreeSet<LinkName>,
-    nexthops: BTreeSet<NexthopId>,
+    pub(crate) nexthops: BTreeSet<NexthopId>,
 }
 
 impl LinkSet {
@@ -518,6 +525,10 @@ impl Desired for DesiredState {
 
     fn shown(&self, object: &Object) -> serde_json::Value {
         explained(object)
+    }
+
+    fn find(&self, text: &str, limit: usize) -> FoundKeys<Key> {
+        crate::find::find(self, text, limit)
     }
 
     /// What may be deleted with an address, and what may be possible once it exists.

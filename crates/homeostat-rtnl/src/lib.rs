@@ -38,6 +38,7 @@ mod apply;
 mod builder;
 mod desired;
 mod events;
+mod find;
 mod key;
 mod link;
 mod message;
@@ -55,6 +56,7 @@ mod plan;
 #[cfg(feature = "document")]
 mod registration;
 mod relations;
+mod release;
 mod requests;
 mod route;
 mod rule;
@@ -68,6 +70,8 @@ mod snapshot;
 mod source;
 mod step;
 mod subscription;
+#[cfg(feature = "document")]
+mod table_names;
 mod unused;
 #[cfg(feature = "document")]
 mod values;
@@ -103,6 +107,6 @@ pub use observe::{ListedObject, Reader};
 #[cfg(feature = "document")]
 pub use registration::REGISTRATION;
 pub use route::{Hop, Route, RouteKey, RouteKind};
-pub use rule::{IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey};
+pub use rule::{Dscp, IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey, TunId, UidRange};
 pub use source::Rtnl;
 pub use step::{Act, Cycle, Delete, LinkStep, Phase, Step, Update};

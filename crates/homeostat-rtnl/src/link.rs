@@ -12,6 +12,7 @@ pub(crate) mod message;
 pub(crate) mod model;
 pub(crate) mod namespaces;
 pub(crate) mod observe;
+pub(crate) mod optional;
 pub(crate) mod parking;
 pub(crate) mod plan;
 pub(crate) mod port;
@@ -21,6 +22,7 @@ pub(crate) mod section;
 pub(crate) mod sysctls;
 mod tun_sys;
 pub(crate) mod vlans;
+pub(crate) mod wireguard;
 
 use std::fmt;
 use std::str::FromStr;

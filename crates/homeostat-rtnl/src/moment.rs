@@ -31,6 +31,8 @@ pub struct Moment {
     pub(crate) table: LinkTable,
     /// The VLANs of bridges and their ports, as far as the focus is on them.
     pub(crate) vlans: BTreeMap<IfIndex, Vlans>,
+    /// Links of which only a part could be read, and why.
+    pub(crate) unread: BTreeMap<LinkName, String>,
     pub(crate) namespaces: OtherNamespaces,
     /// The namespaces with the other ends of pairs that the pass may delete or set down, by what ours calls them.
     pub(crate) beyond: BTreeMap<i32, Beyond>,
@@ -217,9 +219,12 @@ impl Moment {
                 Some(Setting::Vlans(self.vlans.get(&seen.index).cloned().unwrap_or_default()))
             }
             Field::Port(option) => seen.port.get(&option).map(|value| option.setting(*value)),
-            Field::Mtu | Field::Mac | Field::Master | Field::Alias | Field::Up => {
-                Some(seen.setting(field))
-            }
+            Field::Mtu
+            | Field::TxQueueLen
+            | Field::Mac
+            | Field::Master
+            | Field::Alias
+            | Field::Up => Some(seen.setting(field)),
         }
     }
 

@@ -8,7 +8,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::message::{AF_INET, AF_INET6};
-use crate::number::ParseError;
+use crate::number::{ParseError, serde_as_text};
 
 /// A network: its address has no host bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -72,6 +72,8 @@ impl FromStr for Net {
         ParseError::unless(text.parse().map(|net: IpNet| net.into()).ok(), text, NO_NETWORK)
     }
 }
+
+serde_as_text!(Net);
 
 /// A family of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -111,7 +111,38 @@ impl From<Table> for u32 {
 pub(crate) const TABLES: [(&str, u32); 3] =
     [("default", RT_TABLE_DEFAULT), ("main", RT_TABLE_MAIN), ("local", RT_TABLE_LOCAL)];
 
-named_number!(Table(u32), TABLES, 1, "a routing table");
+named_number!(Table(u32), TABLES, 1);
+
+/// Also by a name of iproute2.
+#[cfg(feature = "document")]
+impl homeostat_document::Shape for Table {
+    fn read(
+        node: &homeostat_document::Node,
+        checker: &mut homeostat_document::Checker,
+    ) -> Option<Self> {
+        let named = match &node.value {
+            homeostat_document::Value::Text(name) => crate::table_names::number(name),
+            _ => None,
+        };
+        match named.filter(|number| *number != 0) {
+            Some(number) => Some(Table(number)),
+            None => TABLE.read_named(&TABLES, node, checker).map(Table),
+        }
+    }
+
+    fn schema(_: &mut homeostat_document::Definitions) -> homeostat_document::Json {
+        let mut schema = TABLE.named_schema(&TABLES);
+        if let Some(shapes) = schema["anyOf"].as_array_mut() {
+            let doc = "a name in /etc/iproute2/rt_tables";
+            shapes.push(serde_json::json!({ "type": "string", "description": doc }));
+        }
+        schema
+    }
+}
+
+#[cfg(feature = "document")]
+const TABLE: homeostat_document::Number<u32> =
+    homeostat_document::Number { what: "a routing table", least: 1, most: u32::MAX };
 serde_as_text!(Table, Scope);
 
 /// Which of several routes to one network is preferred: the lowest.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, Snapshot, View};
 use homeostat_netlink::uapi::RTA_TABLE;
-use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Malformed, Message};
+use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Family, Malformed, Message};
 
 use crate::address::AddressMarks;
 use crate::desired::DesiredState;
 use crate::key::Key;
+use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::{KnownLinks, MayLose};
@@ -299,6 +300,7 @@ impl Observation<'_, '_> {
         }
         if has_link {
             self.vlans(moment)?;
+            self.wireguard(moment);
             self.other_namespaces(moment);
             link::observe::report(moment, self.source, self.view, self.see);
             self.look_beyond(moment);
@@ -338,6 +340,42 @@ impl Observation<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// Reads what WireGuard links of the focus are made of. One that cannot be read is unknown.
+    fn wireguard(&mut self, moment: &mut Moment) {
+        let is_covered = |name: LinkName| self.view.focus.covers(&Key::Link(name));
+        let links = moment.table.values().filter(|seen| seen.link.kind.wireguard().is_some());
+        let links: Vec<_> = links
+            .filter(|seen| is_covered(seen.name))
+            .map(|seen| (seen.name, seen.index))
+            .collect();
+        if links.is_empty() {
+            return;
+        }
+        let mut connection = self.source.connect_to(Family::Generic);
+        for (name, index) in links {
+            let read = match &mut connection {
+                Ok(connection) => link::wireguard::read(connection, index)
+                    .map_err(|error| Failure::from_error(&error, Retry::Soon).error),
+                Err(failure) => Err(failure.error.clone()),
+            };
+            let wrote = self.view.records.get(&Key::Link(name)).map(|record| &record.wrote);
+            let wrote = match wrote {
+                Some(Object::Link(link)) => link.kind.wireguard(),
+                _ => None,
+            };
+            let declared = self.view.desired.link(name).and_then(|link| link.kind.wireguard());
+            match read {
+                Ok(Some(device)) => {
+                    let kind = LinkKind::Wireguard(device.in_words_of(declared, wrote));
+                    moment.table.set_kind(name, kind);
+                }
+                // It is gone by now.
+                Ok(None) => {}
+                Err(why) => _ = moment.unread.insert(name, why),
+            }
+        }
     }
 
     /// Looks at the namespaces of the other ends of pairs that the pass may delete or set down. One that has no name,

@@ -61,7 +61,9 @@ pub(crate) fn draft(
 /// Lets every step wait while a link is absent that the desired state names and does not create. A plan about a few keys
 /// waits for the links of the others, too.
 pub(crate) fn wait_for_all_links(draft: &mut Draft<Rtnl>, desired: &DesiredState, moment: &Moment) {
-    let is_absent = |link: &LinkName| moment.links.index(*link).is_none() && !desired.makes(*link);
+    let is_absent = |link: &LinkName| {
+        moment.links.index(*link).is_none() && !desired.makes(*link) && !desired.is_optional(*link)
+    };
     let absent = desired.links_needed().find(is_absent).map(|link| WaitsOn::link(link.to_string()));
     // The parent of a link may be in another namespace: the draft knows.
     let drafted = || {
@@ -462,7 +464,9 @@ fn missing(
     let route = &template.route;
     let waits_with =
         |serves: &dyn Fn(&AddressKey) -> bool| waits_with(has, moment, template, serves);
-    let link = route.links().find_map(|link| missing_link(has, link));
+    let absent = || route.links().filter(|link| !has(*link));
+    let link = absent().find(|link| !desired.is_optional(*link)).or_else(|| absent().next());
+    let link = link.map(|link| WaitsOn::link(link.to_string()));
     link.or_else(|| {
         route.gateways().find_map(|via| waits_with(&|address| address.net().contains(via)))
     })

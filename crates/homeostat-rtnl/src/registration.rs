@@ -53,6 +53,7 @@ pub const REGISTRATION: Registration = Registration {
     warnings: section::warnings,
     waiting,
     namespaces: |section| section::namespaces(section).map(ToOwned::to_owned).collect(),
+    written: |scope, key| section::written(scope, &key.parse().ok()?),
     files: |_, section, named| {
         named.files.extend(route_files(section).map(|list| list.path.value.clone()));
     },
@@ -214,5 +215,132 @@ impl Missing {
                 self.links.then(|| self.place.missing_table(&[Links::NAME]))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Taken;
+    use homeostat_testkit::undoing::{self, Example};
+
+    use super::*;
+    use crate::address::Address;
+    use crate::address::cascade::Cascade;
+    use crate::link::model::{Field, Setting};
+    use crate::link::parking::{Aside, Parking};
+    use crate::object::Object;
+    use crate::step::{Act, Cycle, Delete, LinkStep, Phase, Step, Update};
+
+    const PLAIN: &str = "a route, rule, address, neighbour or nexthop is made, changed or deleted";
+    const TAKEN: &str = "an object of another owner is taken over, or deleted along";
+    const MADE: &str = "a link is made";
+    const CHANGED: &str = "a link is changed";
+    const DELETED: &str = "a link is deleted";
+    const AGAIN: &str = "a link is made again, because its kind or a fixed option changes";
+    const OCCUPIED: &str =
+        "the same, while something declared needs its VLAN id, network id, tunnel ends or parent";
+    const FOREIGN: &str = "a link of another owner goes along with such a one";
+
+    fn kind_of(step: &Step) -> &'static str {
+        let takes = homeostat_core::Step::<DesiredState>::takes(step);
+        let is_taking = takes.iter().any(|taken| taken.owner != Owner::Ours);
+        match step {
+            Step::GiveBack(_) => TAKEN,
+            Step::Update(update) if update.adopts.is_some() => TAKEN,
+            Step::Create { .. } | Step::Update(_) | Step::Delete(_) if is_taking => TAKEN,
+            Step::Create { .. } | Step::Update(_) | Step::Delete(_) => PLAIN,
+            Step::Link(step) => match (&step.act, &step.aside) {
+                _ if is_taking => FOREIGN,
+                (Act::Create, _) => MADE,
+                (Act::Delete | Act::Replace, Aside::Recorded(_)) => OCCUPIED,
+                (Act::Delete | Act::Park(_), _) => DELETED,
+                (Act::Replace | Act::Succeed(_), _) => AGAIN,
+                (
+                    Act::Update(_)
+                    | Act::UpdatePart(..)
+                    | Act::Return { .. }
+                    | Act::Finish
+                    | Act::GiveBack { .. }
+                    | Act::Set(_)
+                    | Act::Release { .. },
+                    _,
+                ) => CHANGED,
+            },
+        }
+    }
+
+    fn link(key: &str, act: Act, aside: Aside) -> LinkStep {
+        let (slot, before, adopts, joins, harmless) = (None, None, None, None, None);
+        let (takes, touches, alters) = (Vec::new(), Vec::new(), Vec::new());
+        let (forgets, records) = (Vec::new(), Vec::new());
+        let key = key.parse().unwrap();
+        LinkStep {
+            key,
+            slot,
+            before,
+            act,
+            adopts,
+            takes,
+            touches,
+            alters,
+            joins,
+            aside,
+            forgets,
+            records,
+            harmless,
+        }
+    }
+
+    fn address(adopts: Option<Owner>, takes: Vec<Taken>) -> [Step; 2] {
+        let key: Key = "address 10.0.0.1/24 dev va".parse().unwrap();
+        let before = Object::Address(Address::default());
+        let (slot, phase, is_recorded) = (Slot::at(0), Phase::PutAddresses, false);
+        let cascade = Cascade { takes, ..Cascade::default() };
+        let recreate = (!cascade.takes.is_empty()).then(|| cascade.clone());
+        let update = Update { slot, before: before.clone(), adopts, is_recorded, phase, recreate };
+        let (before, phase, cascade) =
+            (before.into(), Phase::DeleteAddresses, Some(cascade.into()));
+        let delete = Delete { key, before, phase, is_rest: false, cascade };
+        [Step::Update(update.into()), Step::Delete(delete.into())]
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let other = || Owner::foreign("somebody");
+        let mut desired = DesiredState::builder();
+        let key = "address 10.0.0.1/24 dev va".parse().unwrap();
+        desired.add(key, Object::Address(Address::default())).unwrap();
+        let desired = desired.build().unwrap();
+        let made =
+            Step::Create { slot: Slot::at(0), phase: Phase::PutAddresses, is_recorded: false };
+        let along = Taken::new("address 10.0.0.2/24 dev va", other());
+        let [adopted, _] = address(Some(other()), Vec::new());
+        let plain = address(None, Vec::new()).into_iter().chain([made]);
+        let taking = address(None, vec![along]);
+
+        let parked = || Aside::Parked(Parking::default());
+        let occupied = || Aside::Recorded(vec!["link va".parse().unwrap()]);
+        let of_others = Taken::new("link eth7.1", other());
+        let whole = |act, aside| link("link va", act, aside);
+        let links = [
+            whole(Act::Create, Aside::Not),
+            whole(Act::Update(Cycle::Stay), Aside::Not),
+            whole(Act::Delete, parked()),
+            whole(Act::Replace, parked()),
+            whole(Act::Delete, occupied()),
+            whole(Act::Replace, occupied()),
+            LinkStep { takes: vec![of_others], ..whole(Act::Delete, Aside::Not) },
+        ];
+        let links = links.into_iter().map(|step| Step::Link(step.into()));
+        let field = Key::LinkField("va".parse().unwrap(), Field::Up).to_string();
+        let restore = Some(Setting::Flag(true));
+        let fields = [Act::Set(Cycle::Stay), Act::Release { restore }];
+        let fields = fields.map(|act| Step::Link(link(&field, act, Aside::Not).into()));
+
+        let steps = plain.chain(taking).chain(links);
+        let examples = steps.map(|step| Example::new(kind_of(&step), step));
+        let examples = examples.chain([Example::adopting(kind_of(&adopted), adopted)]);
+        let fields = fields.into_iter().map(|step| Example::on_a_value(kind_of(&step), step));
+        undoing::check(STEP_KINDS, &desired, examples.chain(fields)).unwrap();
     }
 }

@@ -115,6 +115,11 @@ impl Relations {
         !self.templates.anywhere.is_empty() || self.named.contains(&name)
     }
 
+    /// Whether anything declared names a link.
+    pub(crate) fn names_link(&self, name: LinkName) -> bool {
+        self.named.contains(&name)
+    }
+
     /// Whether a declared route has an MTU of its own.
     pub(crate) fn have_route_mtu(&self) -> bool {
         self.templates.has_mtu

@@ -79,7 +79,7 @@ impl RequestWriter<'_> {
                 (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
                     nexthop::put(&mut self.encoder, *id, nexthop, put)
                 }
-                (Key::Rule(key), Object::Rule(rule)) => return rule::put(self, key, rule),
+                (Key::Rule(key), Object::Rule(rule)) => return rule::put(self, desired, key, rule),
                 (Key::Neighbour(key), Object::Neighbour(neighbour)) => {
                     // An entry that the kernel learned by itself counts as absent.
                     let put = if self.moment.learned.contains(key) { Put::Replace } else { put };

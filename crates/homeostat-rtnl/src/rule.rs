@@ -14,6 +14,9 @@
 //! Quirk `rule-excl-takes-a-narrower-one-for-the-same` (Linux 6.18): with `NLM_F_EXCL` a rule for all
 //! packets is refused where one of the same protocol and table exists for those of a network. So that
 //! flag is left out where we know of such a one; it could only keep off a second one of ours anyway.
+//!
+//! Quirk `rules-are-alike-inverted` (Linux 6.18): neither a delete nor `NLM_F_EXCL` looks at `not`, nor at the target of
+//! a `goto`: two rules that differ only in that are one to the kernel.
 
 #[cfg(feature = "document")]
 pub(crate) mod section;
@@ -25,10 +28,11 @@ use std::str::FromStr;
 
 use homeostat_core::{Desired as _, Failure, Outcome, Retry};
 use homeostat_netlink::uapi::{
-    FIB_RULE_INVERT, FR_ACT_BLACKHOLE, FR_ACT_PROHIBIT, FR_ACT_TO_TBL, FR_ACT_UNREACHABLE,
-    FRA_DPORT_MASK, FRA_DPORT_RANGE, FRA_DST, FRA_FWMARK, FRA_FWMASK, FRA_IIFNAME, FRA_IP_PROTO,
-    FRA_L3MDEV, FRA_OIFNAME, FRA_PAD, FRA_PRIORITY, FRA_PROTOCOL, FRA_SPORT_MASK, FRA_SPORT_RANGE,
-    FRA_SRC, FRA_SUPPRESS_PREFIXLEN, FRA_TABLE, NLM_F_CREATE, NLM_F_EXCL, RTM_DELRULE, RTM_GETRULE,
+    FIB_RULE_INVERT, FR_ACT_BLACKHOLE, FR_ACT_GOTO, FR_ACT_NOP, FR_ACT_PROHIBIT, FR_ACT_TO_TBL,
+    FR_ACT_UNREACHABLE, FRA_DPORT_MASK, FRA_DPORT_RANGE, FRA_DSCP, FRA_DSCP_MASK, FRA_DST,
+    FRA_FWMARK, FRA_FWMASK, FRA_GOTO, FRA_IIFNAME, FRA_IP_PROTO, FRA_L3MDEV, FRA_OIFNAME, FRA_PAD,
+    FRA_PRIORITY, FRA_PROTOCOL, FRA_SPORT_MASK, FRA_SPORT_RANGE, FRA_SRC, FRA_SUPPRESS_PREFIXLEN,
+    FRA_TABLE, FRA_TUN_ID, FRA_UID_RANGE, NLM_F_CREATE, NLM_F_EXCL, RTM_DELRULE, RTM_GETRULE,
     RTM_NEWRULE,
 };
 use homeostat_netlink::{Attr, Error, Malformed, Message, Result};
@@ -44,6 +48,7 @@ use crate::net::{Family, Net};
 use crate::number::{NO_NUMBER, ParseError, Protocol, Table, Tos, named_number};
 use crate::object::Object;
 use crate::observe::{Observation, collect};
+use crate::release::is_before;
 use crate::requests::{Goal, RequestWriter, Written};
 use crate::route::observe::route_owner;
 
@@ -71,6 +76,10 @@ pub enum RuleAction {
     Unreachable,
     /// Drops; the sender learns that it is forbidden.
     Prohibit,
+    /// Goes on with the rules from this priority on.
+    Goto(u32),
+    /// Goes on with the next rule: it is a place to go to.
+    Nop,
     /// Something that the kernel knows and we do not.
     Other(u8),
 }
@@ -89,8 +98,11 @@ impl Rule {
 
     /// Whether the kernel would take this rule for one that is asked for.
     fn fits(&self, asked: &Rule) -> bool {
-        let is_table = matches!(self.action, RuleAction::Table(_));
-        let action = self.action == asked.action || asked.action == RuleAction::L3mdev && is_table;
+        let action = match (self.action, asked.action) {
+            (RuleAction::Table(_), RuleAction::L3mdev)
+            | (RuleAction::Goto(_), RuleAction::Goto(_)) => true,
+            (seen, asked) => seen == asked,
+        };
         action && fits(self.suppress_prefixlength, asked.suppress_prefixlength)
     }
 }
@@ -102,6 +114,11 @@ pub(crate) fn check(key: &RuleKey, desired: &Rule) -> Result<(), Impossible> {
     let most = if key.is_ipv4() { 32 } else { 128 };
     match desired {
         Rule { action: RuleAction::Other(_), .. } => Err(Impossible::RuleAction),
+        Rule { action: RuleAction::Goto(target), .. }
+            if key.priority.is_some_and(|priority| *target <= priority) =>
+        {
+            Err(Impossible::GotoBackwards)
+        }
         Rule { suppress_prefixlength: Some(_), .. } if !asks => {
             Err(Impossible::SuppressWithoutTable)
         }
@@ -114,7 +131,7 @@ pub(crate) fn check(key: &RuleKey, desired: &Rule) -> Result<(), Impossible> {
 
 /// Defines the key of a rule: all that it asks of a packet is listed once, under the names of `ip rule`.
 macro_rules! rule_key {
-    ($($name:ident: $type:ty, $doc:literal;)+) => {
+    ($($name:ident = $word:literal: $type:ty, $doc:literal;)+) => {
         /// Which rule. One without a priority is wherever the kernel put it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
@@ -122,6 +139,8 @@ macro_rules! rule_key {
             pub family: Family,
             /// The place among the rules; the kernel chooses, if there is none.
             pub priority: Option<u32>,
+            /// Whether it is for the packets that do not match.
+            pub not: bool,
             $(#[doc = concat!("Only packets ", $doc, ", if it says so.")] pub $name: Option<$type>,)+
             /// The type of service; zero is any.
             pub tos: Tos,
@@ -131,7 +150,13 @@ macro_rules! rule_key {
             /// The rule for all packets of a family, wherever the kernel puts it.
             #[must_use]
             pub fn new(family: Family) -> Self {
-                RuleKey { family, priority: None, $($name: None,)+ tos: Tos::default() }
+                RuleKey {
+                    family,
+                    priority: None,
+                    not: false,
+                    $($name: None,)+
+                    tos: Tos::default(),
+                }
             }
 
             /// How many things it asks of a packet.
@@ -142,7 +167,8 @@ macro_rules! rule_key {
 
             /// Whether the kernel would take this rule for one that is asked for, as far as packets go.
             fn fits(&self, asked: &RuleKey) -> bool {
-                let is_tos = asked.tos == Tos::default() || self.tos == asked.tos;
+                let own_tos = self.dscp.map_or(self.tos, Dscp::tos);
+                let is_tos = asked.tos == Tos::default() || own_tos == asked.tos;
                 is_tos $(&& fits(self.$name, asked.$name))+
             }
 
@@ -150,7 +176,7 @@ macro_rules! rule_key {
                 match name {
                     "priority" => self.priority = Some(value.parse().ok()?),
                     "tos" => self.tos = Tos(value.parse().ok()?),
-                    $(stringify!($name) => self.$name = Some(value.parse().ok()?),)+
+                    $($word => self.$name = Some(value.parse().ok()?),)+
                     _ => return None,
                 }
                 Some(())
@@ -163,8 +189,11 @@ macro_rules! rule_key {
                 if self.family == Family::V6 && self.from.is_none() && self.to.is_none() {
                     f.write_str(" inet6")?;
                 }
+                if self.not {
+                    f.write_str(" not")?;
+                }
                 show(f, "priority", self.priority.as_ref())?;
-                $(show(f, stringify!($name), self.$name.as_ref())?;)+
+                $(show(f, $word, self.$name.as_ref())?;)+
                 show(f, "tos", Some(&self.tos.0).filter(|tos| **tos != 0))
             }
         }
@@ -172,14 +201,17 @@ macro_rules! rule_key {
 }
 
 rule_key! {
-    from: Net, "from this network";
-    to: Net, "to this network";
-    iif: LinkName, "that came in by this link, which need not be there yet";
-    oif: LinkName, "bound to this link, which need not be there yet";
-    fwmark: Mark, "with this firewall mark";
-    ipproto: IpProtocol, "of this protocol";
-    sport: Ports, "from these ports";
-    dport: Ports, "to these ports";
+    from = "from": Net, "from this network";
+    to = "to": Net, "to this network";
+    iif = "iif": LinkName, "that came in by this link, which need not be there yet";
+    oif = "oif": LinkName, "bound to this link, which need not be there yet";
+    fwmark = "fwmark": Mark, "with this firewall mark";
+    ipproto = "ipproto": IpProtocol, "of this protocol";
+    sport = "sport": Ports, "from these ports";
+    dport = "dport": Ports, "to these ports";
+    uidrange = "uidrange": UidRange, "of sockets of these users";
+    tun_id = "tun-id": TunId, "that came by a tunnel under this number";
+    dscp = "dscp": Dscp, "with this DSCP";
 }
 
 impl RuleKey {
@@ -193,6 +225,7 @@ impl RuleKey {
         (self.from, self.to) = (self.from.filter(asks), self.to.filter(asks));
         self.fwmark = self.fwmark.filter(|mark| mark.mask != 0);
         self.ipproto = self.ipproto.filter(|protocol| protocol.0 != 0);
+        self.tun_id = self.tun_id.filter(|id| id.0 != 0);
         self
     }
 
@@ -213,6 +246,14 @@ impl RuleKey {
         match ports.any(|ports| is_odd(&ports)) {
             true => Err(Impossible::RulePorts),
             false if self.tos.0 & 3 != 0 => Err(Impossible::TosOfRule),
+            false if self.dscp.is_some_and(|dscp| dscp.0 > Dscp::LAST) => Err(Impossible::Dscp),
+            false if self.dscp.is_some() && self.tos != Tos::default() => {
+                Err(Impossible::DscpAndTos)
+            }
+            false if self.not && self.count() == 0 => Err(Impossible::NotOfNothing),
+            false if self.uidrange.is_some_and(|uids| uids.first > uids.last) => {
+                Err(Impossible::UidRange)
+            }
             false => Ok(()),
         }
     }
@@ -223,11 +264,15 @@ impl RuleKey {
             ["inet6", words @ ..] => (Some(Family::V6), words),
             words => (None, words),
         };
+        let (not, words) = match words {
+            ["not", words @ ..] => (true, words),
+            words => (false, words),
+        };
         let net = |name| words.chunks(2).find(|pair| pair.first() == Some(&name));
         let net = net("from").or_else(|| net("to")).and_then(|pair| pair.get(1));
         let net: Option<Net> = net.map(|net| net.parse()).transpose().ok()?;
         let family = family.or_else(|| net.map(|net| Family::of(net.addr())));
-        let mut key = RuleKey::new(family.unwrap_or(Family::V4));
+        let mut key = RuleKey { not, ..RuleKey::new(family.unwrap_or(Family::V4)) };
         for pair in words.chunks(2) {
             let [name, value] = pair else { return None };
             key.read_one(name, value)?;
@@ -260,6 +305,89 @@ pub struct Ports {
     pub first: u16,
     pub last: u16,
 }
+
+/// User ids from the first to the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct UidRange {
+    pub first: u32,
+    pub last: u32,
+}
+
+impl fmt::Display for UidRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.first, self.last)
+    }
+}
+
+impl FromStr for UidRange {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (first, last) = text.split_once('-').unwrap_or((text, text));
+        // The last number stands for no user.
+        let id = |text: &str| text.parse().ok().filter(|id| *id != u32::MAX);
+        let range = id(first).zip(id(last)).map(|(first, last)| UidRange { first, last });
+        let range = range.filter(|_| !text.contains('+'));
+        ParseError::unless(range, text, NO_NUMBER)
+    }
+}
+
+/// The number of a tunnel that a packet came by, such as a VNI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TunId(pub u64);
+
+impl fmt::Display for TunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for TunId {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        ParseError::unless(text.parse().ok().map(TunId), text, NO_NUMBER)
+    }
+}
+
+/// How urgent a packet is: the upper six bits of its type of service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Dscp(pub u8);
+
+impl Dscp {
+    pub(crate) const LAST: u8 = 63;
+
+    fn tos(self) -> Tos {
+        Tos(self.0 << 2)
+    }
+}
+
+pub(crate) const DSCPS: [(&str, u8); 22] = [
+    ("CS0", 0),
+    ("LE", 1),
+    ("CS1", 8),
+    ("AF11", 10),
+    ("AF12", 12),
+    ("AF13", 14),
+    ("CS2", 16),
+    ("AF21", 18),
+    ("AF22", 20),
+    ("AF23", 22),
+    ("CS3", 24),
+    ("AF31", 26),
+    ("AF32", 28),
+    ("AF33", 30),
+    ("CS4", 32),
+    ("AF41", 34),
+    ("AF42", 36),
+    ("AF43", 38),
+    ("CS5", 40),
+    ("EF", 46),
+    ("CS6", 48),
+    ("CS7", 56),
+];
+
+named_number!(Dscp(u8), DSCPS, 0, "a DSCP");
 
 /// The protocol inside an IP packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -355,12 +483,18 @@ pub(crate) fn request(
         RuleAction::Blackhole => (FR_ACT_BLACKHOLE, 0),
         RuleAction::Unreachable => (FR_ACT_UNREACHABLE, 0),
         RuleAction::Prohibit => (FR_ACT_PROHIBIT, 0),
+        RuleAction::Goto(_) => (FR_ACT_GOTO, 0),
+        RuleAction::Nop => (FR_ACT_NOP, 0),
         RuleAction::Other(number) => (number, 0),
     };
     let short = u8::try_from(table);
     let mut message = encoder.batch.message(kind, flags);
     let head = [family, dst_len, src_len, key.tos.0, short.unwrap_or(0), 0, 0, action];
-    message.fixed(&head).fixed(&[0; 4]);
+    let flags = if key.not { FIB_RULE_INVERT } else { 0 };
+    message.fixed(&head).fixed(&flags.to_ne_bytes());
+    if let RuleAction::Goto(target) = rule.action {
+        message.attr_u32(FRA_GOTO, target);
+    }
     key.priority.map(|priority| message.attr_u32(FRA_PRIORITY, priority));
     key.from.map(|from| put_ip(&mut message, FRA_SRC, from.addr()));
     key.to.map(|to| put_ip(&mut message, FRA_DST, to.addr()));
@@ -371,6 +505,10 @@ pub(crate) fn request(
     let range = |ports: Ports| [ports.first.to_ne_bytes(), ports.last.to_ne_bytes()];
     key.sport.map(|ports| message.attr(FRA_SPORT_RANGE, range(ports).as_flattened()));
     key.dport.map(|ports| message.attr(FRA_DPORT_RANGE, range(ports).as_flattened()));
+    let uids = |uids: UidRange| [uids.first.to_ne_bytes(), uids.last.to_ne_bytes()];
+    key.uidrange.map(|range| message.attr(FRA_UID_RANGE, uids(range).as_flattened()));
+    key.tun_id.map(|TunId(id)| message.attr(FRA_TUN_ID, &id.to_be_bytes()));
+    key.dscp.map(|Dscp(dscp)| message.attr_u8(FRA_DSCP, dscp));
     if short.is_err() {
         message.attr_u32(FRA_TABLE, table);
     }
@@ -397,10 +535,11 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<Option<SeenRule>, Malforme
     let [family, dst_len, src_len, tos, table, _, _, action, f0, f1, f2, f3] = *fixed;
     let Some(family) = Family::from_kernel(family) else { return Ok(None) };
     // What no desired state can say.
-    let mut is_odd = u32::from_ne_bytes([f0, f1, f2, f3]) & FIB_RULE_INVERT != 0;
+    let (mut is_odd, mut target) = (false, 0);
+    let not = u32::from_ne_bytes([f0, f1, f2, f3]) & FIB_RULE_INVERT != 0;
     let (mut table, mut is_l3mdev, mut suppress_prefixlength) = (u32::from(table), false, None);
     let (mut value, mut mask, mut protocol) = (0, 0, 0);
-    let mut key = RuleKey { priority: Some(0), tos: Tos(tos), ..RuleKey::new(family) };
+    let mut key = RuleKey { priority: Some(0), not, tos: Tos(tos), ..RuleKey::new(family) };
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
@@ -421,6 +560,11 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<Option<SeenRule>, Malforme
             FRA_SUPPRESS_PREFIXLEN => suppress_prefixlength = u8::try_from(attr.u32()?).ok(),
             // A single port comes with all bits of its mask (Linux 6.15).
             FRA_SPORT_MASK | FRA_DPORT_MASK => is_odd |= attr.u16()? != u16::MAX,
+            FRA_GOTO => target = attr.u32()?,
+            FRA_UID_RANGE => key.uidrange = Some(uids(&attr)?),
+            FRA_TUN_ID => key.tun_id = Some(TunId(u64::from_be_bytes(attr.array()?))),
+            FRA_DSCP => key.dscp = Some(Dscp(attr.u8()?)),
+            FRA_DSCP_MASK => is_odd |= attr.u8()? != Dscp::LAST,
             FRA_PAD => {}
             _ => is_odd = true,
         }
@@ -432,6 +576,8 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<Option<SeenRule>, Malforme
         FR_ACT_BLACKHOLE => RuleAction::Blackhole,
         FR_ACT_UNREACHABLE => RuleAction::Unreachable,
         FR_ACT_PROHIBIT => RuleAction::Prohibit,
+        FR_ACT_GOTO => RuleAction::Goto(target),
+        FR_ACT_NOP => RuleAction::Nop,
         other => RuleAction::Other(other),
     };
     let (key, rule) = (key.plain(), Rule { action, suppress_prefixlength });
@@ -446,6 +592,12 @@ fn name(attr: &Attr<'_>) -> LinkName {
 fn ports(attr: &Attr<'_>) -> Result<Ports, Malformed> {
     let [f0, f1, l0, l1] = attr.array()?;
     Ok(Ports { first: u16::from_ne_bytes([f0, f1]), last: u16::from_ne_bytes([l0, l1]) })
+}
+
+fn uids(attr: &Attr<'_>) -> Result<UidRange, Malformed> {
+    let [f0, f1, f2, f3, l0, l1, l2, l3] = attr.array()?;
+    let (first, last) = ([f0, f1, f2, f3], [l0, l1, l2, l3]);
+    Ok(UidRange { first: u32::from_ne_bytes(first), last: u32::from_ne_bytes(last) })
 }
 
 /// A rule that exists, in the kernel's order.
@@ -620,13 +772,28 @@ fn reported(rules: &[ObservedRule]) -> impl Iterator<Item = &ObservedRule> {
 }
 
 /// Creates the rule as declared, unless it exists beside the one that is deleted.
-pub(crate) fn put(writer: &mut RequestWriter<'_>, key: &RuleKey, rule: &Rule) -> Written {
+pub(crate) fn put(
+    writer: &mut RequestWriter<'_>,
+    desired: &DesiredState,
+    key: &RuleKey,
+    rule: &Rule,
+) -> Written {
     if on(key, writer.moment).any(|(_, one)| one.verdict == Verdict::Keep) {
         return Err(Outcome::Applied { now: None });
     }
+    // Quirk `a-dscp-is-ignored` (Linux before 6.13): what a rule asks and the kernel does not know is left out, so that
+    // the rule would be for all packets.
+    if key.dscp.is_some() && is_before((6, 13)) {
+        let failure =
+            Failure::new("this kernel has no rules by DSCP: Linux 6.13 does", Retry::Never);
+        let help = "declare `tos`, which looks at the lower three bits of the DSCP";
+        return Err(Outcome::Failed(failure.with_help(help)));
+    }
     let asked = SeenRule { key: *key, rule: *rule, protocol: writer.encoder.protocol };
     let near = writer.moment.rules.get(near(key, writer.moment)).unwrap_or_default();
-    let is_broad = near.iter().any(|one| is_hit(&one.seen, &asked));
+    let inverted = Key::from(RuleKey { not: !key.not, ..*key });
+    let is_broad =
+        near.iter().any(|one| is_hit(&one.seen, &asked)) || desired.slot(&inverted, None).is_some();
     let flags = if is_broad { NLM_F_CREATE } else { NLM_F_CREATE | NLM_F_EXCL };
     let encoded = request(&mut writer.encoder, RTM_NEWRULE, flags, &asked);
     writer.add(Ok(encoded), Goal::Ensure)
@@ -733,11 +900,38 @@ mod tests {
             (key("rule ipproto tcp sport 0"), main, Impossible::RulePorts),
             (RuleKey { tos: Tos(1), ..key("rule") }, main, Impossible::TosOfRule),
             (key("rule"), Rule::of(RuleAction::Other(7)), Impossible::RuleAction),
+            (key("rule priority 9"), Rule::of(RuleAction::Goto(9)), Impossible::GotoBackwards),
+            (key("rule not"), main, Impossible::NotOfNothing),
+            (key("rule uidrange 7-6"), main, Impossible::UidRange),
+            (key("rule dscp 64"), main, Impossible::Dscp),
+            (key("rule tos 16 dscp EF"), main, Impossible::DscpAndTos),
+            (key("rule"), suppress(RuleAction::Nop, 0), Impossible::SuppressWithoutTable),
             (key("rule"), suppress(RuleAction::Prohibit, 0), Impossible::SuppressWithoutTable),
             (key("rule"), suppress(main.action, 33), Impossible::SuppressLength),
         ] {
             assert_eq!(check(&key, &rule), Err(why), "{key}");
         }
         assert!(check(&key("rule inet6"), &suppress(main.action, 33)).is_ok());
+        assert!(check(&key("rule"), &Rule::of(RuleAction::Goto(0))).is_ok());
+    }
+
+    #[test]
+    fn keys_read_back_from_their_own_text() {
+        for text in [
+            "rule not priority 9 fwmark 0xca6c",
+            "rule inet6 not uidrange 1000-1000",
+            "rule from 10.0.0.0/8 uidrange 0-4294967294 tun-id 5 dscp EF",
+            "rule dscp 63 tos 0",
+        ] {
+            let key = key(text);
+            assert_eq!(key.to_string().parse(), Ok(Key::from(key)), "{text}");
+        }
+        assert_eq!(key("rule dscp 46").to_string(), "rule dscp EF");
+        assert_eq!(key("rule tun-id 0").to_string(), "rule");
+        for text in
+            ["rule not not", "rule uidrange 4294967295", "rule uidrange +1", "rule tun-id x"]
+        {
+            assert!(text.parse::<Key>().is_err(), "{text}");
+        }
     }
 }

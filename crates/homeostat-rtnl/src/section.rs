@@ -4,14 +4,17 @@
 
 use homeostat_core::{Failure, Retry};
 use homeostat_document::{
-    Checker, Diagnostic, Document, Scope, SectionType, SourceSections, Span, Spanned,
+    Checker, Diagnostic, Document, HOST, NamespaceName, Scope, SectionType, SourceSections, Span,
+    Spanned,
 };
 use homeostat_registry::{Error, Lists};
 
 use crate::builder::{Builder, DesiredError};
 use crate::desired::DesiredState;
 use crate::key::Key;
-use crate::link::section::links;
+use crate::link::LinkName;
+use crate::link::kinds::LinkKind;
+use crate::link::section::{links, vrf_tables};
 use crate::neighbour::section::neighbours;
 use crate::nexthop::section::nexthops;
 use crate::object::Object;
@@ -105,7 +108,7 @@ pub(crate) use list_section;
 /// Reports every entry that can never be.
 pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
     if lists == Lists::Read && route_files(scope).next().is_some() {
-        _ = build(scope, checker);
+        _ = build(scope, &[], checker);
     } else {
         fill(scope, &mut DesiredState::builder(), checker);
     }
@@ -114,14 +117,31 @@ pub fn resolve(scope: &Scope, lists: Lists, checker: &mut Checker) {
 /// What a scope declares, with the routes of its lists.
 pub fn desired(document: &Document, scope: &Scope) -> Result<DesiredState, Error> {
     let mut checker = Checker::new(document.files.clone());
-    let built = build(scope, &mut checker);
+    let built = build(scope, &optional_elsewhere(document), &mut checker);
     checker.into_result()?;
     built.map_err(|error| Error::failed(&error))
 }
 
-/// The same; entries and lines that can never be are reported and left out.
-fn build(scope: &Scope, checker: &mut Checker) -> Result<DesiredState, DesiredError> {
+/// The links of all scopes that may be absent, by the names of the scopes.
+fn optional_elsewhere(document: &Document) -> Vec<(&str, LinkName)> {
+    let scopes = document.scopes();
+    let all = scopes.flat_map(|(name, scope)| {
+        let name = name.map_or(HOST, NamespaceName::as_str);
+        links(scope).filter(|link| link.optional).map(move |link| (name, link.name.value))
+    });
+    all.collect()
+}
+
+/// The same; entries and lines that can never be are reported and left out. `optional` are links in other scopes.
+fn build(
+    scope: &Scope,
+    optional: &[(&str, LinkName)],
+    checker: &mut Checker,
+) -> Result<DesiredState, DesiredError> {
     let mut builder = DesiredState::builder();
+    for (namespace, link) in optional {
+        builder.optional_link_in(*namespace, *link);
+    }
     fill(scope, &mut builder, checker);
     let before = checker.count();
     fill_lists(scope, &mut builder, checker);
@@ -135,14 +155,23 @@ fn build(scope: &Scope, checker: &mut Checker) -> Result<DesiredState, DesiredEr
 
 /// Declares everything that a scope declares but for its lists.
 fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
+    for link in links(scope).filter(|link| link.optional) {
+        builder.optional_link(link.name.value);
+    }
     let mut add = |key: Key, object: Object, adopt: bool, span: Span| {
         let add = if adopt { Builder::adopt } else { Builder::add };
         if let Err(error) = add(builder, key, object) {
             checker.report(Diagnostic::new(span, with_causes(&error)));
         }
     };
+    let tables = vrf_tables(scope);
     for link in links(scope) {
-        for (key, object) in link.objects() {
+        for (key, mut object) in link.objects() {
+            if let (Object::Link(made), Some(table)) = (&mut object, tables.get(&link.name.value))
+                && let LinkKind::Vrf(vrf) = &mut made.kind
+            {
+                vrf.table = *table;
+            }
             add(key, object, link.adopt && link.kind.is_some(), link.name.span);
         }
     }
@@ -164,6 +193,33 @@ fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
     for one in neighbours(scope) {
         let object = Object::Neighbour(one.object);
         add(Key::Neighbour(one.key.value), object, one.adopt, one.entry.span);
+    }
+}
+
+/// Where a key is declared. Routes of lists beside the document are not looked for.
+pub(crate) fn written(scope: &Scope, key: &Key) -> Option<Span> {
+    let of_link = |link: &DeclaredLink| {
+        let is_it = link.objects().into_iter().any(|(declared, _)| declared == *key);
+        is_it.then_some(link.name.span)
+    };
+    match key {
+        Key::Address(address) => {
+            let mut all = links(scope).flat_map(|link| link.addresses.iter().flatten());
+            all.find(|one| one.key.value == *address).map(|one| one.entry.span)
+        }
+        Key::Nexthop(id) => {
+            nexthops(scope).find(|one| one.key.value == *id).map(|one| one.entry.span)
+        }
+        Key::Route(route) => {
+            routes(scope).find(|one| one.key.value == *route).map(|one| one.entry.span)
+        }
+        Key::Rule(rule) => {
+            rules(scope).find(|one| one.key.value == **rule).map(|one| one.entry.span)
+        }
+        Key::Neighbour(neighbour) => {
+            neighbours(scope).find(|one| one.key.value == *neighbour).map(|one| one.entry.span)
+        }
+        _ => links(scope).find_map(of_link),
     }
 }
 

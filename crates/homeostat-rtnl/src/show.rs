@@ -97,6 +97,8 @@ fn links(found: &[ListedObject], declarable: &[&ListedObject]) -> Map<String, Va
         fields.extend(plain([
             ("up", json!(link.up)),
             ("mtu", json!(link.mtu)),
+            // As many as a new link has go without saying.
+            ("txqueuelen", json!(link.txqueuelen.filter(|len| *len != 1000))),
             ("master", json!(link.master)),
             ("alias", json!(link.alias.as_deref().filter(|alias| !alias.is_empty()))),
         ]));
@@ -171,6 +173,16 @@ fn made(link: &Link) -> Map<String, Value> {
     if let Some(seconds) = fields.get("ageing").and_then(Value::as_u64) {
         fields.insert("ageing".to_owned(), format!("{seconds}s").into());
     }
+    for peer in fields.get_mut("peers").and_then(Value::as_object_mut).into_iter().flatten() {
+        let Some(peer) = peer.1.as_object_mut() else { continue };
+        match peer.remove("keepalive").and_then(|seconds| seconds.as_u64()) {
+            None | Some(0) => {}
+            Some(seconds) => {
+                _ = peer.insert("keepalive".to_owned(), format!("{seconds}s").into());
+            }
+        }
+    }
+    fields.retain(|name, value| name != "fwmark" || *value != 0);
     if let Some(peer) = fields.get_mut("peer") {
         *peer = peer["name"].clone();
     }

@@ -2,6 +2,7 @@
 //! to the kernel when the object is given back. What this source does not manage (metrics, encapsulation, lifetimes,
 //! the protocol) is in the message, and so comes back, too.
 
+pub(crate) mod forwarding;
 #[cfg(test)]
 mod tests;
 
@@ -10,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use homeostat_core::Snapshot;
 use homeostat_netlink::uapi::{
     FIB_RULE_INVERT, FRA_PAD, IFA_CACHEINFO, IFA_F_HOMEADDRESS, IFA_F_MANAGETEMPADDR,
-    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_PROTO,
+    IFA_F_MCAUTOJOIN, IFA_F_NODAD, IFA_F_NOPREFIXROUTE, IFA_FLAGS, IFA_PROTO, IFLA_ADDRESS,
     IFLA_BRPORT_BCAST_FLOOD, IFLA_BRPORT_COST, IFLA_BRPORT_FAST_LEAVE, IFLA_BRPORT_GROUP_FWD_MASK,
     IFLA_BRPORT_GUARD, IFLA_BRPORT_ISOLATED, IFLA_BRPORT_LEARNING, IFLA_BRPORT_LOCKED,
     IFLA_BRPORT_MAB, IFLA_BRPORT_MCAST_FLOOD, IFLA_BRPORT_MCAST_TO_UCAST, IFLA_BRPORT_MODE,
@@ -32,7 +33,7 @@ use crate::link::observe::SeenLink;
 use crate::link::vlans::{Holder, Vlans};
 use crate::link::{self, IfIndex, LinkName, Links};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, NoLink};
-use crate::neighbour::Nature;
+use crate::neighbour::{Mac, Nature};
 use crate::number::Protocol;
 use crate::observe::collect;
 use crate::{address, neighbour, nexthop, route, rule};
@@ -303,6 +304,12 @@ pub(crate) struct Place {
     /// The VLANs that it had, if it is a port of a bridge.
     #[serde(default)]
     vlans: Option<Vlans>,
+    /// What others had in the forwarding table for it, if it is a port of a bridge.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    forwarding: Vec<forwarding::Entry>,
+    /// The hardware address, for which the kernel makes entries by itself.
+    #[serde(skip)]
+    mac: Option<Mac>,
 }
 
 /// What a request can set of a port of a bridge, as far as it is the same later.
@@ -339,7 +346,9 @@ impl Place {
         let (_, attrs) = message.split::<16>()?;
         let Some(master) = attrs.clone().first(IFLA_MASTER)? else { return Ok(None) };
         let master = links.name(IfIndex(master.u32()?));
-        let mut place = Place { master, kind: String::new(), options: Vec::new(), vlans: None };
+        let mac = attrs.clone().first(IFLA_ADDRESS)?.and_then(|mac| mac.array().ok()).map(Mac);
+        let (options, vlans, forwarding) = (Vec::new(), None, Vec::new());
+        let mut place = Place { master, kind: String::new(), options, vlans, forwarding, mac };
         let Some(info) = attrs.first(IFLA_LINKINFO)? else { return Ok(Some(place)) };
         if let Some(kind) = info.attrs().first(IFLA_INFO_SLAVE_KIND)? {
             kind.str().unwrap_or_default().clone_into(&mut place.kind);
@@ -376,10 +385,37 @@ impl Place {
         connection.ask(&mut batch, &mut |_| {})
     }
 
-    /// Notes the VLANs of a port, of those of all links.
-    pub(crate) fn note_vlans(&mut self, link: IfIndex, all: &BTreeMap<IfIndex, Vlans>) {
-        let is_known = self.kind == "bridge" && !all.is_empty();
-        self.vlans = is_known.then(|| all.get(&link).cloned().unwrap_or_default());
+    /// Has the bridge forward as it did, once the port is there again and has its VLANs.
+    pub(crate) fn set_forwarding(
+        &self,
+        connection: &mut Connection,
+        link: IfIndex,
+        bridge: IfIndex,
+    ) -> Result<(), Error> {
+        forwarding::put_back(connection, link, bridge, &self.forwarding)
+    }
+
+    /// Notes what the bridge has of a port, of what all bridges have.
+    pub(crate) fn note(&mut self, link: IfIndex, all: &Bridged) {
+        if self.kind != "bridge" {
+            return;
+        }
+        let has_vlans = !all.vlans.is_empty();
+        self.vlans = has_vlans.then(|| all.vlans.get(&link).cloned().unwrap_or_default());
+        self.forwarding = forwarding::of_port(&all.forwarding, link, self.mac);
+    }
+}
+
+/// What bridges have of their ports.
+pub(crate) struct Bridged {
+    vlans: BTreeMap<IfIndex, Vlans>,
+    forwarding: Vec<forwarding::Seen>,
+}
+
+impl Bridged {
+    pub(crate) fn read(connection: &mut Connection) -> Result<Self, Error> {
+        let vlans = link::vlans::read(connection, None)?;
+        Ok(Bridged { vlans, forwarding: forwarding::read(connection)? })
     }
 }
 
@@ -393,13 +429,13 @@ fn places(
     if !keys.iter().any(is_place) {
         return Ok(Vec::new());
     }
-    let vlans = link::vlans::read(connection, None)?;
+    let bridged = Bridged::read(connection)?;
     collect(connection, RTM_GETLINK, &[0; 16], |message| {
         let (index, name) = link::message::index_and_name(message)?;
         let key = Key::LinkField(name, Field::Master);
         let mut place = if keys.contains(&key) { Place::of(message, links)? } else { None };
         if let Some(place) = &mut place {
-            place.note_vlans(index, &vlans);
+            place.note(index, &bridged);
         }
         let snapshot = place.and_then(|place| serde_json::to_string(&place).ok());
         Ok(snapshot.map(|snapshot| (key, Snapshot(snapshot))))

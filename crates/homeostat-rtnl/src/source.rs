@@ -206,9 +206,13 @@ impl Rtnl {
     }
 
     pub(crate) fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_to(Family::Route)
+    }
+
+    pub(crate) fn connect_to(&self, family: Family) -> Result<Connection, Failure> {
         let opened = match &self.netns {
-            Some(netns) => Connection::open_in(netns, Family::Route),
-            None => Connection::open(Family::Route),
+            Some(netns) => Connection::open_in(netns, family),
+            None => Connection::open(family),
         };
         opened.map_err(|error| Failure::from_error(&error, Retry::Soon))
     }
@@ -333,6 +337,7 @@ impl Source for Rtnl {
         changes: ChangeList<Key, Object>,
     ) -> Draft<Self> {
         let mut draft = plan::draft(desired, moment, &self.former_links, changes);
+        link::optional::mark_waits(&mut draft, desired);
         if self.requires_links {
             plan::wait_for_all_links(&mut draft, desired, moment);
         }

@@ -13,6 +13,7 @@ use crate::address::cascade::Cascade;
 use crate::desired::{At, DesiredState};
 use crate::key::Key;
 use crate::link::LinkName;
+use crate::link::kinds::wireguard;
 use crate::link::model::{Field, Link, LinkRef, Setting};
 use crate::link::parking::{Aside, Parking};
 use crate::net::Family;
@@ -531,8 +532,9 @@ impl LinkStep {
         let after = declared.as_ref().map(explained);
         let before =
             self.before.as_ref().map(explained).map(|before| shown(before, after.as_ref()));
+        let text = wireguard::plan_text(before.as_ref(), after.as_ref());
         let line = Line::new(self.action(), self.key.to_string());
-        put(Line { before, after, note, provides, ..line });
+        put(Line { before, after, note, provides, text, ..line });
     }
 
     /// What others may feel of it, although it destroys nothing of theirs.

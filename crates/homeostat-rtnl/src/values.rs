@@ -8,7 +8,7 @@ use ipnet::IpNet;
 
 use crate::address::Lifetime;
 use crate::link::LinkName;
-use crate::link::kinds::bridge::Centis;
+use crate::link::kinds::bridge::{Centis, LongCentis};
 use crate::neighbour::Mac;
 use crate::net::{Family, Net};
 use crate::route::{ROUTE_KINDS, RouteKind};
@@ -16,6 +16,9 @@ use crate::route::{ROUTE_KINDS, RouteKind};
 pub(crate) const METRIC: Number<u32> = Number { what: "a metric", least: 0, most: u32::MAX };
 /// The largest packet of a route or a link.
 pub(crate) const MTU: Number<u32> = Number { what: "an MTU in bytes", least: 68, most: 65_536 };
+/// The kernel counts up to what fits into a signed number.
+pub(crate) const QUEUE_LENGTH: Number<u32> =
+    Number { what: "a number of packets", least: 0, most: 0x7fff_ffff };
 pub(crate) const TOS: Number<u8> = Number { what: "a type of service", least: 0, most: u8::MAX };
 /// The share of one nexthop among several.
 pub(crate) const WEIGHT: Number<u16> = Number { what: "a weight", least: 1, most: 256 };
@@ -106,6 +109,15 @@ impl Text for Centis {
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         duration(text).map(Centis::from)
+    }
+}
+
+impl Text for LongCentis {
+    const WHAT: &'static str = Period::WHAT;
+    const ZERO: Option<&'static str> = Period::ZERO;
+
+    fn from_text(text: &str) -> Result<Self, ValueError> {
+        Centis::from_text(text).map(LongCentis)
     }
 }
 

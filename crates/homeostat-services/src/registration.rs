@@ -33,6 +33,12 @@ pub const REGISTRATION: Registration = Registration {
     // there is only the system bus, which comes after the network, which waits for the daemon.
     start: Start::Late,
     show: |binding, _| show(binding),
+    written: |section, key| {
+        let key: Key = key.parse().ok()?;
+        let services = section.get::<ServiceSection>()?.0.iter();
+        let mut services = services.filter(|service| service.unit.as_ref() == Some(&key.unit));
+        services.next().map(|service| service.name.span)
+    },
     waiting: |_, section| keys(section).map(|key| key.to_string()).collect(),
     ..Registration::new(section::SECTIONS, bind)
 };
@@ -110,4 +116,49 @@ fn refuse(binding: &Binding<'_>) -> Result<(), Diagnostics> {
         checker.report(Diagnostic::new(service.name.span, message).help(help));
     }
     checker.into_result()
+}
+
+#[cfg(test)]
+mod tests {
+    use homeostat_core::Slot;
+    use homeostat_testkit::undoing::{self, Example};
+
+    use super::*;
+    use crate::key::Aspect;
+    use crate::step::Step;
+
+    fn kind_of(step: &Step, desired: &DesiredState) -> &'static str {
+        let Some((key, value)) = step.write(desired) else {
+            return "a unit is enabled, disabled, masked or unmasked";
+        };
+        match (key.aspect, value) {
+            (Aspect::Enabled | Aspect::Masked, _) => {
+                "a unit is enabled, disabled, masked or unmasked"
+            }
+            (Aspect::Active, true) => "a unit is started",
+            (Aspect::Active, false) => "a unit is stopped",
+        }
+    }
+
+    #[test]
+    fn every_step_is_undone_as_the_list_of_its_kinds_says() {
+        let key = |word: &str| format!("service a.service {word}").parse::<Key>().unwrap();
+        let words = ["active", "enabled", "masked"];
+        for value in [true, false] {
+            let desired = DesiredState::new(words.map(|word| (key(word), value)));
+            let set = |at| {
+                let (before, adopts, phase) = (State::Is(!value), None, 0);
+                Step::Set { slot: Slot::at(at), before, adopts, phase }
+            };
+            let released = words.into_iter().flat_map(|word| {
+                [None, Some(true), Some(false)].map(|restore| {
+                    let before = State::Is(value);
+                    Step::Release { key: key(word), before, restore }
+                })
+            });
+            let steps = (0..3).map(set).chain(released);
+            let examples = steps.map(|step| Example::on_a_value(kind_of(&step, &desired), step));
+            undoing::check(STEP_KINDS, &desired, examples).unwrap();
+        }
+    }
 }

@@ -5,7 +5,7 @@
 //! the process at one of them. [`foreign_commits`] is another writer of nftables. [`namespace`] gives a kernel test a
 //! network namespace, [`unreachable_kernel`] takes the kernel away from open sockets. [`script`] writes executable
 //! scripts that replace other programs. [`booted`] is a machine with systemd, [`etcd`] has members of etcd. [`entries`] puts
-//! plans and reports into lines.
+//! plans and reports into lines, [`undoing`] judges what a source lists of how its steps are undone.
 
 pub mod booted;
 pub mod entries;
@@ -16,4 +16,5 @@ pub mod ledger;
 pub mod memory;
 pub mod namespace;
 pub mod script;
+pub mod undoing;
 pub mod unreachable_kernel;

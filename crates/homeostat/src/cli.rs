@@ -14,6 +14,7 @@ use homeostat_netns::Place;
 
 use crate::checks::Check;
 use crate::daemon::http::Listen;
+use crate::orders::Right;
 use crate::output::text::{Detail, Drawing, Length};
 use crate::registry::SourceCommand;
 use crate::wire::{About, ConfirmBy, Leave, OnFailure, Terms};
@@ -81,6 +82,19 @@ pub(crate) enum Command {
                             converged, not confirmed, or error."
     )]
     Rollback(RollbackArgs),
+    /// Put a piece of desired state beside the daemon's document, under a name of its own
+    #[command(
+        after_help = "For container engines and orchestrators. The piece is merged as a file of the directory would \
+                            be: a key that is declared elsewhere, too, is an error that names both places, and the last \
+                            good state stays. A piece of the same name is replaced. Pieces outlive the daemon, and are \
+                            part of `plan`, `verify` and `apply`. \
+                            Exit: 0 taken and converged, 1 refused, not converged or error."
+    )]
+    Put(PutArgs),
+    /// Take away a piece that `put` put there, and delete what it declared
+    #[command(after_help = "A name that no piece has is no error. \
+                            Exit: 0 gone and converged, 1 not converged or error.")]
+    Drop(DropArgs),
     /// Hold back new documents of the fleet on this machine, for some time or until `unhold`
     #[command(
         after_help = "The document in force is kept as declared. Documents that are held back are reported to the \
@@ -95,6 +109,13 @@ pub(crate) enum Command {
     Release(KeyArgs),
     /// Delete the ledger's record of a key; do not change the machine
     Forget(KeyArgs),
+    /// Make an order for a command, to be signed: what the command would do here, and until when it may
+    #[command(
+        after_help = "`[settings] require-order` says which commands need an order. Carry it out with `--order FILE`, \
+                            once. Nothing is done now. \
+                            Exit: 0 made, 1 error."
+    )]
+    Order(OrderArgs),
     #[command(flatten)]
     Source(SourceCommand),
     /// List the confirmed documents, or show what one of them changed
@@ -121,6 +142,12 @@ pub(crate) enum Command {
                             Exit: 0 nothing is left, 1 something is left or error."
     )]
     Uninstall(UninstallArgs),
+    /// Look at this machine: who else keeps its network, what would fight, what is missing, and what to do
+    #[command(
+        after_help = "It only reads, and needs no document and no daemon; as root it sees everything. \
+                            Exit: 0 nothing fights and nothing is missing, 2 something does or is, 1 error."
+    )]
+    Doctor(DoctorArgs),
     /// Run a tour in a sandbox: apply, sabotage, heal; does not touch the host
     Demo(DemoArgs),
     /// Roll documents out to many machines that share an etcd
@@ -139,8 +166,12 @@ pub(crate) enum Command {
         /// The shell to complete for
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page, or write all of them
+    #[command(
+        after_help = "`homeostat man apply | man -l -` shows a page. Packages have them as files. \
+                            Exit: 0 printed or written, 1 error."
+    )]
+    Man(ManArgs),
     /// Hold a trial where no daemon runs; `apply --confirm-within` starts it
     #[command(hide = true)]
     HoldTrial(HoldArgs),
@@ -294,6 +325,24 @@ fn stop_policies() -> impl TypedValueParser<Value = OnStop> {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct DoctorArgs {
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct ManArgs {
+    /// The words of a command, such as `fleet sign`; `homeostat.toml`; or `homeostat.7`, an overview. Without any, the
+    /// page of the program
+    #[arg(value_name = "PAGE", conflicts_with = "out")]
+    pub(crate) page: Vec<String>,
+    /// Write all pages into this directory
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct DemoArgs {
     /// Continue until Ctrl-C
     #[arg(long)]
@@ -339,6 +388,27 @@ pub(crate) struct PauseArgs {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct PutArgs {
+    /// The name of the piece: letters, digits, `.`, `_` and `-`
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    /// A document (.toml, .yaml, .json); `-` is stdin: JSON if it begins with a brace, else TOML
+    #[arg(value_name = "DOC")]
+    pub(crate) document: PathBuf,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct DropArgs {
+    /// The name of the piece
+    #[arg(value_name = "NAME")]
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) form: FormArgs,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct FleetHoldArgs {
     /// Why, for the operators of the fleet
     #[arg(value_name = "REASON")]
@@ -375,6 +445,30 @@ pub(crate) struct KeyArgs {
     /// Print JSON
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct OrderArgs {
+    /// Where to write the order
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// How long the order may be used, from now
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    pub(crate) valid_for: Period,
+    /// Sign it with this key of OpenSSH, by `ssh-keygen`; without it, the command for that is printed
+    #[arg(long, value_name = "KEY")]
+    pub(crate) signing_key: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// The command with all its options, such as `guest stop 101`
+    #[arg(
+        value_name = "COMMAND",
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true
+    )]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Args, Debug)]
@@ -524,6 +618,12 @@ pub(crate) struct Global {
     /// In a trial, also apply steps that cannot be undone; `plan` lists them
     #[arg(long, global = true)]
     pub(crate) accept_loss: bool,
+    /// The signed order for this command, where the document requires one; signatures are in FILE.sig beside it
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) order: Option<PathBuf>,
+    /// By what right the command is carried out: by the order, once it is read.
+    #[arg(skip)]
+    pub(crate) right: Right,
     /// Restore the original value of a knob, a file or a unit when it leaves the document
     #[arg(long, global = true)]
     pub(crate) revert_on_release: bool,

@@ -11,11 +11,13 @@ use serde_json::Value;
 use crate::cli::Global;
 use crate::context::socket;
 use crate::failure::{Relayed, helped};
-use crate::wire::{Envelope, FORMAT_VERSION, Request};
+use crate::orders::{Right, ToOrder};
+use crate::wire::{DescribeAnswer, Envelope, FORMAT_VERSION, Request};
 
 /// An open conversation.
 pub(crate) struct Client {
     stream: BufReader<UnixStream>,
+    right: Right,
 }
 
 /// The daemon ended before it answered. Whether it did what it was asked for is not known.
@@ -37,7 +39,7 @@ impl Client {
     /// Speaks with the daemon that listens at `path`.
     pub(crate) fn connect(path: &Path) -> Result<Self> {
         match UnixStream::connect(path) {
-            Ok(stream) => Ok(Client { stream: BufReader::new(stream) }),
+            Ok(stream) => Ok(Client::over(stream)),
             Err(error) if is_absent(&error) => Err(helped(
                 format!("no daemon listens at {}", path.display()),
                 "start it with `homeostat run DOC`; if it runs, give the --owner and --state-dir \
@@ -55,18 +57,37 @@ impl Client {
 
     /// The same, if there is a daemon.
     pub(crate) fn try_connect(path: &Path) -> Option<Self> {
-        UnixStream::connect(path).ok().map(|stream| Client { stream: BufReader::new(stream) })
+        UnixStream::connect(path).ok().map(Client::over)
+    }
+
+    fn over(stream: UnixStream) -> Self {
+        Client { stream: BufReader::new(stream), right: Right::Own }
+    }
+
+    /// The same, with an order for what is asked; or it is only asked what an order must say, which is an error then.
+    pub(crate) fn by_right(self, right: &Right) -> Self {
+        Client { right: right.clone(), ..self }
     }
 
     /// Asks, and waits for the answer.
     pub(crate) fn ask(mut self, request: Request) -> Result<Value> {
-        self.send(request)?;
-        self.next()?.ok_or_else(|| Ended.into())
+        if self.right != Right::Describe {
+            self.send(request)?;
+            return self.next()?.ok_or_else(|| Ended.into());
+        }
+        // A daemon that does not know this request refuses it, and does nothing.
+        self.send(Request::Describe { request: Box::new(request) })?;
+        let answer: DescribeAnswer = read(self.next()?.ok_or(Ended)?)?;
+        Err(ToOrder(answer.command).into())
     }
 
     /// Asks for something that is answered in many lines.
     pub(crate) fn send(&mut self, request: Request) -> Result<()> {
-        let envelope = Envelope { format_version: Some(FORMAT_VERSION.to_owned()), request };
+        let order = match &self.right {
+            Right::Order(order) => Some(order.clone()),
+            Right::Own | Right::Checked | Right::Describe => None,
+        };
+        let envelope = Envelope { format_version: Some(FORMAT_VERSION.to_owned()), order, request };
         let mut line = serde_json::to_vec(&envelope)?;
         line.push(b'\n');
         match self.stream.get_mut().write_all(&line) {

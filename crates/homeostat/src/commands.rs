@@ -4,6 +4,7 @@ mod apply;
 mod check;
 mod control;
 mod demo;
+mod doctor;
 mod events;
 pub(crate) mod fleet;
 mod hand_over;
@@ -13,9 +14,11 @@ mod holder;
 mod journal;
 pub(crate) mod left_trial;
 mod man;
+mod order;
+mod pieces;
 pub(crate) mod plan;
 mod run;
-mod saved;
+pub(crate) mod saved;
 mod show;
 mod status;
 mod trial;
@@ -31,19 +34,23 @@ use clap::error::{ContextKind, ContextValue};
 
 use crate::cli::{Cli, Command};
 use crate::failure::helped;
+use crate::orders;
 use crate::output::stream;
 use crate::registry;
 use crate::wire::Request;
 
 /// Runs the command that was asked for.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
-    let global = cli.global;
+    let mut global = cli.global;
+    if let Some(path) = &global.order {
+        global.right = orders::read(path)?;
+    }
     match cli.command {
         Command::Check(args) => check::run(&args, &global),
         Command::Plan(args) => plan::run(&args, global),
         Command::Verify(args) => plan::verify(&args, global),
         Command::Apply(args) => apply::run(&args, global),
-        Command::Run(args) => run::run(&args, global),
+        Command::Run(args) => run::run(&args, &global),
         Command::Status(args) => status::run(&args, &global),
         Command::Events(args) => events::run(&args, &global),
         Command::Pause(args) => control::pause(args, &global),
@@ -52,8 +59,11 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Reload(form) => control::run_passes(form, &global, Request::Reload),
         Command::Confirm(args) => trial::confirm(&args, &global),
         Command::Rollback(args) => trial::roll_back(&args, global),
+        Command::Put(args) => pieces::put(args, &global),
+        Command::Drop(args) => pieces::drop_piece(&args, &global),
         Command::Hold(args) => hold::hold(&args, &global),
         Command::Unhold(args) => hold::unhold(&args, &global),
+        Command::Order(args) => order::run(&args, global),
         Command::Adopt(args) => control::adopt(args, &global),
         Command::Release(args) => control::release(args, &global),
         Command::Forget(args) => control::forget(args, &global),
@@ -64,11 +74,12 @@ pub(crate) fn run(cli: Cli) -> Result<ExitCode> {
         Command::Journal(args) => journal::run(&args, &global),
         Command::Show(args) => show::run(&args, global),
         Command::Uninstall(args) => uninstall::run(&args, global),
+        Command::Doctor(args) => doctor::run(&args, &global),
         Command::Demo(args) => demo::run(&args, global),
         Command::Fleet(args) => fleet::run(&args, &global),
         Command::Schema => print_schema(),
         Command::Completions { shell } => print_completions(shell),
-        Command::Man => man::run(),
+        Command::Man(args) => man::run(&args),
         Command::Other(words) => Err(unknown(&words)),
     }
 }

@@ -9,7 +9,7 @@
 //! machine. A confirmed trial is renamed to its number, one that was rolled back to `.rolled-back/ID`, with `end.json`,
 //! which says why and what could not be brought back. While `.trial` is there, the state before it is not back yet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io::{self, Read};
@@ -17,7 +17,7 @@ use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use homeostat_document::{Document, Format, SourceText, copy_below};
+use homeostat_document::{Document, Format, Settings, SourceText, copy_below};
 use homeostat_fleet::records::Accepted;
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,8 @@ pub(crate) const KEPT: usize = 20;
 const DIRECTORY: &str = "confirmed";
 /// One that is being written. No number is hidden.
 const NEW: &str = ".new";
+/// One that is being removed.
+const GONE: &str = ".gone";
 /// The document of an open trial, and those of the last ones that were rolled back.
 const TRIAL: &str = ".trial";
 const ROLLED_BACK: &str = ".rolled-back";
@@ -101,6 +103,11 @@ impl fmt::Display for Confirmer {
 }
 
 impl Entry {
+    /// The names of the pieces that were part of it.
+    pub(crate) fn pieces(&self) -> impl Iterator<Item = &str> {
+        self.documents.iter().filter_map(|document| document.piece.as_deref())
+    }
+
     pub(crate) fn confirmer(&self) -> Confirmer {
         match &self.origin.confirmed_by {
             Some(person) => Confirmer::Person(person.clone()),
@@ -194,9 +201,18 @@ struct DocumentText {
     name: String,
     directory: PathBuf,
     format: Format,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    piece: Option<String>,
 }
 
 impl ConfirmedDocuments {
+    /// The settings of the newest one that can be read.
+    pub(crate) fn last_settings(&self) -> Settings {
+        let newest = self.entries().ok().and_then(|mut entries| entries.pop());
+        let document = newest.and_then(|newest| self.load(&newest).ok());
+        document.map(|document| document.settings).unwrap_or_default()
+    }
+
     /// Those of an owner.
     pub(crate) fn of(state_dir: &Path, owner: &str) -> Self {
         ConfirmedDocuments { directory: state_dir.join(DIRECTORY).join(owner) }
@@ -229,7 +245,14 @@ impl ConfirmedDocuments {
 
     /// All of them, the oldest first.
     pub(crate) fn entries(&self) -> Result<Vec<Entry>> {
-        self.numbers().into_iter().map(|number| self.entry(number)).collect()
+        loop {
+            let numbers = self.numbers();
+            let read = numbers.iter().map(|number| self.entry(*number)).collect();
+            // Another process may have replaced one since they were listed; numbers only grow.
+            if numbers.iter().all(|number| self.place(*number).exists()) {
+                return read;
+            }
+        }
     }
 
     fn numbers(&self) -> BTreeSet<u64> {
@@ -308,7 +331,11 @@ impl ConfirmedDocuments {
         let own = entries.find(|entry| {
             entry.origin.from == from && entry.origin.scope == scope && !self.is_handed(entry)
         })?;
-        is_same(&self.place(own.number), &own, document, files).then_some(newest)
+        let place = self.place(own.number);
+        // Pieces have come and gone since: they are part of whatever is in force.
+        let is_own =
+            texts(&place, &own).is_ok_and(|then| own_texts(then).eq(own_texts_of(document)));
+        (is_own && are_kept(&place, document, files)).then_some(newest)
     }
 
     /// Whether a client handed it over for a trial.
@@ -487,8 +514,14 @@ impl ConfirmedDocuments {
 
     fn remove_old(&self) {
         for old in self.numbers().iter().rev().skip(KEPT) {
-            // One more that is kept does no harm.
-            let _ = fs::remove_dir_all(self.place(*old));
+            self.remove(*old);
+        }
+    }
+
+    /// Removes one of them, in one step for those who read and for a crash. One more that is kept does no harm.
+    fn remove(&self, number: u64) {
+        if self.rename(&number.to_string(), GONE).is_ok() {
+            let _ = fs::remove_dir_all(self.directory.join(GONE));
         }
     }
 
@@ -511,13 +544,55 @@ impl ConfirmedDocuments {
             return Ok(newest.number);
         }
         let new = self.directory.join(NEW);
+        let replaced =
+            newest.filter(|newest| self.differs_by_pieces(*newest, document, files, &origin));
         self.write(&new, document, files, origin).with_context(whole)?;
         files.check_unchanged(document)?;
         let number = newest.map_or(1, |newest| newest + 1);
         self.rename(NEW, &number.to_string()).with_context(whole)?;
+        if let Some(replaced) = replaced {
+            self.remove(replaced);
+        }
         self.forget_refusals_of(document, files);
         self.remove_old();
         Ok(number)
+    }
+
+    /// Whether the newest document is this one with other pieces. Then it is replaced: pieces come and go by the thousand,
+    /// and must not drive what a person wrote out of the history.
+    fn differs_by_pieces(
+        &self,
+        newest: u64,
+        document: &Document,
+        files: &ReferencedFiles,
+        origin: &Origin,
+    ) -> bool {
+        let place = self.place(newest);
+        let Ok(entry) = self.entry(newest) else { return false };
+        let kept = place.join("files");
+        let is_changed = |path: &Path| {
+            let copy = copy_below(&kept, &original(document, path));
+            copy.exists() && !is_same_file(path, &copy)
+        };
+        !place.join(TRIAL_FILE).exists()
+            && entry.origin.scope == origin.scope
+            && entry.origin.from == origin.from
+            && texts(&place, &entry).is_ok_and(|then| own_texts(then).eq(own_texts_of(document)))
+            && !files.paths().any(is_changed)
+    }
+
+    /// The texts of the pieces of the newest document, and where they are kept: of thousands, most are in the next
+    /// one, too.
+    fn kept_pieces(&self) -> HashMap<String, PathBuf> {
+        let newest = self.numbers().last().and_then(|newest| self.entry(*newest).ok());
+        let Some(entry) = newest else { return HashMap::new() };
+        let place = self.place(entry.number);
+        let texts = texts(&place, &entry).unwrap_or_default().into_iter().enumerate();
+        let pieces = texts.filter(|(_, text)| text.piece.is_some());
+        let kept = |(index, text): (usize, SourceText)| {
+            (text.text, place.join("texts").join(index.to_string()))
+        };
+        pieces.map(kept).collect()
     }
 
     fn forget_refusals_of(&self, document: &Document, files: &ReferencedFiles) {
@@ -533,6 +608,7 @@ impl ConfirmedDocuments {
         origin: Origin,
     ) -> Result<()> {
         let texts: Vec<_> = document.files.texts().into_iter().map(from_root).collect();
+        let known = self.kept_pieces();
         make_directory(&self.directory)?;
         // What a process left that ended while it wrote.
         if new.exists() {
@@ -542,7 +618,12 @@ impl ConfirmedDocuments {
         make_directory(&kept_texts)?;
         make_directory(&kept_files)?;
         for (index, SourceText { text, .. }) in texts.iter().enumerate() {
-            write_file(&kept_texts.join(index.to_string()), &mut text.as_bytes())?;
+            let place = kept_texts.join(index.to_string());
+            // What is kept is never changed. A file system without links gets a copy.
+            let linked = known.get(text).is_some_and(|known| fs::hard_link(known, &place).is_ok());
+            if !linked {
+                write_file(&place, &mut text.as_bytes())?;
+            }
         }
         let mut directories = BTreeSet::from([kept_texts, kept_files.clone(), new.to_owned()]);
         let mut make = |directory: &Path| {
@@ -560,10 +641,11 @@ impl ConfirmedDocuments {
             copy.parent().map(&mut make).transpose()?;
             write_file(&copy, &mut File::open(path)?)?;
         }
-        let text = |SourceText { name, directory, format, .. }: &SourceText| DocumentText {
+        let text = |SourceText { name, directory, format, piece, .. }: &SourceText| DocumentText {
             name: name.clone(),
             directory: directory.clone(),
             format: *format,
+            piece: piece.clone(),
         };
         let entry = Entry {
             number: 0,
@@ -615,16 +697,31 @@ fn read_trial(place: &Path) -> io::Result<RecordedTrial> {
 /// Whether what is kept at a place has these texts, and names files with the same content, wherever they lie.
 fn holds(place: &Path, now: &[SourceText], files: &[PathBuf]) -> bool {
     let then = read_json(&place.join(ENTRY_FILE)).and_then(|entry| texts(place, &entry));
-    let text = |text: &SourceText| text.text.clone();
-    if !then.is_ok_and(|then| then.iter().map(text).eq(now.iter().map(text))) {
+    let Ok(then) = then else { return false };
+    let own = |texts: &[SourceText]| -> Vec<String> {
+        let own = texts.iter().filter(|text| text.piece.is_none());
+        own.map(|text| text.text.clone()).collect()
+    };
+    if own(&then) != own(now) {
         return false;
     }
+    // Those of pieces are not judged: pieces come and go whatever is tried.
+    let has_pieces = then.iter().chain(now).any(|text| text.piece.is_some());
     let Ok(kept) = files_below(&place.join("files")) else { return false };
     let is_kept = |file: &PathBuf| {
         let mut twins = kept.iter().filter(|kept| kept.file_name() == file.file_name());
         twins.any(|kept| is_same_file(file, kept))
     };
-    files.len() == kept.len() && files.iter().all(is_kept)
+    (has_pieces || files.len() == kept.len()) && files.iter().all(is_kept)
+}
+
+/// The texts of a document without its pieces.
+fn own_texts(texts: Vec<SourceText>) -> impl Iterator<Item = SourceText> {
+    texts.into_iter().filter(|text| text.piece.is_none())
+}
+
+fn own_texts_of(document: &Document) -> impl Iterator<Item = SourceText> {
+    own_texts(document.files.texts()).map(from_root)
 }
 
 fn files_below(root: &Path) -> io::Result<Vec<PathBuf>> {
@@ -641,24 +738,30 @@ fn files_below(root: &Path) -> io::Result<Vec<PathBuf>> {
 
 fn texts(place: &Path, entry: &Entry) -> io::Result<Vec<SourceText>> {
     let text = |(index, document): (usize, &DocumentText)| {
-        let DocumentText { name, directory, format } = document.clone();
+        let DocumentText { name, directory, format, piece } = document.clone();
         let text = fs::read_to_string(place.join("texts").join(index.to_string()))?;
-        Ok(SourceText { name, directory, format, text })
+        Ok(SourceText { name, directory, format, piece, text })
     };
     entry.documents.iter().enumerate().map(text).collect()
 }
 
 /// Whether what is kept at a place is this document, with these files.
 fn is_same(place: &Path, entry: &Entry, document: &Document, files: &ReferencedFiles) -> bool {
+    let now = document.files.texts().into_iter().map(from_root);
+    texts(place, entry).is_ok_and(|then| then.into_iter().eq(now))
+        && are_kept(place, document, files)
+}
+
+/// Whether the copies at a place are those of these files, as they are now.
+fn are_kept(place: &Path, document: &Document, files: &ReferencedFiles) -> bool {
     let kept = place.join("files");
     let is_kept = |path: &Path| is_same_file(path, &copy_below(&kept, &original(document, path)));
-    let now = document.files.texts().into_iter().map(from_root);
-    texts(place, entry).is_ok_and(|then| then.into_iter().eq(now)) && files.paths().all(is_kept)
+    files.paths().all(is_kept)
 }
 
 /// A text that is read from anywhere: what it names is named from the root.
 pub(crate) fn from_root(text: SourceText) -> SourceText {
-    let is_file = Path::new(&text.name).exists();
+    let is_file = text.piece.is_none() && Path::new(&text.name).exists();
     let name =
         if is_file { absolute(Path::new(&text.name)).display().to_string() } else { text.name };
     let directory = match text.directory {
@@ -785,6 +888,30 @@ mod tests {
         assert_eq!(add(&confirmed, path).unwrap(), 1);
         let entry = confirmed.entry(1).unwrap();
         assert_eq!(confirmed.texts(&entry).unwrap()[0].text, "[sysctl]\n");
+    }
+
+    #[test]
+    fn those_that_are_replaced_while_they_are_listed_are_left_out() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path();
+        let confirmed = ConfirmedDocuments::of(&path.join("state"), "homeostat");
+        fs::write(path.join("host.toml"), "[sysctl]\n").unwrap();
+        assert_eq!(add(&confirmed, path).unwrap(), 1);
+        let text = fs::read(confirmed.place(1).join(ENTRY_FILE)).unwrap();
+        let last = 300;
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for number in 1..last {
+                    let new = confirmed.directory.join(NEW);
+                    fs::create_dir(&new).unwrap();
+                    fs::write(new.join(ENTRY_FILE), &text).unwrap();
+                    confirmed.rename(NEW, &(number + 1).to_string()).unwrap();
+                    confirmed.remove(number);
+                }
+            });
+            while confirmed.entries().unwrap().last().is_none_or(|entry| entry.number < last) {}
+        });
+        assert_eq!(confirmed.entries().unwrap().len(), 1);
     }
 
     #[test]

@@ -1,11 +1,15 @@
 //! Where and as whom a command works: the global options joined with the document's settings.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{DEFAULT_OWNER, HOST, OwnerName, Settings};
-use homeostat_engine::{Guards, Ledger, NetnsLock, OnRelease, ScopeLock, Strictness, WaysOut};
+use homeostat_engine::{
+    Guards, Ledger, MassDelete, NetnsLock, OnRelease, ScopeLock, Strictness, WaysOut,
+};
 use homeostat_netns::{Netns, Place, Sandbox};
 use homeostat_registry::{
     Caller, Mark, Memory, OwnerJournal, Reach, SANDBOX, Scope, Turns, record_mark, scope_name,
@@ -16,7 +20,9 @@ use crate::failure::{helped, of_source};
 use crate::journal;
 use crate::machine::Gates;
 use crate::mark;
+use crate::orders::Right;
 use crate::output::text::Detail;
+use crate::way_out::Invocation;
 use crate::wire::Leave;
 
 pub(crate) const STATE_DIR: &str = "/var/lib/homeostat";
@@ -42,6 +48,8 @@ pub(crate) struct Context {
     pub(crate) caller: Caller,
     /// What the guards let through.
     pub(crate) leave: Leave,
+    /// By what right it is done.
+    pub(crate) right: Right,
     /// Where the owner's daemon listens.
     pub(crate) socket: PathBuf,
     pub(crate) top: Top,
@@ -51,6 +59,8 @@ pub(crate) struct Context {
     pub(crate) detail: Detail,
     /// What forwarding waits for, scope by scope.
     pub(crate) gates: Gates,
+    /// The scopes in which a dropped piece declared something: its objects are deleted, whatever part of all they are.
+    pub(crate) unguarded: Option<Arc<BTreeSet<String>>>,
 }
 
 /// The guards, with the flags by which our users lift them.
@@ -81,6 +91,7 @@ impl Context {
         let context = Context {
             detail: global.detail(),
             leave: global.leave(),
+            right: global.right.clone(),
             socket: socket(global.state_dir.as_deref(), &owner),
             caller: Caller {
                 owner,
@@ -107,6 +118,7 @@ impl Context {
             pinned: None,
             color: global.color,
             gates: Gates::default(),
+            unguarded: None,
         };
         if matches!(context.top, Top::Sandbox) {
             Sandbox::enter()?;
@@ -151,6 +163,18 @@ impl Context {
         }
     }
 
+    /// How people reach the daemon of this owner.
+    pub(crate) fn invocation(&self) -> Invocation {
+        let Caller { owner, state_dir, .. } = &self.caller;
+        let place = state_dir.to_string_lossy();
+        let is_usual = *state_dir == Path::new(STATE_DIR);
+        let options = [
+            Some(("--owner", &**owner)).filter(|_| owner != DEFAULT_OWNER),
+            Some(("--state-dir", &*place)).filter(|_| !is_usual),
+        ];
+        Invocation::with(&options.into_iter().flatten().collect::<Vec<_>>())
+    }
+
     /// The scope that the top level of the document is for.
     pub(crate) fn top_scope(&self) -> Result<Scope> {
         Ok(match &self.top {
@@ -170,6 +194,16 @@ impl Context {
     /// Whether a scope is there, whatever becomes of what it is called by.
     pub(crate) fn is_pinned(&self, netns: &Netns) -> bool {
         self.pinned.as_ref().is_some_and(|pinned| pinned.same_as(netns).unwrap_or(false))
+    }
+
+    /// As whom a scope is kept.
+    pub(crate) fn caller_in(&self, scope: &str) -> Cow<'_, Caller> {
+        if self.unguarded.as_ref().is_none_or(|scopes| !scopes.contains(scope)) {
+            return Cow::Borrowed(&self.caller);
+        }
+        let mut caller = self.caller.clone();
+        caller.guards.mass_delete = MassDelete::Allow;
+        Cow::Owned(caller)
     }
 
     /// Becomes the only writer in a scope that has this owner or its mark.

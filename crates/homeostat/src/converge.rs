@@ -72,7 +72,7 @@ impl Converging {
             Mode::Heal => Box::new(self.passes),
             Mode::Observe => Box::new(ObserveOnlyPlan::of(Box::new(self.passes), &place)),
         };
-        Some(SourceReport { ledger_key: place, report: what })
+        Some(SourceReport { ledger_key: place, report: what, pattern: None })
     }
 }
 

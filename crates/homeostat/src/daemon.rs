@@ -9,15 +9,19 @@ mod capabilities;
 mod clients;
 pub(crate) mod clock;
 mod command;
+mod drift;
 mod elections;
 mod firewall;
+mod headline;
 pub(crate) mod http;
 mod interfaces;
+mod live;
 pub(crate) mod log;
 mod loop_threads;
 mod loops_snapshot;
 mod metrics;
 mod namespace_watch;
+mod pieces;
 mod provider_health;
 mod readers;
 mod recent;
@@ -43,22 +47,26 @@ use homeostat_registry::{Caller, CapabilitySet, CommandDeps};
 use serde_json::json;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::{mpsc, watch};
+use tokio::time::Instant;
 use tracing::Level;
 
+use crate::commands::plan::plan;
 use crate::confirmed::{self, ConfirmedDocuments, Entry, Origin, RecordedTrial};
 use crate::context::Context;
 use crate::failure::{self, helped};
+use crate::orders::{OrderGate, OrderedAction, Right};
 use crate::person::Person;
+use crate::pieces::Pieces;
 use crate::provider::{DocumentProvider, NodeTrial, load};
 use crate::referenced_files::ReferencedFiles;
-use crate::wire::Handed;
-use answers::Answers;
+use crate::wire::{Handed, Leave};
+use answers::{Answers, note_order};
 use clock::{BootTime, Stamp};
-use command::{CommandRequest, DaemonCommand, DaemonHandle, TrialRequest};
+use command::{Carried, CommandRequest, DaemonCommand, DaemonHandle, Touched, TrialRequest};
 use elections::Elections;
-use http::Listen;
+use http::{About, Listen};
 use loops_snapshot::LoopsSnapshot;
-use namespace_watch::NamespaceWatch;
+use namespace_watch::{Names, NamespaceWatch};
 use provider_health::ProviderHealth;
 pub(crate) use readers::Readers;
 use recent::Recent;
@@ -90,13 +98,15 @@ pub(crate) struct Options {
     /// What the daemon is for.
     pub(crate) role: Role,
     /// A trial whose holder ended, and the document that it returns to: that comes before any other.
-    pub(crate) left_trial: Option<(RecordedTrial, Document)>,
+    pub(crate) left_trial: Option<(RecordedTrial, Arc<Document>)>,
     /// Another way to stop than the document says.
     pub(crate) on_stop: Option<StopPolicy>,
     /// Where status is read over HTTP.
     pub(crate) listen: Option<Listen>,
     /// Who may read status over the control socket.
     pub(crate) readers: Option<Readers>,
+    /// What was put beside the document, if a document has it.
+    pub(crate) pieces: Option<Pieces>,
     /// What is done once a trial can be handed over.
     pub(crate) ready: Option<Box<dyn FnOnce()>>,
 }
@@ -146,10 +156,14 @@ pub(crate) struct Daemon {
     /// Whether the document in force was rolled back before.
     tried_before: bool,
     trials: Trials,
+    /// What was put beside the document.
+    pieces: Option<Pieces>,
     /// How loops are bound until the passes of a rollback have run.
     rolls_back_as: Option<Caller>,
     /// Whether the client of the present command lets a trial do what cannot be undone.
     losses: Losses,
+    /// What the client of the present command lets guards do, and by what right.
+    asked: (Leave, Right),
     /// When the daemon ends at the latest, once it was asked to stop while a trial is open.
     stops_at: Option<BootTime>,
     ledger: Arc<dyn Ledger>,
@@ -212,7 +226,7 @@ impl Daemon {
             trials.open = Some(Trial::left_by_another(left, own.clone()));
             // Then the provider's own document is taken.
             trials.next = (fallback.is_none() && own.is_none()).then_some(NextDocument::Taken);
-            let replaced = std::mem::replace(&mut document, Arc::new(before));
+            let replaced = std::mem::replace(&mut document, before);
             own.get_or_insert(replaced);
             if handed_number.is_none() {
                 referenced = ReferencedFiles::of(&document);
@@ -234,6 +248,7 @@ impl Daemon {
             tracing::error!("document in force that was rolled back: none was ever confirmed");
             recent.record(Level::ERROR, "rolled-back-document-taken", json!({ "from": from }));
         }
+        let pieces = options.pieces.take();
         let first = LoopsSnapshot { provider: Some(health.clone()), ..LoopsSnapshot::default() };
         Daemon {
             elections: Elections::new(context.caller.turns.clone()),
@@ -250,8 +265,10 @@ impl Daemon {
             fallback: fallback.map(|fallback| fallback.entry.number),
             tried_before,
             trials,
+            pieces,
             rolls_back_as: None,
             losses: Losses::Hold,
+            asked: (Leave::default(), Right::Own),
             stops_at: None,
             ledger,
             events: Events::default(),
@@ -294,8 +311,14 @@ impl Daemon {
         let (commands, requests) = DaemonHandle::new();
         let mut wakes = Wakes::new(requests)?;
         let (snapshot, recent) = (self.snapshot.subscribe(), self.recent.clone());
-        let answers = Answers { snapshot: snapshot.clone(), commands, recent: recent.clone() };
-        interfaces::open(&self.events, self.options.listen, snapshot, recent).await?;
+        let answers = Answers { snapshot, commands, recent };
+        let about = About {
+            host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
+            owner: self.context.caller.owner.clone(),
+            since: Instant::now(),
+            confirmed: self.confirmed(),
+        };
+        interfaces::open(&self.events, self.options.listen, answers.clone(), about).await?;
         let _socket = ControlSocket::open(&self.context.socket, answers, self.options.readers)?;
         let systemd = Systemd::from_environment();
         // Later it is waited for.
@@ -306,7 +329,8 @@ impl Daemon {
         let mut end = End::Stopped;
         while goes_on {
             let places = self.scopes.places(&self.context, &self.document, &*self.ledger);
-            wakes.namespaces.watch_places(&places);
+            let reach = if self.document.patterns.is_empty() { Names::These } else { Names::All };
+            wakes.namespaces.watch_places(&places, reach);
             if self.context.top_process().is_some_and(|pid| wakes.namespaces.has_ended(pid)) {
                 end = End::ProcessEnded;
                 break;
@@ -502,8 +526,13 @@ impl Daemon {
             tried_before: self.tried_before,
             trials: self.trials.clone(),
             provider: Some(self.health.clone()),
+            orders: self.orders(),
+            document: Some(Arc::clone(&self.document)),
+            invocation: self.context.invocation(),
             memory: self.context.caller.memory.clone(),
             turns: self.context.caller.turns.clone(),
+            patterns: self.scopes.patterns(),
+            pieces: self.pieces.as_ref().map(Pieces::status).unwrap_or_default(),
         });
     }
 
@@ -512,8 +541,20 @@ impl Daemon {
         let guards = self.context.caller.guards;
         self.context.caller.guards = request.leave.apply(guards);
         self.losses = if request.leave.losses { Losses::Allow } else { Losses::Hold };
+        self.asked = (request.leave, request.right);
+        let mut touched = Touched::All;
         let done = match request.command {
-            DaemonCommand::Arrange => self.arrange(Recipients::AllForClient).await,
+            DaemonCommand::Arrange => match self.check_order(&Arc::clone(&self.document)).await {
+                Ok(()) => self.arrange(Recipients::AllForClient).await,
+                refused => refused,
+            },
+            DaemonCommand::ArrangeChanged => self.arrange(Recipients::ChangedForClient).await,
+            DaemonCommand::PutPiece { name, piece } => {
+                pieces::put(self, name, piece).await.map(|scopes| touched = scopes)
+            }
+            DaemonCommand::DropPiece { name, by } => {
+                pieces::drop_piece(self, name, &by).await.map(|scopes| touched = scopes)
+            }
             DaemonCommand::Reload => self.reload(Recipients::AllForClient, None).await,
             DaemonCommand::TakeDocument { handed, trial } => self.take_handed(&handed, trial).await,
             DaemonCommand::Confirm { extend: Some(during), .. } => trial::extend(self, during),
@@ -521,6 +562,10 @@ impl Daemon {
                 trial::confirm(self, &by, same_session).await
             }
             DaemonCommand::TryOlder { number, trial } => self.try_older(number, trial).await,
+            DaemonCommand::RollBack { .. } if self.needs_order() => Err(helped(
+                "a rollback takes no order",
+                "leave out the flags that let it delete more than the trial may",
+            )),
             DaemonCommand::RollBack { by } => {
                 trial::roll_back(self, &format!("{by} asked for it"), Recipients::AllForClient)
                     .await
@@ -528,10 +573,43 @@ impl Daemon {
         };
         self.context.caller.guards = guards;
         self.losses = Losses::Hold;
+        self.asked = (Leave::default(), Right::Own);
         let started = self.scopes.take_started();
         // The client may be gone; it was done all the same.
-        let _ = request.answer.send(done.map(|()| started));
+        let _ = request.answer.send(done.map(|()| Carried { started, touched }));
         self.reload_edit().await;
+    }
+
+    /// Which commands need an order: by the document in force, and by that of the provider.
+    fn orders(&self) -> OrderGate {
+        let (caller, settings) = (&self.context.caller, &self.document.settings);
+        let gate = match self.options.role {
+            Role::Keep => OrderGate::of(caller, settings),
+            Role::HoldTrial { .. } => OrderGate::where_no_daemon_runs(caller, settings),
+        };
+        let own = self.own.as_ref();
+        own.map_or(gate.clone(), |own| gate.and(&own.settings))
+    }
+
+    fn needs_order(&self) -> bool {
+        let (leave, right) = &self.asked;
+        self.orders().must_know(right, &leave.actions())
+    }
+
+    /// Lets the present command of a client be carried out with this document, once it is known what would be done.
+    async fn check_order(&self, document: &Arc<Document>) -> Result<()> {
+        let (leave, right) = &self.asked;
+        let (gate, actions) = (self.orders().and(&document.settings), leave.actions());
+        if !gate.must_know(right, &actions) {
+            return Ok(());
+        }
+        let (context, document) = (self.context.clone(), Arc::clone(document));
+        let planned = tokio::task::spawn_blocking(move || {
+            OrderedAction::of_plan(actions, &plan(&context, &document)?)
+        });
+        let checked = gate.check(right, planned.await??).await;
+        note_order(&self.recent, &checked);
+        checked.map(drop)
     }
 
     /// Takes the document that was edited during a trial, once that has ended.
@@ -554,15 +632,23 @@ impl Daemon {
             self.publish();
             return match recipients {
                 Recipients::Changed => Ok(()),
-                Recipients::All | Recipients::AllForClient => Err(helped(
-                    "a trial is open: the document is read again when it has ended",
-                    "`homeostat confirm` or `homeostat rollback` ends it",
-                )),
+                Recipients::All | Recipients::AllForClient | Recipients::ChangedForClient => {
+                    Err(helped(
+                        "a trial is open: the document is read again when it has ended",
+                        "`homeostat confirm` or `homeostat rollback` ends it",
+                    ))
+                }
             };
         }
         let reloaded = match self.provider.answer().await {
             Answer::DesiredState(document) => {
-                let taken = self.take_provided(document, recipients, next).await;
+                let taken = match self.with_pieces(document) {
+                    Ok(document) => {
+                        self.check_order(&document).await?;
+                        self.take_provided(document, recipients, next).await
+                    }
+                    Err(error) => Err(error),
+                };
                 match &taken {
                     Ok(_) => self.provider.judged(Verdict::Accepted),
                     Err(error) if error.is::<NotBegun>() => {
@@ -656,13 +742,14 @@ impl Daemon {
                 "apply it again in a moment",
             ));
         }
-        let document = load(&handed.paths)?;
+        let document = self.with_pieces(Arc::new(load(&handed.paths)?))?;
         if trial.is_none() && self.trials.open.is_some() {
             return Err(helped(
                 "a trial is open, and another document would end it",
                 "`homeostat confirm` or `homeostat rollback` ends it",
             ));
         }
+        self.check_order(&document).await?;
         self.take_other(document, trial, handed.paths.clone()).await
     }
 
@@ -670,13 +757,22 @@ impl Daemon {
     async fn try_older(&mut self, number: u64, trial: TrialRequest) -> Result<()> {
         let confirmed = self.confirmed();
         let entry = confirmed.entry(number)?;
-        let document = confirmed.load(&entry)?;
+        let document = self.with_pieces(Arc::new(confirmed.load(&entry)?))?;
+        self.check_order(&document).await?;
         self.take_other(document, Some(trial), entry.origin.from).await
+    }
+
+    /// A document with the pieces that were put beside it.
+    fn with_pieces(&mut self, document: Arc<Document>) -> Result<Arc<Document>> {
+        match &mut self.pieces {
+            Some(pieces) if self.provider.fleet().is_none() => pieces.join(document),
+            _ => Ok(document),
+        }
     }
 
     async fn take_other(
         &mut self,
-        document: Document,
+        document: Arc<Document>,
         trial: Option<TrialRequest>,
         from: Vec<PathBuf>,
     ) -> Result<()> {
@@ -684,7 +780,7 @@ impl Daemon {
             trial::begin(self, &document, request, from, Tried::HandedOver).await?;
         }
         let before = Arc::clone(&self.document);
-        self.take_tried(Arc::new(document), Recipients::AllForClient).await?;
+        self.take_tried(document, Recipients::AllForClient).await?;
         self.own.get_or_insert(before);
         self.handed_number = None;
         self.tried_before = false;

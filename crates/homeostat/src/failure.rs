@@ -115,7 +115,12 @@ fn engine_help(error: &homeostat_engine::Error) -> Option<String> {
     use homeostat_engine::Error::{Locked, NewerLedger, OpenLedger};
     let help = error.help()?;
     Some(match error {
-        OpenLedger { .. } | NewerLedger { .. } => format!("{help}; --state-dir names another one"),
+        OpenLedger { .. } => format!("{help}; --state-dir names another one"),
+        NewerLedger { path, .. } => format!(
+            "{help}; --state-dir names another one. To go on with this version, move {} away: marks in the \
+             kernel stay, but original values and the records of objects without a mark are lost",
+            path.display()
+        ),
         Locked { .. } => format!("{help} with a protocol of its own"),
         _ => help,
     })

@@ -5,10 +5,11 @@
 
 mod drivers;
 mod gates;
+pub(crate) mod matching;
 mod observe_only;
 mod waiting;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -28,14 +29,20 @@ use crate::referenced_files::ReferencedFiles;
 use crate::registry::{self, SOURCES};
 pub(crate) use drivers::Drivers;
 pub(crate) use gates::Gates;
+use matching::{Matched, matched, why_ambiguous};
 pub(crate) use observe_only::ObserveOnlyPlan;
 pub(crate) use waiting::Waiting;
 
 /// What can be planned.
 pub(crate) struct Machine<'a> {
     context: &'a Context,
-    document: &'a Document,
+    /// As it is written.
+    written: &'a Document,
+    /// With a section for each namespace that a pattern matches.
+    document: Arc<Document>,
     scopes: Vec<Scope>,
+    /// The patterns by which scopes are declared.
+    patterns: BTreeMap<String, String>,
     /// Scope by scope. Sources that create scopes are in the first scope only, before all others.
     bound: Vec<Bound>,
     waiting: Vec<Waiting>,
@@ -57,6 +64,8 @@ struct Bound {
 /// The sources of one scope.
 pub(crate) struct Part {
     pub(crate) scope: Scope,
+    /// The pattern by which it is declared.
+    pub(crate) pattern: Option<String>,
     /// Those that create scopes: in the first scope only, and driven before all others.
     pub(crate) first: Vec<Box<dyn Planner>>,
     pub(crate) rest: Vec<Box<dyn Planner>>,
@@ -71,7 +80,9 @@ impl<'a> Machine<'a> {
         pages: &dyn Pages,
     ) -> Result<Self> {
         let top = context.top_scope()?;
-        Self::bind_in(Ok(top), context, document, pages)
+        let matched = matched(document)?;
+        matching::refuse(document, &matched.ambiguous)?;
+        Self::bind_in(Ok(top), context, document, matched, pages)
     }
 
     /// The same for a daemon whose own namespace may be gone: then what the top level declares waits for it.
@@ -85,29 +96,41 @@ impl<'a> Machine<'a> {
             _ => None,
         };
         let top = gone.map_or_else(|| context.top_scope().map(Ok), |name| Ok(Err(name)))?;
-        Self::bind_in(top, context, document, pages)
+        Self::bind_in(top, context, document, matched(document)?, pages)
     }
 
     /// Binds everything; `top` is the first scope, or the name of one that is gone.
     fn bind_in(
         top: Result<Scope, String>,
         context: &'a Context,
-        document: &'a Document,
+        written: &'a Document,
+        matched: Matched,
         pages: &dyn Pages,
     ) -> Result<Self> {
-        let files = ReferencedFiles::of(document);
-        registry::resolve(document, Lists::Skip)?;
+        let files = ReferencedFiles::of(written);
+        registry::resolve(written, Lists::Skip)?;
         let (scopes, bound, waiting, gone) = (vec![], vec![], vec![], vec![]);
-        let mut machine = Machine { context, document, scopes, bound, waiting, gone };
+        let Matched { document, ambiguous } = matched;
+        let (shared, patterns) = (Arc::clone(&document), BTreeMap::new());
+        let mut machine =
+            Machine { context, written, document: shared, scopes, patterns, bound, waiting, gone };
         match top {
             Ok(top) => machine.add(top, Some(&document.host), pages)?,
             Err(name) => machine.wait(&name, &document.host, &WaitsOn::Namespace(name.clone())),
         }
         for (name, section) in &document.namespaces {
             let name = &name.value;
-            let scope_name = declared_name(document, name).map_err(of_source)?;
+            let scope_name = declared_name(&document, name).map_err(of_source)?;
+            let pattern = document.pattern_of(name);
             let on = match Scope::find(&scope_name).map_err(of_source)? {
+                // What it is called exactly comes before what it matches.
+                Lookup::Found(scope) if pattern.is_some() && machine.has(&scope) => continue,
+                // It came or went just now.
+                Lookup::Absent | Lookup::NotNetns(_) if pattern.is_some() => continue,
                 Lookup::Found(scope) => {
+                    let declared_by =
+                        pattern.map(|pattern| (scope.name.clone(), pattern.to_string()));
+                    machine.patterns.extend(declared_by);
                     machine.add(scope, Some(section), pages)?;
                     continue;
                 }
@@ -123,11 +146,24 @@ impl<'a> Machine<'a> {
             };
             machine.wait(&scope_name, section, &on);
         }
+        for one in &ambiguous {
+            let scope_name = declared_name(&document, &one.name).map_err(of_source)?;
+            let on = WaitsOn::Condition(why_ambiguous(one));
+            let section = written.patterns.iter().find(|(name, _)| *name == one.patterns[0]);
+            if let Some((_, section)) = section {
+                machine.wait(&scope_name, section, &on);
+            }
+        }
         if matches!(context.top, Top::Host) {
             machine.add_left_behind(pages)?;
         }
-        files.check_unchanged(document)?;
+        files.check_unchanged(written)?;
         Ok(machine)
+    }
+
+    /// Whether a scope is there under another name.
+    fn has(&self, scope: &Scope) -> bool {
+        self.scopes.iter().any(|known| known.identity == scope.identity)
     }
 
     fn add(&mut self, scope: Scope, section: Option<&Section>, pages: &dyn Pages) -> Result<()> {
@@ -138,8 +174,10 @@ impl<'a> Machine<'a> {
                 "the document speaks of it twice: at its top level, or by another name",
             ));
         }
-        let Machine { context, document, .. } = *self;
-        let (caller, gate) = (&context.caller, &context.gates.of(&scope.identity));
+        let (context, shared) = (self.context, Arc::clone(&self.document));
+        let document = &*shared;
+        let (caller, gate) = (context.caller_in(&scope.name), &context.gates.of(&scope.identity));
+        let caller = &*caller;
         let is_top = section.is_some_and(|section| std::ptr::eq(section, &raw const document.host));
         let is_here = |source: &&Registration| {
             is_top || source.scopes.is_none() && source.own_scopes.is_none()
@@ -168,7 +206,7 @@ impl<'a> Machine<'a> {
     fn wait(&mut self, scope: &str, section: &Section, on: &WaitsOn) {
         for source in SOURCES.iter().filter(|source| source.scopes.is_none()) {
             let ledger_key = LedgerKey::new(&self.context.caller.owner, source.name(), scope);
-            let keys = (source.waiting)(self.document, section);
+            let keys = (source.waiting)(&self.document, section);
             self.waiting.push(Waiting { ledger_key, keys, on: on.clone() });
         }
     }
@@ -230,7 +268,8 @@ impl<'a> Machine<'a> {
             }
             let report = bound.plan(pages).await?;
             deleted.extend(deleted_scopes(bound.source, &*report));
-            all.push(SourceReport { ledger_key: place, report });
+            let pattern = self.patterns.get(&bound.within).cloned();
+            all.push(SourceReport { ledger_key: place, report, pattern });
         }
         all.extend(self.waiting.iter().map(Waiting::report));
         Ok(all)
@@ -239,11 +278,13 @@ impl<'a> Machine<'a> {
     /// What each scope has, for a daemon that keeps loops there, and what waits for scopes that do not exist.
     pub(crate) fn into_parts(self) -> (Vec<Part>, Vec<Waiting>) {
         let mut bound = self.bound;
+        let mut patterns = self.patterns;
         let parts = self.scopes.into_iter().map(|scope| {
+            let pattern = patterns.remove(&scope.name);
             let here = bound.extract_if(.., |one| one.within == scope.name);
             let (first, rest): (Vec<_>, Vec<_>) = here.partition(|one| one.source.scopes.is_some());
             let planners = |all: Vec<Bound>| all.into_iter().map(|one| one.planner).collect();
-            Part { scope, first: planners(first), rest: planners(rest) }
+            Part { scope, pattern, first: planners(first), rest: planners(rest) }
         });
         (parts.collect(), self.waiting)
     }

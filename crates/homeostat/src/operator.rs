@@ -29,7 +29,7 @@ pub(crate) fn warnings(context: &Context, reports: &[SourceReport]) -> Vec<Strin
 
 fn warning(connection: &Connection, reports: &[SourceReport]) -> Option<String> {
     let mut keys = Vec::new();
-    for SourceReport { ledger_key, report } in
+    for SourceReport { ledger_key, report, .. } in
         reports.iter().filter(|one| one.ledger_key.scope == HOST)
     {
         let Some(source) = registry::find(&ledger_key.source) else { continue };

@@ -3,6 +3,7 @@
 pub(crate) mod digest;
 pub(crate) mod json;
 pub(crate) mod line;
+pub(crate) mod pager;
 pub(crate) mod progress;
 pub(crate) mod stream;
 pub(crate) mod text;
@@ -13,6 +14,8 @@ use homeostat_engine::{Explain, LedgerKey, Summary};
 pub(crate) struct SourceReport {
     pub(crate) ledger_key: LedgerKey,
     pub(crate) report: Box<dyn Explain>,
+    /// The pattern of the document by which the scope is declared, in plans.
+    pub(crate) pattern: Option<String>,
 }
 
 /// The changes of all sources together.

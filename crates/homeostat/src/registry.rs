@@ -1,6 +1,7 @@
 //! The only list of sources, and of the commands that belong to one of them. Nothing outside of it names a source.
 
 mod guests;
+mod import;
 
 use std::process::ExitCode;
 use std::sync::LazyLock;
@@ -34,12 +35,19 @@ pub(crate) enum SourceCommand {
                             afterwards heals any difference from its document."
     )]
     Guest(guests::GuestArgs),
+    /// Print a document that says what the configuration of netplan, networkd or ifupdown says
+    #[command(
+        after_help = "What it leaves out is listed on stderr, and as comments in the document. Nothing is read but the \
+                            files, and nothing is changed. Exit: 0 printed, 1 error."
+    )]
+    Import(import::ImportArgs),
 }
 
 impl SourceCommand {
     pub(crate) fn run(&self, global: Global) -> Result<ExitCode> {
         match self {
             SourceCommand::Guest(args) => guests::run(args, global),
+            SourceCommand::Import(args) => import::run(args, &global),
         }
     }
 }

@@ -74,6 +74,11 @@ impl Watch {
         Ok(watch)
     }
 
+    /// From here on every namespace that has a name matters.
+    pub(crate) fn watch_all_namespaces(&mut self) {
+        self.add_directories([PathBuf::from(NAMESPACES)].into());
+    }
+
     /// From here on these files matter, and no others.
     pub(crate) fn watch_files<'a>(&mut self, files: impl Iterator<Item = &'a Path>) {
         self.names.values_mut().for_each(HashSet::clear);
@@ -111,7 +116,9 @@ impl Watch {
             let watched = self.watches.add(directory, CHANGES)?;
             self.narrow.remove(&watched);
         }
-        for (directory, names) in self.names.iter().filter(|(directory, _)| directory.is_dir()) {
+        let is_narrow = |directory: &&PathBuf| !self.directories.contains(*directory);
+        let names = self.names.iter().filter(|(directory, _)| is_narrow(directory));
+        for (directory, names) in names.filter(|(directory, _)| directory.is_dir()) {
             let watched = self.watches.add(directory, CHANGES)?;
             self.narrow.insert(watched, names.clone());
         }

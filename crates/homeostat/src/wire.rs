@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use homeostat_document::Format;
 use homeostat_engine::{Cascades, Failure, Guards, MassDelete, Mode, OpenCounts};
+use homeostat_fleet::order::{self, SignedOrder};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,10 +17,16 @@ use crate::output::text::Drawing;
 /// The version of all that is said here; another first number is another language.
 pub(crate) const FORMAT_VERSION: &str = "1.0";
 
+/// How many bytes a piece may have.
+pub(crate) const LONGEST_PIECE: usize = 1 << 20;
+
 /// One request with the version that it is written in.
 #[derive(Debug, Deserialize, Serialize)]
 pub(crate) struct Envelope {
     pub(crate) format_version: Option<String>,
+    /// The order that lets the request be carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) order: Option<SignedOrder>,
     #[serde(flatten)]
     pub(crate) request: Request,
 }
@@ -55,6 +63,22 @@ pub(crate) enum Request {
         #[serde(default)]
         terms: Terms,
     },
+    /// Puts a piece beside the document, in place of the one of this name.
+    Put {
+        name: String,
+        format: Format,
+        /// What relative paths in it are relative to.
+        directory: std::path::PathBuf,
+        text: String,
+        #[serde(default)]
+        ask: Ask,
+    },
+    /// Takes a piece away, with what it declares.
+    Drop {
+        name: String,
+        #[serde(default)]
+        ask: Ask,
+    },
     /// How a trial ended; waits so long for its end.
     Trial { id: u64, wait_ms: u64 },
     /// Ends the open trial: what it made stays. Or gives it more time.
@@ -73,9 +97,33 @@ pub(crate) enum Request {
     Forget(About),
     /// A command of a source, in the source's own words; waits for the end of it.
     Source { source: String, request: Value },
+    /// What an order for this request must say. Nothing is carried out.
+    Describe { request: Box<Request> },
+}
+
+/// The answer to [`Request::Describe`].
+#[derive(Debug, Deserialize, Serialize)]
+pub(crate) struct DescribeAnswer {
+    pub(crate) format_version: String,
+    pub(crate) command: order::Command,
 }
 
 impl Request {
+    /// Whether a document can require an order for it.
+    pub(crate) fn can_need_order(&self) -> bool {
+        match self {
+            Request::Resync(ask)
+            | Request::Reload(ask)
+            | Request::Apply { ask, .. }
+            | Request::Rollback { ask, to: Some(_) } => !ask.leave.actions().is_empty(),
+            Request::Adopt { .. }
+            | Request::Release(_)
+            | Request::Forget(_)
+            | Request::Source { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Whether it changes nothing.
     pub(crate) fn is_reading(&self) -> bool {
         matches!(
@@ -120,6 +168,14 @@ pub(crate) struct Leave {
 }
 
 impl Leave {
+    /// The words by which a document requires orders for it.
+    pub(crate) fn actions(self) -> Vec<String> {
+        let Leave { mass_delete, cascades, losses } = self;
+        let all = [(mass_delete, "mass-delete"), (cascades, "cascades"), (losses, "accept-loss")];
+        let let_through = all.into_iter().filter(|(is_let_through, _)| *is_let_through);
+        let_through.map(|(_, word)| word.to_owned()).collect()
+    }
+
     /// The same guards, but for what is let through.
     pub(crate) fn apply(self, mut guards: Guards) -> Guards {
         if self.mass_delete {
@@ -168,6 +224,9 @@ pub(crate) struct LoopStatus {
     /// Who acts on the target, where machines of a fleet share it.
     #[serde(default)]
     pub(crate) role: Option<RoleStatus>,
+    /// The pattern by which the document declares the scope, if it has no section of its own.
+    #[serde(default)]
+    pub(crate) pattern: Option<String>,
 }
 
 /// Whether this machine acts on a target that machines of a fleet share.
@@ -220,6 +279,15 @@ pub(crate) struct KeyStatus {
     pub(crate) reason: Option<String>,
     /// The event of the last write to it that is still remembered.
     pub(crate) last_heal: Option<Value>,
+    /// Where it is declared: file, line and column.
+    #[serde(default)]
+    pub(crate) declared_at: Option<String>,
+    /// The command that resolves it, if it is not as declared and one can.
+    #[serde(default)]
+    pub(crate) command: Option<String>,
+    /// The last events about it that are still remembered, the newest first.
+    #[serde(default)]
+    pub(crate) events: Vec<Value>,
 }
 
 /// How everything stands.
@@ -251,6 +319,18 @@ pub(crate) struct Overview {
     /// The first keys that are not as declared.
     #[serde(default)]
     pub(crate) open_keys: Vec<OpenItem>,
+    /// What was put beside the document, by name.
+    #[serde(default)]
+    pub(crate) pieces: Vec<PieceStatus>,
+}
+
+/// A piece of desired state beside the document.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct PieceStatus {
+    pub(crate) name: String,
+    pub(crate) put_at: String,
+    pub(crate) put_by: String,
+    pub(crate) bytes: usize,
 }
 
 /// What decides about a trial besides time and people.
@@ -444,6 +524,9 @@ pub(crate) struct OpenItem {
     /// Not known of a scope that is not there.
     pub(crate) since: Option<String>,
     pub(crate) help: Option<String>,
+    /// The command that resolves it, if one can.
+    #[serde(default)]
+    pub(crate) command: Option<String>,
     /// In how many milliseconds it is tried again, if it failed and does not wait for a change.
     #[serde(default)]
     pub(crate) next_try_in_ms: Option<u64>,
@@ -475,4 +558,34 @@ pub(crate) fn refusal(error: &str, text: &str) -> Value {
 /// A time in whole milliseconds, as numbers on the wire are.
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A time as people say it.
+pub(crate) fn time_in_words(millis: u64) -> String {
+    match millis {
+        0..1000 => format!("{millis} ms"),
+        1000..120_000 => format!("{} s", millis / 1000),
+        120_000..7_200_000 => format!("{} min", millis / 60_000),
+        _ => format!("{} h", millis / 3_600_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_in_the_unit_that_fits() {
+        let rows = [
+            (0, "0 ms"),
+            (999, "999 ms"),
+            (1000, "1 s"),
+            (119_999, "119 s"),
+            (120_000, "2 min"),
+            (7_200_000, "2 h"),
+        ];
+        for (millis, expected) in rows {
+            assert_eq!(time_in_words(millis), expected);
+        }
+    }
 }

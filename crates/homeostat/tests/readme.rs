@@ -97,6 +97,82 @@ fn the_haproxy_of_the_page_about_files_is_the_example() {
     assert_eq!(block, example.unwrap());
 }
 
+/// The pages for users: the README and the book.
+fn pages() -> Vec<(String, String)> {
+    let docs = std::fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let docs = docs.filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let names = docs.map(|path| format!("docs/{}", path.file_name().unwrap().to_str().unwrap()));
+    let paths = names.chain(["README.md".to_owned()]);
+    paths.map(|path| (path.clone(), std::fs::read_to_string(root().join(path)).unwrap())).collect()
+}
+
+/// The pages whose shell blocks are all run by tests: that of fleets in `fleet`, the others in `e2e`.
+const FOLLOWED: [&str; 5] = [
+    "README.md",
+    "docs/daemon.md",
+    "docs/first-host.md",
+    "docs/fleet.md",
+    "docs/upgrade-and-uninstall.md",
+];
+
+#[test]
+fn every_shell_block_is_run_by_a_test_or_says_why_not() {
+    let mut blocks = 0;
+    for (path, text) in pages() {
+        let lines: Vec<&str> = text.lines().collect();
+        for (at, _) in lines.iter().enumerate().filter(|(_, line)| line.starts_with("```sh")) {
+            blocks += 1;
+            let above = at.checked_sub(1).map_or("", |above| lines[above]);
+            let reason = above.strip_prefix("<!-- not run: ");
+            let is_fine = match reason.and_then(|reason| reason.strip_suffix(" -->")) {
+                Some(reason) => reason.len() > 10,
+                None => FOLLOWED.contains(&path.as_str()),
+            };
+            assert!(is_fine, "{path}:{}: run this block in a test, or say why not", at + 1);
+        }
+    }
+    assert!(blocks > 10, "the blocks are gone");
+}
+
+#[test]
+fn the_ways_to_uninstall_are_the_same_on_both_pages() {
+    let of = |page: &str| {
+        let (_, end) = page.split_once("homeostat uninstall --yes").unwrap();
+        end.split_once("```").unwrap().0.to_owned()
+    };
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    let first = read("docs/first-host.md");
+    assert_eq!(of(&first), of(&read("docs/upgrade-and-uninstall.md")));
+}
+
+/// All sources of the program.
+fn sources(directory: &Path, to: &mut Vec<String>) {
+    for entry in std::fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, to);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            to.push(std::fs::read_to_string(path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn every_message_of_the_page_about_troubleshooting_is_one_of_the_program() {
+    let mut texts = Vec::new();
+    sources(&root().join("crates"), &mut texts);
+    let page = std::fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let mut messages = 0;
+    for row in page.lines().filter(|line| line.starts_with("| `")) {
+        let message = row.split('`').nth(1).unwrap();
+        let parts: Vec<&str> = message.split("...").map(str::trim).collect();
+        let is_known = |text: &String| parts.iter().all(|part| text.contains(part));
+        assert!(texts.iter().any(is_known), "no message has `{message}`");
+        messages += 1;
+    }
+    assert!(messages > 15, "the messages are gone");
+}
+
 /// What differs between two runs of the demo: times, and how many objects events named.
 fn without_measures(text: &str) -> Vec<String> {
     let is_time = |word: &str, next: &str| {

@@ -41,6 +41,7 @@ fn layer(name: &str) -> Layer {
         | "homeostat-kit"
         | "homeostat-netlink"
         | "homeostat-netns"
+        | "homeostat-packaging"
         | "homeostat-pve-simulator"
         | "homeostat-store"
         | "homeostat-systemd"

@@ -1,5 +1,5 @@
-//! Required documents exist, relative links in Markdown lead to files, and decisions are numbered without gaps and
-//! state status, context, decision and consequences.
+//! Required documents exist, relative links in Markdown lead to files and headings, the list of pages names every page,
+//! and decisions are numbered without gaps and state status, context, decision and consequences.
 
 use super::workspace::{File, Problem, Workspace};
 
@@ -15,6 +15,7 @@ const REQUIRED: &[&str] = &[
     "deny.toml",
 ];
 
+const CONTENTS: &str = "docs/README.md";
 const DECISIONS: &str = "docs/decisions/";
 const HEADINGS: &[&str] = &["## Status", "## Context", "## Decision", "## Consequences"];
 
@@ -26,9 +27,13 @@ pub(crate) fn check(workspace: &Workspace) -> Vec<Problem> {
         for (index, link) in links(&page.text) {
             if target(&page.path, &link).is_some_and(|path| !workspace.exists(&path)) {
                 problems.push(page.problem_at(index, format!("the link `{link}` leads nowhere")));
+            } else if !leads_to_heading(workspace, page, &link) {
+                problems
+                    .push(page.problem_at(index, format!("the link `{link}` names no heading")));
             }
         }
     }
+    problems.extend(check_contents(workspace));
     problems.extend(check_decisions(workspace));
     problems
 }
@@ -47,6 +52,42 @@ fn target(page: &str, link: &str) -> Option<String> {
         }
     }
     Some(parts.join("/"))
+}
+
+/// Whether the part behind `#`, if there is one, is a heading of the page that the link leads to.
+fn leads_to_heading(workspace: &Workspace, page: &File, link: &str) -> bool {
+    let Some((path, anchor)) = link.split_once('#') else { return true };
+    if path.contains(':') {
+        return true;
+    }
+    let text = if path.is_empty() {
+        &page.text
+    } else {
+        match target(&page.path, link).and_then(|path| workspace.file(&path)) {
+            Some(file) if file.has_extension("md") => &file.text,
+            _ => return true,
+        }
+    };
+    prose(text).any(|(_, line)| line.starts_with('#') && slug(line) == anchor)
+}
+
+/// How a heading is called in links.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|letter| letter.is_alphanumeric() || " -_".contains(*letter));
+    kept.map(|letter| if letter == ' ' { '-' } else { letter }).collect()
+}
+
+/// The list of pages names each page of `docs/`.
+fn check_contents(workspace: &Workspace) -> Vec<Problem> {
+    let Some(contents) = workspace.file(CONTENTS) else { return Vec::new() };
+    let listed: Vec<String> = links(&contents.text).into_iter().map(|(_, link)| link).collect();
+    let pages = workspace.files.iter().filter(|file| file.has_extension("md"));
+    let pages = pages.filter_map(|file| file.path.strip_prefix("docs/"));
+    let pages = pages.filter(|page| !page.contains('/'));
+    let missing =
+        pages.filter(|page| *page != "README.md" && !listed.iter().any(|one| one == page));
+    missing.map(|page| Problem::of(CONTENTS, format!("does not name `{page}`"))).collect()
 }
 
 /// Checks `docs/decisions/NNNN-title.md`, counted from 0001.
@@ -126,7 +167,7 @@ mod tests {
     #[test]
     fn links_that_lead_somewhere_pass() {
         check_page(
-            "[a](a/b.md#x) [b](../README.md) [c](./a/) [d](#here) [e](https://e.org/x) [f](..)",
+            "# Here\n[a](a/b.md) [b](../README.md) [c](./a/) [d](#here) [e](https://e.org/x) [f](..)",
             &[],
         );
     }
@@ -146,6 +187,29 @@ mod tests {
         let files: Vec<(&str, &str)> = REQUIRED.iter().skip(1).map(|path| (*path, "")).collect();
         let expected = ["ARCHITECTURE.md: does not exist, but a reader expects it"];
         assert_problems(&check(&Workspace::of(&files)), &expected);
+    }
+
+    #[test]
+    fn links_to_headings_that_are_not_there_are_found() {
+        let text = "# Two `words`, and more\n\n[a](#two-words-and-more) [b](#two) [c](page.md#two-words-and-more)\n\
+                    [d](a/b.md#x)";
+        let expected = [
+            "docs/page.md:3: the link `#two` names no heading",
+            "docs/page.md:4: the link `a/b.md#x` names no heading",
+        ];
+        check_page(text, &expected);
+    }
+
+    #[test]
+    fn a_page_that_the_list_of_pages_does_not_name_is_found() {
+        let files = [
+            (CONTENTS, "[a](a.md)"),
+            ("docs/a.md", ""),
+            ("docs/b.md", ""),
+            ("docs/decisions/x.md", ""),
+        ];
+        let expected = ["docs/README.md: does not name `b.md`"];
+        assert_problems(&check_contents(&Workspace::of(&files)), &expected);
     }
 
     const WHOLE: &str = "# T\n## Status\nAccepted\n## Context\n## Decision\n## Consequences\n";

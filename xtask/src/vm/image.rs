@@ -23,6 +23,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "/sbin/ip"),
     ("modprobe", "/sbin/modprobe"),
     ("sh", "/bin/sh"),
+    ("wg", "/bin/wg"),
 ];
 
 /// Optional programs.

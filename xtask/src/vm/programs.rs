@@ -39,13 +39,27 @@ pub(crate) struct TestProgram {
 
 /// Builds the tests and returns the programs whose names contain one of the words; without words, all of them.
 pub(crate) fn build(words: &[&str], profile: Option<&str>) -> Result<Vec<TestProgram>> {
-    choose(&built(&command(profile).read()?)?, words)
+    choose(&built(&command(targets(words).as_deref(), profile).read()?)?, words)
+}
+
+/// The test programs that are built: those that are named whole, `PACKAGE/TARGET`, if all are.
+fn targets(words: &[&str]) -> Option<Vec<String>> {
+    let target = |word: &&str| {
+        let (package, target) = word.split_once('/')?;
+        (PACKAGES.contains(&package) && !target.is_empty()).then(|| target.to_owned())
+    };
+    let targets: Option<Vec<String>> = words.iter().map(target).collect();
+    targets.filter(|targets| !targets.is_empty())
 }
 
 /// Builds the whole workspace, as the other tasks do: for a part of it cargo would select other features and build
 /// everything again. The pattern includes test programs with `test = false`, which plain `cargo test` leaves out.
-fn command(profile: Option<&str>) -> Program {
-    let arguments = ["test", "--workspace", "--locked", "--no-run", "--test", "*"];
+fn command(targets: Option<&[String]>, profile: Option<&str>) -> Program {
+    let mut arguments = vec!["test", "--workspace", "--locked", "--no-run"];
+    let all = ["*".to_owned()];
+    for target in targets.unwrap_or(&all) {
+        arguments.extend(["--test", target]);
+    }
     let format = "--message-format=json-render-diagnostics";
     let profile: Vec<String> = profile.map(str::to_owned).into_iter().collect();
     Program::cargo(&[&arguments[..], &[format]].concat()).arguments_after("--profile", &profile)
@@ -168,10 +182,14 @@ mod tests {
 
     #[test]
     fn the_tests_are_built_as_the_other_tasks_build_them() {
-        let typed = |profile| command(profile).to_string();
+        let typed = |profile| command(None, profile).to_string();
         let test = "cargo test --workspace --locked --no-run --test '*' \
                     --message-format=json-render-diagnostics";
         assert_eq!(typed(None), test);
         assert_eq!(typed(Some("soak")), format!("{test} --profile soak"));
+        assert_eq!(targets(SHORT).unwrap(), ["kernel", "controllers", "bridges", "flowtables"]);
+        for words in [&["rtnl"][..], &["homeostat-rtnl/kinds", "nft"], &["homeostat-rtnl/"], &[]] {
+            assert_eq!(targets(words), None, "{words:?}");
+        }
     }
 }

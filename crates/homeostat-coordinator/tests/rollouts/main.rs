@@ -8,6 +8,7 @@
 )]
 
 mod counted;
+mod disturbed;
 mod members;
 mod simulated;
 mod world;

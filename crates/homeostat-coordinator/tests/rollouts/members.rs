@@ -14,8 +14,8 @@ use crate::simulated::{Dice, History, pass_time};
 use crate::world::World;
 
 /// However busy the machine is, what has not happened by then is a failure.
-const PATIENCE: Duration = Duration::from_mins(5);
-const LOOK: Duration = Duration::from_millis(50);
+pub(crate) const PATIENCE: Duration = Duration::from_mins(5);
+pub(crate) const LOOK: Duration = Duration::from_millis(50);
 const MEMBERS: u64 = 3;
 
 fn client(name: &str) -> Arc<EtcdStore> {
@@ -24,16 +24,15 @@ fn client(name: &str) -> Arc<EtcdStore> {
 }
 
 /// Everything that happens below a prefix, from the beginning on. History may be compacted up to what was recorded.
-struct Recorder {
+pub(crate) struct Recorder {
     recorded: Arc<Mutex<History>>,
 }
 
 impl Recorder {
-    fn start(prefix: String) -> Self {
+    pub(crate) fn start(store: Arc<EtcdStore>, prefix: String) -> Self {
         let recorded = Arc::new(Mutex::new(History::new()));
         let shared = Arc::clone(&recorded);
         tokio::spawn(async move {
-            let store = client("recorder");
             let mut last = 0;
             loop {
                 // A broken watch goes on behind the last whole revision, at another member.
@@ -61,20 +60,30 @@ impl Recorder {
         Recorder { recorded }
     }
 
-    fn history(&self) -> History {
+    pub(crate) fn history(&self) -> History {
         self.recorded.lock().unwrap().clone()
     }
 
     /// How many acts there were, and whether the rollout is over.
-    fn acts(&self) -> (u64, bool) {
+    pub(crate) fn acts(&self) -> (u64, bool) {
         let history = self.recorded.lock().unwrap();
         let last = history.iter().rfind(|(_, key, _)| key.ends_with("/state"));
         let state = last.and_then(|(_, _, entry)| State::read(&entry.as_ref()?.value).ok());
         state.map_or((0, false), |state| (state.acts, state.phase.is_over()))
     }
 
+    /// Waits until the end of the rollout is recorded.
+    pub(crate) async fn until_over(&self) {
+        let over = async {
+            while !self.acts().1 {
+                pass_time(LOOK).await;
+            }
+        };
+        timeout(PATIENCE, over).await.expect("the end is recorded");
+    }
+
     /// Waits for some more acts, or for the end of the rollout.
-    async fn until_acts(&self, count: u64) {
+    pub(crate) async fn until_acts(&self, count: u64) {
         let enough = async {
             while !matches!(self.acts(), (_, true)) && self.acts().0 < count {
                 pass_time(LOOK).await;
@@ -99,7 +108,7 @@ async fn disturbed(members: &mut Members, seed: u64) {
     let mut dice = Dice(seed);
     let world =
         World::new(client("operator"), Arc::new(BootTime), &format!("edge{seed}")).hurried();
-    let recorder = Recorder::start(world.keys.prefix().to_owned());
+    let recorder = Recorder::start(client("recorder"), world.keys.prefix().to_owned());
     let bad: &[u64] = if seed % 3 == 2 { &[12] } else { &[] };
     let stores: Vec<_> = (0..4).map(|nth| client(&format!("nodes{nth}"))).collect();
     let of = |nth: u64| Arc::clone(&stores[usize::try_from(nth % 4).unwrap()]) as Arc<dyn Store>;
@@ -141,13 +150,7 @@ async fn disturbed(members: &mut Members, seed: u64) {
     let state = world.ended(PATIENCE, LOOK).await;
     let expected = if bad.is_empty() { Phase::Done } else { Phase::Stopped };
     assert_eq!(state.phase, expected, "seed {seed}: {state:?}");
-    timeout(PATIENCE, async {
-        while !recorder.acts().1 {
-            pass_time(LOOK).await;
-        }
-    })
-    .await
-    .expect("the end is recorded");
+    recorder.until_over().await;
     nodes.iter().chain(&coordinators).for_each(tokio::task::JoinHandle::abort);
     let judged = world.judge(&recorder.history());
     assert!(!bad.is_empty() || judged.wants.len() == nodes.len(), "seed {seed}");

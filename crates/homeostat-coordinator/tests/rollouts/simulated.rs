@@ -43,6 +43,8 @@ pub(crate) struct Simulated {
     pub(crate) name: Name,
     /// It rolls new documents back.
     pub(crate) is_bad: bool,
+    /// What it answered last: its own disk knows, whatever the store says.
+    pub(crate) last: Option<Status>,
     /// An answer takes up to this long.
     pub(crate) slowest: Duration,
     pub(crate) dice: Dice,
@@ -61,6 +63,7 @@ impl Simulated {
         let lease = self.store.grant(60 * SECOND).await.ok()?;
         let alive = Transaction::new().put_leased(self.keys.alive(&self.name), "{}", lease.id);
         let _ = self.store.commit(alive).await.ok()?;
+        self.repeat().await?;
         loop {
             let below = Range::Below(self.keys.node(&self.name));
             let listed = self.store.list(below.clone()).await.ok()?;
@@ -90,11 +93,26 @@ impl Simulated {
         }
     }
 
+    /// A store that was set back has an older answer, or none.
+    async fn repeat(&self) -> Option<()> {
+        let Some(last) = &self.last else { return Some(()) };
+        let key = self.keys.status(&self.name);
+        let listed = self.store.list(Range::One(key.clone())).await.ok()?;
+        if listed.values.get(&key).is_none_or(|entry| entry.value != last.write()) {
+            let _ = self.store.commit(Transaction::new().put(key, last.write())).await.ok()?;
+        }
+        Some(())
+    }
+
     async fn answer(&mut self, want: &Want, wall: &impl Fn() -> Time) -> Option<()> {
         let key = self.keys.status(&self.name);
         let listed = self.store.list(Range::One(key.clone())).await.ok()?;
         let known = listed.values.get(&key).map(|entry| Status::read(&entry.value).unwrap());
         if known.is_some_and(|it| (it.generation, it.take) == (want.generation, want.take)) {
+            return Some(());
+        }
+        // What is older than what it has accepted is not taken.
+        if self.last.as_ref().is_some_and(|last| last.generation > want.generation) {
             return Some(());
         }
         let slowest = u64::try_from(self.slowest.as_millis()).unwrap();
@@ -113,6 +131,7 @@ impl Simulated {
             agent: String::new(),
             boot: String::new(),
         };
+        self.last = Some(status.clone());
         let _ = self.store.commit(Transaction::new().put(key, status.write())).await.ok()?;
         Some(())
     }

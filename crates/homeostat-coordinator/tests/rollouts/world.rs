@@ -146,6 +146,7 @@ impl World {
                 keys: self.keys.clone(),
                 name: node(nth),
                 is_bad: bad.contains(&nth),
+                last: None,
                 slowest: self.slowest,
                 dice: Dice(seed * 1000 + nth),
             };
@@ -167,6 +168,25 @@ impl World {
             }
         };
         timeout(patience, alive).await.expect("the nodes live");
+    }
+
+    /// Waits until a rollout is in this phase.
+    pub(crate) async fn until(
+        &self,
+        id: &str,
+        phase: Phase,
+        patience: Duration,
+        look: Duration,
+    ) -> State {
+        let is_it = async {
+            loop {
+                if let Some(state) = self.state_of(id).await.filter(|state| state.phase == phase) {
+                    return state;
+                }
+                pass_time(look).await;
+            }
+        };
+        timeout(patience, is_it).await.unwrap_or_else(|_| panic!("{id} is never {phase:?}"))
     }
 
     pub(crate) async fn state(&self) -> Option<State> {

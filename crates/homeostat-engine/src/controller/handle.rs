@@ -11,7 +11,8 @@ use educe::Educe;
 use futures_util::FutureExt as _;
 use homeostat_core::outcome::Later;
 use homeostat_core::pacing::Time;
-use homeostat_core::{PassReport, SharedReport, Snapshot, Source};
+use homeostat_core::{Desired as _, PassReport, SharedReport, Snapshot, Source};
+use serde_json::Value;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
@@ -253,6 +254,9 @@ pub trait Control: Send + Sync {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<OpenEntry>, CommandRefused>;
+    /// The declared keys that a person may mean by some characters, the best ones first: at most `limit`. It does not
+    /// wait for a running pass.
+    fn find(&self, text: &str, limit: usize) -> FoundEntries;
     /// When a moment of the status is, or was.
     fn at(&self, time: Time) -> Instant;
     /// Waits for a status, which may be the present one. No status between two calls of `so` is missed for good: it is
@@ -261,6 +265,27 @@ pub trait Control: Send + Sync {
         &'a self,
         so: Box<dyn FnMut(&Status) -> bool + Send + 'a>,
     ) -> Later<'a, Result<Status, CommandRefused>>;
+}
+
+/// Declared keys that a search found.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct FoundEntries {
+    /// The first ones.
+    pub entries: Vec<FoundEntry>,
+    /// How many were found.
+    pub total: usize,
+}
+
+/// A declared key as the last passes left it.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+#[expect(missing_docs, reason = "the names of its fields say it")]
+pub struct FoundEntry {
+    pub key: String,
+    pub wanted: Value,
+    /// Nothing, if it is as declared.
+    pub open: Option<OpenEntry>,
 }
 
 /// An erased loop, and the handle to it.
@@ -367,6 +392,22 @@ impl<S: Source> Control for Handle<S> {
     ) -> Result<Vec<OpenEntry>, CommandRefused> {
         let after = after.map(parse::<S>).transpose()?;
         Ok(self.open.page(after.as_ref(), limit))
+    }
+
+    fn find(&self, text: &str, limit: usize) -> FoundEntries {
+        let latest = Arc::clone(&self.latest.lock().unwrap_or_else(PoisonError::into_inner));
+        let desired = &latest.desired;
+        let entry = |key: &S::Key| {
+            let slot = desired.slot(key, None)?;
+            let wanted = desired.shown(&desired.object(slot));
+            Some(FoundEntry { key: key.to_string(), wanted, open: self.open.entry(key) })
+        };
+        // A key is meant before what merely has its text.
+        if let Some(entry) = text.parse().ok().and_then(|key| entry(&key)) {
+            return FoundEntries { entries: vec![entry], total: 1 };
+        }
+        let found = desired.find(text, limit);
+        FoundEntries { entries: found.keys.iter().filter_map(entry).collect(), total: found.total }
     }
 
     fn at(&self, time: Time) -> Instant {

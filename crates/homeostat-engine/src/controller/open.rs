@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use educe::Educe;
 use homeostat_core::pacing::Time;
-use homeostat_core::{Finding, Focus, Key, Kind, WaysOut};
+use homeostat_core::{Finding, Focus, HeldBy, Key, Kind, WaysOut};
 use serde::{Serialize, Serializer};
 
 use super::status::{OpenCounts, moment};
@@ -24,6 +24,8 @@ pub struct OpenEntry {
     /// In which way it is open.
     #[serde(serialize_with = "kind_name")]
     pub kind: Kind,
+    /// What holds its step back, where that is the reason.
+    pub held_by: Option<HeldBy>,
     /// Why; empty where the kind says it all, and where more than ten thousand different reasons were found.
     pub reason: String,
     /// Whose object is on the key, where that is the reason.
@@ -47,6 +49,7 @@ fn kind_name<S: Serializer>(kind: &Kind, to: S) -> Result<S::Ok, S::Error> {
 #[derive(Clone, Debug)]
 pub(super) struct OpenKey {
     pub(super) kind: Kind,
+    held_by: Option<HeldBy>,
     /// Whether it waits for something that ends by itself.
     pub(super) ends_by_itself: bool,
     /// Who changed it, where the target says so.
@@ -54,6 +57,21 @@ pub(super) struct OpenKey {
     pub(super) next_try: Option<Time>,
     since: Time,
     reason: Arc<OpenReason>,
+}
+
+impl OpenKey {
+    fn entry(&self, key: &impl Key) -> OpenEntry {
+        OpenEntry {
+            key: key.to_string(),
+            kind: self.kind,
+            held_by: self.held_by,
+            reason: self.reason.text.clone(),
+            owner: self.reason.owner.clone(),
+            help: self.reason.help.clone(),
+            since: self.since,
+            next_try: self.next_try,
+        }
+    }
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
@@ -78,7 +96,7 @@ impl OpenReasons {
 
     /// Nothing if the key is as declared.
     pub(super) fn open(&mut self, finding: &Finding, now: Time) -> Option<OpenKey> {
-        if !finding.is_open() {
+        if !finding.kind().is_listed() {
             return None;
         }
         let reason = OpenReason {
@@ -87,15 +105,27 @@ impl OpenReasons {
             help: finding.help(&self.ways_out),
         };
         let ends_by_itself = matches!(finding, Finding::Pending { on } if on.ends_by_itself());
+        let held_by = match finding {
+            Finding::Held { by, .. } => Some(*by),
+            _ => None,
+        };
         let (kind, since, reason) = (finding.kind(), now, self.share(reason));
-        Some(OpenKey { kind, ends_by_itself, by: None, next_try: None, since, reason })
+        Some(OpenKey { kind, held_by, ends_by_itself, by: None, next_try: None, since, reason })
     }
 
     /// A key that gets a step, which is not made.
     pub(super) fn drifted(&self, now: Time) -> OpenKey {
         let reason = Arc::clone(&self.none);
         let (kind, since) = (Kind::Change, now);
-        OpenKey { kind, ends_by_itself: false, by: None, next_try: None, since, reason }
+        OpenKey {
+            kind,
+            held_by: None,
+            ends_by_itself: false,
+            by: None,
+            next_try: None,
+            since,
+            reason,
+        }
     }
 
     fn share(&mut self, reason: OpenReason) -> Arc<OpenReason> {
@@ -128,21 +158,22 @@ impl<K: Key> OpenKeys<K> {
         self.0.read().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether every key is as declared; those that wait for an optional link may be open.
+    pub(super) fn are_converged(&self) -> bool {
+        !self.read().values().any(|open| open.kind.is_open())
+    }
+
     /// The first open keys after `after`, at most `limit`. Others are not looked at.
     pub(super) fn page(&self, after: Option<&K>, limit: usize) -> Vec<OpenEntry> {
         let start = after.map_or(Bound::Unbounded, Bound::Excluded);
         let open = self.read();
         let entries = open.range::<K, _>((start, Bound::Unbounded)).take(limit);
-        let entries = entries.map(|(key, open)| OpenEntry {
-            key: key.to_string(),
-            kind: open.kind,
-            reason: open.reason.text.clone(),
-            owner: open.reason.owner.clone(),
-            help: open.reason.help.clone(),
-            since: open.since,
-            next_try: open.next_try,
-        });
-        entries.collect()
+        entries.map(|(key, open)| open.entry(key)).collect()
+    }
+
+    /// One key, if it is open.
+    pub(super) fn entry(&self, key: &K) -> Option<OpenEntry> {
+        self.read().get(key).map(|open| open.entry(key))
     }
 
     /// Keys that a pass over `focus` looked at are open as it found them, since the first pass that found them so. All

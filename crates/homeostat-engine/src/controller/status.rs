@@ -95,8 +95,8 @@ fn text<S: Serializer>(value: &Option<impl ToString>, to: S) -> Result<S::Ok, S:
     value.as_ref().map(ToString::to_string).serialize(to)
 }
 
-/// How many keys are not as declared, by kind. As JSON: a field for each kind, by the name of its list; planned changes
-/// of a loop that only observes are `drifted`.
+/// How many keys are not as declared, by kind; those that wait for an optional link are counted, too. As JSON: a field
+/// for each kind, by the name of its list; planned changes of a loop that only observes are `drifted`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenCounts([usize; Kind::ALL.len()]);
 
@@ -157,7 +157,8 @@ impl OpenCounts {
 
 impl Serialize for OpenCounts {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(Kind::open().map(|kind| (OpenCounts::name(kind), self.count(kind))))
+        serializer
+            .collect_map(Kind::listed().map(|kind| (OpenCounts::name(kind), self.count(kind))))
     }
 }
 
@@ -165,7 +166,7 @@ impl<'de> Deserialize<'de> for OpenCounts {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let named = BTreeMap::<String, usize>::deserialize(deserializer)?;
         let mut counts = OpenCounts::default();
-        for kind in Kind::open() {
+        for kind in Kind::listed() {
             if let (Some(count), Some(named)) =
                 (counts.0.get_mut(kind as usize), named.get(OpenCounts::name(kind)))
             {

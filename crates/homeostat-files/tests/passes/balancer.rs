@@ -1,12 +1,15 @@
 //! A real `HAProxy` in a network of its own: what it cannot run costs no request.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 use std::fs;
 use std::io::Read as _;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use homeostat_files::programs::{Known, Sockets, haproxy};
@@ -58,6 +61,12 @@ impl Balancer {
 
     /// A configuration that answers with a text on some ports.
     fn desired(&self, ports: &[u16], text: &str) -> DesiredState {
+        let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+        self.desired_on(&ports, text)
+    }
+
+    /// The same, with ranges of ports.
+    fn desired_on(&self, ports: &[impl Display], text: &str) -> DesiredState {
         let admin = self.bench.state().join("admin").display().to_string();
         let binds: Vec<String> =
             ports.iter().map(|port| format!("  bind 127.0.0.1:{port}\n")).collect();
@@ -155,15 +164,57 @@ fn a_taken_port_is_found_before_anything_is_written_and_costs_no_request() {
     let taken = TcpListener::bind("127.0.0.1:8003").unwrap();
     let third = balancer.desired(&[8001, 8003], "third");
     let text = fs::read(balancer.main()).unwrap();
-    let report = balancer.bench.pass(&third);
+    let is_over = AtomicBool::new(false);
+    let (report, asked) = thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut asked = 0;
+            while !is_over.load(Ordering::Relaxed) || asked < 100 {
+                assert!(Balancer::get(8001).ends_with("second"), "it was disturbed");
+                asked += 1;
+            }
+            asked
+        });
+        let report = balancer.bench.pass(&third);
+        is_over.store(true, Ordering::Relaxed);
+        (report, client.join().unwrap())
+    });
+    assert!(asked >= 100);
     let lines = report_lines(&report).join("\n");
     assert!(lines.contains("could not listen on 127.0.0.1:8003"), "{lines}");
     assert_eq!(fs::read(balancer.main()).unwrap(), text);
-    assert!((0..100).all(|_| Balancer::get(8001).ends_with("second")), "it was not disturbed");
     balancer.bench.assert_quiet(&second);
     drop(taken);
     balancer.bench.converge_soon(&third);
     assert!(Balancer::get(8003).ends_with("third"));
+}
+
+/// Ranges of ports are not tried before, so a reload meets the one that is taken: the master reports nothing of it, and the
+/// former worker goes on.
+#[test]
+fn a_reload_that_reports_success_and_did_not_happen_is_found() {
+    let mut balancer = Balancer::new();
+    balancer.bench.source.program.as_mut().unwrap().within = Duration::from_secs(5);
+    let first = balancer.desired(&[8001], "first");
+    balancer.bench.pass(&first);
+    balancer.start();
+    balancer.bench.converge_soon(&first);
+    let (text, worker) = (fs::read(balancer.main()).unwrap(), balancer.worker());
+    let taken = TcpListener::bind("127.0.0.1:8004").unwrap();
+    let second = balancer.desired_on(&["8001", "8003-8004"], "second");
+    let lines = report_lines(&balancer.bench.pass(&second)).join("\n");
+    assert!(lines.contains("its program did not take the new files over"), "{lines}");
+    assert_eq!(fs::read(balancer.main()).unwrap(), text);
+    assert_eq!(balancer.worker(), worker);
+    // Its listeners rest while the master tries.
+    while TcpStream::connect("127.0.0.1:8001").is_err() {
+        thread::yield_now();
+    }
+    assert!(Balancer::get(8001).ends_with("first"));
+    // Each try would cost two seconds of refused requests.
+    let lines = report_lines(&balancer.bench.pass(&second)).join("\n");
+    assert!(lines.contains("not tried again"), "{lines}");
+    balancer.bench.assert_quiet(&first);
+    drop(taken);
 }
 
 /// Names are resolved when a file is checked: without a resolver nothing is known of the rest.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use homeostat_engine::Explain as _;
 use homeostat_engine::Kind;
+use homeostat_files::{Check, Files, Network, Store};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{XattrFlags, getxattr, setxattr};
 
@@ -87,6 +88,66 @@ fn owner_mode_and_labels_are_there_before_the_content() {
     getxattr(&path, "user.label", &mut label[..]).unwrap();
     assert_eq!(&label, b"kept");
     assert_eq!(bench.read("/etc/a"), "new\n");
+}
+
+/// An access list as the kernel keeps it: the user 9 may read, beside the owner and the group.
+fn access_list() -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let entries: [(u16, u16, u32); 5] =
+        [(1, 6, NOBODY), (2, 4, 9), (4, 4, NOBODY), (16, 4, NOBODY), (32, 0, NOBODY)];
+    let entry = |(tag, may, whom): (u16, u16, u32)| {
+        [&tag.to_le_bytes()[..], &may.to_le_bytes(), &whom.to_le_bytes()].concat()
+    };
+    [&2_u32.to_le_bytes()[..], &entries.map(entry).concat()].concat()
+}
+
+#[test]
+fn access_lists_and_security_labels_are_those_of_the_file_that_was_there() {
+    let bench = Bench::new();
+    bench.put("/etc/a", "old\n");
+    let path = bench.at("/etc/a");
+    let attributes =
+        [("system.posix_acl_access", access_list()), ("security.label", b"kept".to_vec())];
+    for (name, value) in &attributes {
+        setxattr(&path, *name, value, XattrFlags::empty()).unwrap();
+    }
+    bench.converge(&bench.desired(&[Declared::Adopted("/etc/a", "new\n")]));
+    assert_eq!(bench.read("/etc/a"), "new\n");
+    for (name, value) in &attributes {
+        let mut found = vec![0; value.len()];
+        assert_eq!(getxattr(&path, *name, &mut found[..]).unwrap(), value.len(), "{name}");
+        assert_eq!(found, *value, "{name}");
+    }
+    assert_eq!(bench.mode("/etc/a"), 0o640);
+}
+
+/// What a program reads first is there last: it never names a part that is not there yet, or is gone already.
+#[test]
+fn parts_come_before_the_file_that_the_check_names_and_removals_last() {
+    let bench = Bench::new();
+    let at = |name: &str| bench.at(&format!("/etc/{name}")).display().to_string();
+    let [main, part, gone] = ["a-main", "part", "gone"].map(at);
+    let arguments = vec!["/bin/true".to_owned(), main.clone()];
+    let check = Check { arguments, network: Network::Here, profile: None };
+    let source = Files::new("web", Store::open(&bench.state()).unwrap());
+    let source = source.checked_by(Some(check));
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let (noted, paths) = (Arc::clone(&seen), [main.clone(), part.clone(), gone.clone()]);
+    let tap = Arc::new(move |_: &'static str| {
+        let texts = paths.clone().map(|path| fs::read_to_string(path).unwrap_or_default());
+        let (now, mut noted) = (texts.concat().replace('\n', " "), noted.lock().unwrap());
+        if noted.last() != Some(&now) {
+            noted.push(now);
+        }
+    });
+    let bench = Bench { source: source.clone(), ..bench };
+    let file = |path, text| Declared::File(path, text);
+    let first = [file(&main, "1\n"), file(&part, "1\n"), file(&gone, "1\n")];
+    bench.converge(&bench.desired(&first));
+    let bench = Bench { source: source.tapped(tap), ..bench };
+    bench.converge(&bench.desired(&[file(&main, "2\n"), file(&part, "2\n")]));
+    let seen = seen.lock().unwrap();
+    assert_eq!(*seen, ["1 1 1 ", "1 2 1 ", "2 2 1 ", "2 2 "]);
 }
 
 /// The tap is called right after the first exchange: by then somebody has edited the file that is still to come.

@@ -148,6 +148,10 @@ pub(crate) fn fresh_network() -> Network {
 }
 
 impl Network {
+    pub(crate) fn namespace(&self) -> &Namespace {
+        &self.0
+    }
+
     pub(crate) fn ip(&self, line: &str) {
         let args: Vec<&str> = line.split_whitespace().collect();
         self.0.ip(&args).unwrap_or_else(|error| panic!("{error}"));

@@ -211,3 +211,23 @@ fn restoring_a_general_knob_brings_the_originals_of_released_special_ones_back()
     assert_eq!(kernel("ipv4/ip_forward"), "0");
     assert_eq!(kernel("ipv4/conf/v0/forwarding"), "1", "{:#?}", report_lines(&report));
 }
+
+/// What the kernel rewrote along with it was never declared, and returns all the same.
+#[test]
+fn restoring_a_general_knob_brings_back_what_nobody_declared() {
+    let network = fresh_network();
+    network.ip("link add v0 type veth peer name v1");
+    for (before, declared) in [("0", "1"), ("1", "0")] {
+        meddle("ipv4/ip_forward", before);
+        meddle("ipv4/conf/v0/forwarding", declared);
+        meddle("ipv4/conf/all/accept_redirects", declared);
+        let bench = Bench::of_the_kernel().restoring();
+        assert!(bench.pass(&desired(&[("net.ipv4.ip_forward", declared)])).is_converged());
+        let report = bench.pass(&desired(&[]));
+        assert!(report.is_converged(), "{:#?}", report_lines(&report));
+        let now =
+            ["ip_forward", "conf/v0/forwarding", "conf/v1/forwarding", "conf/all/accept_redirects"]
+                .map(|knob| kernel(&format!("ipv4/{knob}")));
+        assert_eq!(now.each_ref().map(String::as_str), [before, declared, before, declared]);
+    }
+}

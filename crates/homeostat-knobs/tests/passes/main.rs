@@ -11,6 +11,7 @@ mod bench;
 mod coupled;
 mod group;
 mod hints;
+mod ipv6_off;
 mod kernel;
 mod laws;
 mod limits;

@@ -24,6 +24,14 @@ pub const IFLA_GRE_TTL: u16 = 8;
 pub const IFLA_GRE_TOS: u16 = 9;
 pub const IFLA_GRE_PMTUDISC: u16 = 10;
 
+pub const IFLA_IPTUN_LINK: u16 = 1;
+pub const IFLA_IPTUN_LOCAL: u16 = 2;
+pub const IFLA_IPTUN_REMOTE: u16 = 3;
+pub const IFLA_IPTUN_TTL: u16 = 4;
+pub const IFLA_IPTUN_TOS: u16 = 5;
+pub const IFLA_IPTUN_PROTO: u16 = 9;
+pub const IFLA_IPTUN_PMTUDISC: u16 = 10;
+
 pub const NETNSA_NSID: u16 = 1;
 pub const NETNSA_FD: u16 = 3;
 
@@ -33,6 +41,35 @@ pub const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
 
 pub const IFLA_BRIDGE_FLAGS: u16 = 0;
 pub const IFLA_BRIDGE_VLAN_INFO: u16 = 2;
+
+pub const CTRL_CMD_GETFAMILY: u8 = 3;
+
+pub const CTRL_ATTR_FAMILY_ID: u16 = 1;
+pub const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+
+pub const WG_CMD_GET_DEVICE: u8 = 0;
+pub const WG_CMD_SET_DEVICE: u8 = 1;
+
+pub const WGDEVICE_A_IFINDEX: u16 = 1;
+pub const WGDEVICE_A_PRIVATE_KEY: u16 = 3;
+pub const WGDEVICE_A_LISTEN_PORT: u16 = 6;
+pub const WGDEVICE_A_FWMARK: u16 = 7;
+pub const WGDEVICE_A_PEERS: u16 = 8;
+
+pub const WGPEER_A_PUBLIC_KEY: u16 = 1;
+pub const WGPEER_A_PRESHARED_KEY: u16 = 2;
+pub const WGPEER_A_FLAGS: u16 = 3;
+pub const WGPEER_A_ENDPOINT: u16 = 4;
+pub const WGPEER_A_PERSISTENT_KEEPALIVE_INTERVAL: u16 = 5;
+pub const WGPEER_A_LAST_HANDSHAKE_TIME: u16 = 6;
+pub const WGPEER_A_ALLOWEDIPS: u16 = 9;
+
+pub const WGALLOWEDIP_A_FAMILY: u16 = 1;
+pub const WGALLOWEDIP_A_IPADDR: u16 = 2;
+pub const WGALLOWEDIP_A_CIDR_MASK: u16 = 3;
+
+pub const WGPEER_F_REMOVE_ME: u32 = 1;
+pub const WGPEER_F_REPLACE_ALLOWEDIPS: u32 = 2;
 
 pub const BOND_MODE_ROUNDROBIN: u8 = 0;
 pub const BOND_MODE_ACTIVEBACKUP: u8 = 1;
@@ -68,6 +105,8 @@ pub const IFF_UP: u32 = 0x0000_0001;
 pub const IFF_LOWER_UP: u32 = 0x0001_0000;
 
 pub const GRE_KEY: u16 = 8192;
+
+pub const GENL_ID_CTRL: u16 = 16;
 
 pub const BRIDGE_FLAGS_MASTER: u16 = 1;
 pub const BRIDGE_FLAGS_SELF: u16 = 2;

@@ -17,7 +17,7 @@ use crate::link::observe::{SeenLink, ask, find, look_up};
 use crate::link::parking::{self, Parked, Parking, ToPark};
 use crate::link::port::PortOption;
 use crate::link::vlans::{self, Holder, Vlans};
-use crate::link::{IfIndex, LinkName, Links, alias, namespaces};
+use crate::link::{IfIndex, LinkName, Links, alias, namespaces, wireguard};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::snapshot::FormerMark;
@@ -381,12 +381,14 @@ impl<'a> LinkWriter<'a> {
         let parts = Parts {
             // The creating message has set the others; tun and tap links have none.
             mtu: link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
+            txqueuelen: link.txqueuelen.filter(|len| Some(*len) != seen.link.txqueuelen),
             mac: link.mac.filter(|_| link.kind.behaviour().is_tun),
             alias: Some(alias::join(words, self.source.owner())),
             group: Some(self.source.group()).filter(|group| *group != seen.group),
             ..Parts::default()
         };
         self.change(seen.index, &parts, &Refs::default(), &link.kind)?;
+        self.configure(seen.index, &link.kind, &seen.link.kind)?;
         if let Some(master) = link.master {
             self.enslave(seen.index, Some(master), &link.kind)?;
         }
@@ -431,7 +433,10 @@ impl<'a> LinkWriter<'a> {
         if falls && seen.is_up() {
             self.switch(index, false, kind)?;
         }
-        let parts = parts(link, seen, mark);
+        let mut parts = parts(link, seen, mark);
+        if kind.wireguard().is_some() && parts.kind.take().is_some() {
+            self.configure(index, kind, &seen.link.kind)?;
+        }
         if parts != Parts::default() {
             let refs = self.refs(link)?;
             self.change(index, &parts, &refs, kind)?;
@@ -442,6 +447,17 @@ impl<'a> LinkWriter<'a> {
         let rises = link.up.unwrap_or(seen.is_up());
         let must_rise = rises && (!seen.is_up() || cycle == Cycle::DownFirst);
         if must_rise { self.switch(index, true, kind) } else { Ok(()) }
+    }
+
+    /// Writes what a link is made of beside itself.
+    fn configure(&mut self, index: IfIndex, kind: &LinkKind, seen: &LinkKind) -> Written {
+        let Some(desired) = kind.wireguard() else { return Ok(()) };
+        let seen = seen.wireguard().cloned().unwrap_or_default();
+        let connection = self.source.connect_to(Family::Generic);
+        let configured = connection.and_then(|mut connection| {
+            wireguard::configure(&mut connection, index, desired, &seen)
+        });
+        configured.map_err(Outcome::Failed)
     }
 
     /// Sets what a bond prefers, once that is one of its links.
@@ -509,6 +525,9 @@ impl<'a> LinkWriter<'a> {
                 return if rises { self.switch(index, true, &kind) } else { Ok(()) };
             }
             (Field::Mtu, Setting::Number(mtu)) => Parts { mtu: Some(*mtu), ..Parts::default() },
+            (Field::TxQueueLen, Setting::Number(len)) => {
+                Parts { txqueuelen: Some(*len), ..Parts::default() }
+            }
             (Field::Mac, Setting::Text(mac)) => Parts { mac: mac.parse().ok(), ..Parts::default() },
             (Field::Alias, Setting::Text(words)) => {
                 let old = seen.and_then(|seen| seen.alias.as_deref());
@@ -527,6 +546,7 @@ fn parts(link: &Link, seen: &SeenLink, mark: &FormerMark) -> Parts {
     let old = seen.alias.as_deref().unwrap_or_default();
     Parts {
         mtu: link.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
+        txqueuelen: link.txqueuelen.filter(|len| Some(*len) != seen.link.txqueuelen),
         mac: link.mac.filter(|mac| Some(*mac) != seen.link.mac),
         alias: Some(mark.alias.clone()).filter(|alias| alias != old),
         group: Some(mark.group).filter(|group| *group != seen.group),

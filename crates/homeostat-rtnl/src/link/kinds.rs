@@ -4,14 +4,18 @@
 pub(crate) mod behaviour;
 pub(crate) mod bond;
 pub(crate) mod bridge;
+pub(crate) mod geneve;
 pub(crate) mod gre;
 pub(crate) mod ifb;
+pub(crate) mod iptunnel;
 pub(crate) mod macvlan;
 pub(crate) mod options;
 pub(crate) mod tap;
 pub(crate) mod veth;
 pub(crate) mod vlan;
 pub(crate) mod vxlan;
+pub(crate) mod wireguard;
+pub(crate) mod xfrm;
 
 #[cfg(feature = "document")]
 use std::sync::LazyLock;
@@ -30,14 +34,20 @@ use crate::link::model::LinkRef;
 use crate::link::{IfIndex, LinkName};
 use crate::neighbour::Mac;
 
-pub use bond::{Bond, BondMode, HashPolicy, LacpRate};
-pub use bridge::{Bridge, Centis};
+pub use bond::{
+    AdSelect, ArpTargets, Bond, BondMode, FailOverMac, HashPolicy, LacpRate, PrimaryReselect,
+};
+pub use bridge::{Bridge, Centis, LongCentis};
+pub use geneve::Geneve;
 pub use gre::Gre;
+pub use iptunnel::{Ip6Tunnel, Ip6TunnelMode, IpTunnel};
 pub use macvlan::{Ipvlan, IpvlanMode, Macvlan, MacvlanMode};
 pub use tap::Tap;
 pub use veth::Veth;
 pub use vlan::{Vlan, VlanProtocol, Vrf};
 pub use vxlan::Vxlan;
+pub use wireguard::{Peer, PublicKey, Wireguard};
+pub use xfrm::Xfrm;
 
 /// Defines the enum of all kinds, and hands each question on to the options of the kind.
 macro_rules! kinds {
@@ -258,8 +268,22 @@ kinds! {
     Vrf(Vrf) = "vrf", vlan::VRF;
     /// IP over IP.
     Gre(Gre) = "gre", gre::BEHAVIOUR;
+    /// IPv4 in IPv4.
+    Ipip(IpTunnel) = "ipip", iptunnel::BEHAVIOUR;
+    /// IPv6 in IPv4.
+    Sit(IpTunnel) = "sit", iptunnel::BEHAVIOUR;
+    /// IP in IPv6.
+    Ip6tnl(Ip6Tunnel) = "ip6tnl", iptunnel::BEHAVIOUR;
+    /// Ethernet over UDP to one other end.
+    Geneve(Geneve) = "geneve", geneve::BEHAVIOUR;
+    /// What policies of IPsec encrypt.
+    Xfrm(Xfrm) = "xfrm", xfrm::BEHAVIOUR;
+    /// A macvlan whose packets go to a program.
+    Macvtap(Macvlan) = "macvtap", macvlan::MACVLAN;
     /// A link for shaping what comes in.
     Ifb = "ifb", ifb::BEHAVIOUR;
+    /// An encrypted tunnel to its peers.
+    Wireguard(Wireguard) = "wireguard", wireguard::BEHAVIOUR;
     /// IP packets to a program.
     Tun(Tap) = "tun", tap::TUN;
     /// Ethernet frames to a program.
@@ -305,6 +329,14 @@ impl LinkKind {
     pub(crate) fn primary(&self) -> Option<LinkName> {
         match self {
             LinkKind::Bond(bond) => bond.primary,
+            _ => None,
+        }
+    }
+
+    /// What it is made of beside the link, if that is more than its options.
+    pub(crate) fn wireguard(&self) -> Option<&Wireguard> {
+        match self {
+            LinkKind::Wireguard(wireguard) => Some(wireguard),
             _ => None,
         }
     }

@@ -9,8 +9,9 @@ use homeostat_core::Owner;
 use homeostat_netlink::uapi::{
     IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
     IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND, IFLA_LINK,
-    IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, NLM_F_CREATE,
-    NLM_F_ECHO, NLM_F_EXCL, RTEXT_FILTER_SKIP_STATS, RTM_DELLINK, RTM_GETLINK, RTM_NEWLINK,
+    IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, IFLA_TXQLEN,
+    NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, RTEXT_FILTER_SKIP_STATS, RTM_DELLINK, RTM_GETLINK,
+    RTM_NEWLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Batch, Malformed, Message, MessageWriter, Result};
 
@@ -38,6 +39,7 @@ pub(crate) fn create(
     put_link_name(&mut message, IFLA_IFNAME, name);
     message.attr_u32(IFLA_GROUP, refs.group);
     first_mtu(link).map(|mtu| message.attr_u32(IFLA_MTU, mtu));
+    link.txqueuelen.map(|len| message.attr_u32(IFLA_TXQLEN, len));
     link.mac.map(|Mac(mac)| message.attr(IFLA_ADDRESS, &mac));
     refs.parent.map(|IfIndex(index)| message.attr_u32(IFLA_LINK, index));
     netns.map(|fd| message.attr_u32(IFLA_NET_NS_FD, fd));
@@ -63,6 +65,7 @@ fn first_mtu(link: &Link) -> Option<u32> {
 pub(crate) struct Parts {
     pub(crate) name: Option<LinkName>,
     pub(crate) mtu: Option<u32>,
+    pub(crate) txqueuelen: Option<u32>,
     pub(crate) mac: Option<Mac>,
     pub(crate) alias: Option<String>,
     pub(crate) group: Option<u32>,
@@ -85,6 +88,7 @@ pub(crate) fn differences(
         Parts { up: (is_up && !was_up).then_some(false), ..Parts::default() },
         Parts {
             mtu: former.mtu.filter(|mtu| Some(*mtu) != seen.link.mtu),
+            txqueuelen: former.txqueuelen.filter(|len| Some(*len) != seen.link.txqueuelen),
             mac: former.mac.filter(|mac| Some(*mac) != seen.link.mac),
             alias: words.filter(|alias| !(alias.is_empty() && seen.alias.is_none())),
             ..Parts::default()
@@ -109,6 +113,7 @@ pub(crate) fn change(batch: &mut Batch, index: IfIndex, parts: &Parts, refs: &Re
     parts.name.map(|name| put_link_name(&mut message, IFLA_IFNAME, name));
     parts.master.map(|IfIndex(master)| message.attr_u32(IFLA_MASTER, master));
     parts.mtu.map(|mtu| message.attr_u32(IFLA_MTU, mtu));
+    parts.txqueuelen.map(|len| message.attr_u32(IFLA_TXQLEN, len));
     parts.mac.map(|Mac(mac)| message.attr(IFLA_ADDRESS, &mac));
     parts.group.map(|group| message.attr_u32(IFLA_GROUP, group));
     if let Some(alias) = &parts.alias {
@@ -226,6 +231,7 @@ fn read_attrs(seen: &mut SeenLink, attrs: Attrs<'_>) -> Result<(), Malformed> {
         let attr = attr?;
         match attr.kind {
             IFLA_MTU => seen.link.mtu = Some(attr.u32()?),
+            IFLA_TXQLEN => seen.link.txqueuelen = Some(attr.u32()?),
             // Tunnels have their ends there.
             IFLA_ADDRESS => seen.link.mac = attr.array().ok().map(Mac),
             IFLA_MASTER => seen.master = Some(IfIndex(attr.u32()?)),

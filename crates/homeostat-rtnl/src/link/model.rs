@@ -30,6 +30,9 @@ pub struct Link {
     /// The largest packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu: Option<u32>,
+    /// How many packets may wait in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub txqueuelen: Option<u32>,
     /// The hardware address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
@@ -70,9 +73,9 @@ impl Link {
     /// A link of this kind, and no more declared.
     #[must_use]
     pub fn new(kind: LinkKind) -> Self {
-        let (up, mtu, mac, master) = (None, None, None, None);
+        let (up, mtu, txqueuelen, mac, master) = (None, None, None, None, None);
         let (parent, alias, incarnation) = (None, None, Incarnation::default());
-        Link { kind, up, mtu, mac, master, parent, alias, incarnation }
+        Link { kind, up, mtu, txqueuelen, mac, master, parent, alias, incarnation }
     }
 
     /// The part of it that another link declares.
@@ -130,6 +133,8 @@ pub struct Settings {
     pub up: Option<bool>,
     /// The largest packet.
     pub mtu: Option<u32>,
+    /// How many packets may wait in it.
+    pub txqueuelen: Option<u32>,
     /// The hardware address.
     pub mac: Option<Mac>,
     /// The bridge, bond or VRF that it belongs to.
@@ -157,6 +162,8 @@ pub struct PortSettings(pub Vec<(PortOption, Setting)>);
 pub enum Field {
     /// The largest packet.
     Mtu,
+    /// How many packets may wait in it.
+    TxQueueLen,
     /// The hardware address.
     Mac,
     /// The bridge, bond or VRF that it belongs to.
@@ -175,7 +182,7 @@ impl Field {
     /// All of them, in the order in which they are written: a link comes up last.
     pub fn all() -> impl Iterator<Item = Field> {
         let ports = PortOption::ALL.iter().map(|option| Field::Port(*option));
-        let first = [Field::Mtu, Field::Mac, Field::Master, Field::Vlans];
+        let first = [Field::Mtu, Field::TxQueueLen, Field::Mac, Field::Master, Field::Vlans];
         first.into_iter().chain(ports).chain([Field::Alias, Field::Up])
     }
 
@@ -190,6 +197,7 @@ impl Field {
     pub fn word(self) -> &'static str {
         match self {
             Field::Mtu => "mtu",
+            Field::TxQueueLen => "txqueuelen",
             Field::Mac => "mac",
             Field::Master => "master",
             Field::Vlans => "vlans",
@@ -221,7 +229,7 @@ impl FromStr for Field {
 pub enum Setting {
     /// Of `up`.
     Flag(bool),
-    /// Of `mtu`.
+    /// Of `mtu` and `txqueuelen`.
     Number(u32),
     /// Of `mac`, `master` and `alias`.
     Text(String),
@@ -260,9 +268,10 @@ impl Settings {
     /// The declared fields.
     #[cfg(feature = "document")]
     pub(crate) fn each(self) -> impl Iterator<Item = (Field, Setting)> {
-        let Settings { up, mtu, mac, master, alias } = self;
+        let Settings { up, mtu, txqueuelen, mac, master, alias } = self;
         let declared = [
             (Field::Mtu, mtu.map(Setting::Number)),
+            (Field::TxQueueLen, txqueuelen.map(Setting::Number)),
             (Field::Mac, mac.map(|mac| Setting::Text(mac.to_string()))),
             (Field::Master, master.map(|master| Setting::Text(master.to_string()))),
             (Field::Alias, alias.map(Setting::Text)),
@@ -341,6 +350,7 @@ pub(crate) fn link_agrees(desired: &Link, seen: &Link) -> bool {
     desired.kind.is_alike(&seen.kind)
         && agrees(desired.up.as_ref(), seen.up.as_ref())
         && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
+        && agrees(desired.txqueuelen.as_ref(), seen.txqueuelen.as_ref())
         && agrees(desired.mac.as_ref(), seen.mac.as_ref())
         && agrees(desired.master.as_ref(), seen.master.as_ref())
         && agrees(desired.parent.as_ref(), seen.parent.as_ref())

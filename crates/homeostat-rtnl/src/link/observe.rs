@@ -132,7 +132,9 @@ pub(crate) fn report(
     }
     for seen in names.iter().filter_map(|name| moment.table.get(*name)) {
         let (key, owner) = (Key::Link(seen.name), seen.owner.clone());
-        if view.focus.covers(&key) {
+        if let Some(why) = moment.unread.get(&seen.name).filter(|_| view.focus.covers(&key)) {
+            see(Seen::Unknown { key, why: why.clone() });
+        } else if view.focus.covers(&key) {
             let object = Object::Link(Box::new(seen.link.clone()));
             see(Seen::Present { key, object, owner });
         }
@@ -274,8 +276,10 @@ impl MayLose {
 
     fn with_change(&mut self, seen: &Link, declared: &Link) {
         let falls = declared.up == Some(false) && seen.up == Some(true);
+        // Nothing is lost with the peers of a tunnel.
+        let is_alike = declared.kind.wireguard().is_some() || declared.kind.is_alike(&seen.kind);
         let stays = changes_in_place(declared, seen)
-            && declared.kind.is_alike(&seen.kind)
+            && is_alike
             && agrees(declared.master.as_ref(), seen.master.as_ref())
             && agrees(declared.parent.as_ref(), seen.parent.as_ref());
         self.everything |= falls || !stays;
@@ -309,7 +313,7 @@ impl MayLose {
             Field::Mtu if is_low => self.everything = true,
             Field::Mtu => self.ipv6_routes = true,
             Field::Mac => self.neighbours = true,
-            Field::Alias | Field::Vlans | Field::Port(_) => {}
+            Field::TxQueueLen | Field::Alias | Field::Vlans | Field::Port(_) => {}
         }
     }
 }
@@ -358,6 +362,7 @@ impl SeenLink {
     pub(crate) fn setting(&self, field: Field) -> Setting {
         match field {
             Field::Mtu => Setting::Number(self.link.mtu.unwrap_or_default()),
+            Field::TxQueueLen => Setting::Number(self.link.txqueuelen.unwrap_or_default()),
             Field::Mac => text(self.link.mac.map(|mac| mac.to_string())),
             Field::Master => text(self.link.master.map(|master| master.to_string())),
             Field::Alias => text(self.link.alias.clone()),
@@ -442,6 +447,14 @@ impl LinkTable {
 
     pub(crate) fn get(&self, name: LinkName) -> Option<&SeenLink> {
         self.links.get(&name)
+    }
+
+    /// Says what a link is made of, which its own message does not say.
+    pub(crate) fn set_kind(&mut self, name: LinkName, kind: LinkKind) {
+        if let Some(mut seen) = self.links.get(&name).cloned() {
+            seen.link.kind = kind;
+            self.links.insert(name, seen);
+        }
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &SeenLink> {

@@ -256,6 +256,12 @@ impl LinkPlanner<'_> {
         let Some(declared) = self.desired.link(name) else { return };
         let before = Box::new(before.clone());
         let need = match (changes_in_place(declared, &before), adopts) {
+            (true, Some(owner)) if declared.kind.wireguard().is_some() => {
+                let words = format!("it belongs to {owner}, and its keys could not be given back");
+                let failure = Failure::new(words, Retry::OnChange).with_help("remove it first");
+                self.plan.findings.push((Key::Link(name), Finding::refused(failure)));
+                return;
+            }
             (true, adopts) => Need::Change { before, adopts },
             (false, None) => Need::MakeAgain { before },
             (false, Some(owner)) => {
@@ -495,10 +501,11 @@ impl LinkPlanner<'_> {
         declared: &Link,
         before: &Link,
     ) -> Option<(Box<Link>, Cycle, Consequences)> {
-        let parts: [fn(&mut Link, &Link); 6] = [
+        let parts: [fn(&mut Link, &Link); 7] = [
             |part, declared| part.alias.clone_from(&declared.alias),
             |part, declared| part.up = declared.up,
             |part, declared| part.mtu = declared.mtu,
+            |part, declared| part.txqueuelen = declared.txqueuelen,
             |part, declared| part.mac = declared.mac,
             |part, declared| part.master = declared.master,
             |part, declared| {

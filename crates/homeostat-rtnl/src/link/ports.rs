@@ -17,7 +17,7 @@ use crate::link::message::{self, Parts};
 use crate::link::{IfIndex, LinkName, Links};
 use crate::object::Object;
 use crate::observe::collect;
-use crate::snapshot::Place;
+use crate::snapshot::{Bridged, Place};
 
 /// A port of a bridge.
 struct Port {
@@ -95,17 +95,19 @@ pub(crate) fn put_right(
     // What became of it is seen by the next look.
     connection.run(&mut batch, &mut |_, _| {}).map_err(|error| failure(&error))?;
     for (port, place) in moved.iter().filter_map(|port| Some((port, port.place.as_ref()?))) {
-        place.set_vlans(connection, port.index).map_err(|error| failure(&error))?;
+        let set = place.set_vlans(connection, port.index);
+        let set = set.and_then(|()| place.set_forwarding(connection, port.index, index));
+        set.map_err(|error| failure(&error))?;
     }
     Ok(Outcome::Applied { now: None })
 }
 
 fn ports(connection: &mut Connection, links: &Links) -> Result<Vec<Port>, Error> {
-    let vlans = super::vlans::read(connection, None)?;
+    let bridged = Bridged::read(connection)?;
     let mut ports = collect(connection, RTM_GETLINK, &[0; 16], |message| port(message, links))?;
     for port in &mut ports {
         if let Some(place) = &mut port.place {
-            place.note_vlans(port.index, &vlans);
+            place.note(port.index, &bridged);
         }
     }
     Ok(ports)

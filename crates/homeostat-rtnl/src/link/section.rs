@@ -1,6 +1,6 @@
 //! `[links.NAME]`: interfaces. With a kind they are made and owned, without one only configured.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use homeostat_document::{
     Checker, Definitions, Diagnostic, Document, Fields, HOST, Join, Json, Map, NamedRecord,
@@ -14,11 +14,12 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::behaviour::Ports;
+use crate::link::kinds::vlan::VrfTable;
 use crate::link::kinds::{LinkKind, MASTERS, WITH_PARENT};
 use crate::link::model::{BridgeSettings, Field, Link, LinkRef, PortSettings, Setting, Settings};
 use crate::net::Family;
 use crate::object::Object;
-use crate::values::MTU;
+use crate::values::{MTU, QUEUE_LENGTH};
 
 /// `[links]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,8 @@ pub struct DeclaredLink {
     pub addresses: Option<Vec<DeclaredAddress>>,
     /// Whether it may be taken over from any owner.
     pub adopt: bool,
+    /// Whether it may be absent.
+    pub optional: bool,
     /// Whether more is written here than fields of other sources.
     pub is_stated: bool,
     mtu: Spanned<()>,
@@ -62,6 +65,22 @@ pub struct DeclaredLink {
 /// The links of a scope.
 pub(crate) fn links(scope: &Scope) -> impl Iterator<Item = &DeclaredLink> {
     scope.get::<Links>().into_iter().flat_map(|all| &all.0)
+}
+
+/// The first table of VRFs whose tables are found here, as ifupdown2 has it.
+const FIRST_VRF_TABLE: u32 = 1001;
+
+/// The tables of the VRFs with `table = "auto"`: the lowest that no other VRF has, in the order of writing.
+pub(crate) fn vrf_tables(scope: &Scope) -> HashMap<LinkName, u32> {
+    let all = links(scope).filter_map(|link| match &link.kind.as_ref()?.value {
+        LinkKind::Vrf(vrf) => Some((link.name.value, vrf.table)),
+        _ => None,
+    });
+    let all: Vec<(LinkName, u32)> = all.collect();
+    let taken: BTreeSet<u32> = all.iter().map(|(_, table)| *table).collect();
+    let mut free = (FIRST_VRF_TABLE..).filter(|table| !taken.contains(table));
+    let open = all.into_iter().filter(|(_, table)| *table == VrfTable::AUTO);
+    open.map_while(|(name, _)| Some((name, free.next()?))).collect()
 }
 
 /// The namespaces that the links of a scope refer to.
@@ -83,9 +102,9 @@ impl DeclaredLink {
         let Some(kind) = &self.kind else {
             return self.settings.clone().each().map(object).chain(of_bridge).collect();
         };
-        let Settings { up, mtu, mac, master, alias } = self.settings.clone();
+        let Settings { up, mtu, txqueuelen, mac, master, alias } = self.settings.clone();
         let (kind, parent) = (kind.value.clone(), self.parent.clone());
-        let link = Link { up, mtu, mac, master, parent, alias, ..Link::new(kind) };
+        let link = Link { up, mtu, txqueuelen, mac, master, parent, alias, ..Link::new(kind) };
         let link = (Key::Link(name), Object::Link(Box::new(link)));
         std::iter::once(link).chain(of_bridge).collect()
     }
@@ -134,6 +153,8 @@ impl Record for DeclaredLink {
         fields.extensions::<Self>();
         let up = fields.optional("up", "Whether it is up");
         let mtu = fields.number("mtu", "Largest packet", MTU);
+        let txqueuelen =
+            fields.number("txqueuelen", "How many packets may wait in it", QUEUE_LENGTH);
         let mac = fields.optional("mac", "Hardware address");
         let master = fields.optional("master", "The bridge, bond or VRF that it belongs to");
         let vlans = fields.optional(
@@ -147,7 +168,10 @@ impl Record for DeclaredLink {
         let mut addresses: Option<Vec<DeclaredAddress>> =
             fields.optional("addresses", "Its addresses");
         let adopt = fields.flag("adopt", "Take this link over from any owner");
-        let settings = Settings { up, mtu, mac, master, alias: alias.map(|Alias(text)| text) };
+        let optional = fields
+            .flag("optional", "Whether it may be absent: what waits for it counts as converged");
+        let alias = alias.map(|Alias(text)| text);
+        let settings = Settings { up, mtu, txqueuelen, mac, master, alias };
         let bridge = BridgeSettings { vlans, port: port.unwrap_or_default() };
         let has_own = kind.is_some()
             || addresses.is_some()
@@ -166,6 +190,7 @@ impl Record for DeclaredLink {
             parent,
             addresses,
             adopt,
+            optional,
             is_stated: has_own || !fields.is_extended(),
             mtu: place(fields.value_at("mtu")),
             master: place(fields.value_at("master")),
@@ -344,9 +369,24 @@ fn check_bridge_fields(
     }
 }
 
-/// Bridges that filter VLANs while the document gives VLANs neither to them nor to their ports.
+/// What can be declared and does not work.
 #[must_use]
 pub fn warnings(scope: &Scope) -> Vec<Diagnostic> {
+    let keyless = links(scope).filter_map(|link| {
+        let wireguard = link.kind.as_ref()?.wireguard()?;
+        wireguard.private_key().is_none().then(|| {
+            let message =
+                format!("`{}` has no private key: it has no tunnel to any peer", link.name.value);
+            let help =
+                "add `private-key-file = \"/etc/wireguard/KEY\"`, unless another program sets one";
+            Diagnostic::new(link.name.span, message).help(help)
+        })
+    });
+    bare_bridges(scope).into_iter().chain(keyless).collect()
+}
+
+/// Bridges that filter VLANs while the document gives VLANs neither to them nor to their ports.
+fn bare_bridges(scope: &Scope) -> Vec<Diagnostic> {
     let has_vlans = |bridge: LinkName| {
         let is_part = |link: &&DeclaredLink| {
             link.name.value == bridge || link.settings.master == Some(bridge)

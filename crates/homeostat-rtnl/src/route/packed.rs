@@ -97,6 +97,55 @@ impl<A: Copy + Ord> PackedRoute<A> {
     }
 }
 
+/// A network of one family, as routes have it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Network<A> {
+    pub(crate) first: A,
+    pub(crate) last: A,
+    pub(crate) len: u8,
+    /// The first address of the network of a length around an address.
+    pub(crate) mask: fn(A, u8) -> A,
+}
+
+/// How many tables are looked into.
+const MOST_TABLES: usize = 256;
+
+/// The routes around a network and those inside of it, as parts of the sorted routes.
+#[derive(Debug)]
+pub(crate) struct Near<'a, A> {
+    /// Those that its packets may take, by the length of their destinations, the longest first.
+    pub(crate) around: Vec<&'a [PackedRoute<A>]>,
+    pub(crate) inside: Vec<&'a [PackedRoute<A>]>,
+}
+
+impl<'a, A: Copy + Ord> Near<'a, A> {
+    /// Found by binary search, in each table.
+    pub(crate) fn of(sorted: &'a [PackedRoute<A>], network: Network<A>) -> Self {
+        let Network { first, last, len, mask } = network;
+        let (mut around, mut inside, mut rest) = (Vec::new(), Vec::new(), sorted);
+        for _ in 0..MOST_TABLES {
+            let Some(table) = rest.first().map(|route| route.table) else { break };
+            let (routes, others) = rest.split_at(rest.partition_point(|one| one.table <= table));
+            rest = others;
+            let part = |from: (A, u64), to: (A, u64)| {
+                let place = |route: &PackedRoute<A>| (route.dst, route.place().2);
+                let start = routes.partition_point(|route| place(route) < from);
+                let end = routes.partition_point(|route| place(route) < to);
+                routes.get(start..end).unwrap_or_default()
+            };
+            let of_len = |len: u8| u64::from(len) << 40;
+            for around_len in 0..=len {
+                let dst = mask(first, around_len);
+                around.push(part((dst, of_len(around_len)), (dst, of_len(around_len + 1))));
+            }
+            inside.push(part((first, of_len(len + 1)), (last, u64::MAX)));
+        }
+        around.retain(|routes| !routes.is_empty());
+        around.sort_by_key(|routes| routes.first().map(|route| std::cmp::Reverse(route.len)));
+        Near { around, inside }
+    }
+}
+
 /// With more bytes that differ than this, comparing is faster than moving everything once for each of them.
 const MOST_BYTES: u32 = 4;
 

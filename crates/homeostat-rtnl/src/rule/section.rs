@@ -8,10 +8,10 @@ use serde_json::json;
 
 use crate::net::Family;
 use crate::number::{Table, Tos};
-use crate::rule::{Mark, Ports, Rule, RuleAction, RuleKey};
+use crate::rule::{Mark, Ports, Rule, RuleAction, RuleKey, TunId, UidRange};
 use crate::section::{Declared, list_section};
 use crate::show::plain;
-use crate::values::Destination;
+use crate::values::{Destination, TOS};
 
 // A rule is known by its priority and its selectors: what it leads to is what is kept.
 list_section! {
@@ -46,6 +46,7 @@ impl Record for Declared<RuleKey, Rule> {
             fields.optional("family", "Needed only if neither `from` nor `to` implies it");
         let mut key = RuleKey::new(family_of(fields, from, to, family));
         (key.from, key.to) = (from.map(|from| from.net), to.map(|to| to.net));
+        key.not = fields.flag("not", "For the packets that do not match");
         key.iif = fields.optional("iif", "The link that the packets come in by");
         key.oif = fields.optional("oif", "The link that the packets are bound to");
         key.fwmark = fields.optional("fwmark", "Their firewall mark");
@@ -56,6 +57,12 @@ impl Record for Declared<RuleKey, Rule> {
         key.ipproto = fields.optional("ipproto", "The protocol inside of the packets");
         key.sport = fields.optional("sport", "Source ports");
         key.dport = fields.optional("dport", "Destination ports");
+        key.uidrange = fields.optional("uidrange", "The users of the sockets, by their ids");
+        key.tun_id = fields.number("tun-id", "The number of the tunnel", TUN_ID).map(TunId);
+        key.tos = fields.optional("tos", "Type of service").unwrap_or_default();
+        key.dscp = fields.optional("dscp", "DSCP, by number or name; Linux 6.13 or later");
+        let goto = fields.number("goto", "Go on with the rules from this priority on", PRIORITY);
+        let nop = fields.flag("nop", "Do nothing: a place for `goto`");
         let l3mdev = fields.flag("l3mdev", "Ask the table of the packet's VRF");
         let suppress_prefixlength = fields.number(
             "suppress-prefixlength",
@@ -69,6 +76,8 @@ impl Record for Declared<RuleKey, Rule> {
             Some(RuleType::Unreachable) => RuleAction::Unreachable,
             Some(RuleType::Prohibit) => RuleAction::Prohibit,
             Some(RuleType::Lookup) | None if l3mdev => RuleAction::L3mdev,
+            Some(RuleType::Lookup) | None if nop => RuleAction::Nop,
+            Some(RuleType::Lookup) | None if let Some(target) = goto => RuleAction::Goto(target),
             Some(RuleType::Lookup) | None => RuleAction::Table(table.unwrap_or(Table::MAIN)),
         };
         let key = Spanned::new(key.plain(), fields.span());
@@ -96,15 +105,22 @@ fn family_of(
 }
 
 fn check_action(fields: &mut Fields<'_>, kind: Option<RuleType>) {
-    fields.exclusive("table", "l3mdev");
+    const ACTIONS: [&str; 4] = ["table", "l3mdev", "goto", "nop"];
+    for (at, first) in ACTIONS.iter().enumerate() {
+        ACTIONS.iter().skip(at + 1).for_each(|second| fields.exclusive(first, second));
+    }
+    for other in ["goto", "nop"] {
+        fields.exclusive(other, "suppress-prefixlength");
+    }
+    fields.exclusive("tos", "dscp");
     let asks = kind.is_none_or(|kind| kind == RuleType::Lookup);
-    if asks && fields.lacks(&["table", "l3mdev"]) {
+    if asks && fields.lacks(&ACTIONS) {
         let nothing = Diagnostic::new(fields.span(), "this rule does nothing");
         fields
             .report(nothing.help("add `table`, `l3mdev = true`, or a `type` such as `blackhole`"));
     }
     if !asks {
-        for other in ["table", "l3mdev", "suppress-prefixlength"] {
+        for other in ACTIONS.into_iter().chain(["suppress-prefixlength"]) {
             fields.exclusive("type", other);
         }
     }
@@ -116,6 +132,8 @@ fn check_action(fields: &mut Fields<'_>, kind: Option<RuleType>) {
 }
 
 const MARK: Number<u32> = Number { what: "a mark", least: 0, most: u32::MAX };
+const TUN_ID: Number<u64> = Number { what: "a tunnel id", least: 1, most: 0xffff_ffff };
+const UID: Number<u32> = Number { what: "a user id", least: 0, most: u32::MAX - 1 };
 const PORT: Number<u16> = Number { what: "a port", least: 1, most: u16::MAX };
 
 impl Shape for Mark {
@@ -157,6 +175,39 @@ impl Shape for Ports {
     }
 }
 
+impl Shape for UidRange {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        if let Value::Text(text) = &node.value {
+            return check(uids_from(text), node, checker);
+        }
+        UID.read(node, checker).map(|uid| Self { first: uid, last: uid })
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        json!({ "description": "a user id: a number, or a range such as \"1000-1999\"",
+            "anyOf": [{ "type": "integer", "minimum": 0, "maximum": u32::MAX - 1 },
+                { "type": "string" }] })
+    }
+}
+
+fn uids_from(text: &str) -> Result<UidRange, ValueError> {
+    text.parse().ok().filter(|uids: &UidRange| uids.first <= uids.last).ok_or_else(|| {
+        ValueError::is_not(text, "a user id or a range of them")
+            .help("write 1000, or \"1000-1999\"; names of users are not looked up")
+    })
+}
+
+/// A type of service of a rule.
+impl Shape for Tos {
+    fn read(node: &Node, checker: &mut Checker) -> Option<Self> {
+        TOS.read(node, checker).map(Self)
+    }
+
+    fn schema(_: &mut Definitions) -> Json {
+        TOS.schema()
+    }
+}
+
 fn ports_from(text: &str) -> Result<Ports, ValueError> {
     let is_range = |ports: &Ports| (1..=ports.last).contains(&ports.first) && !text.contains('+');
     text.parse().ok().filter(is_range).ok_or_else(|| {
@@ -166,12 +217,10 @@ fn ports_from(text: &str) -> Result<Ports, ValueError> {
 
 /// A rule that is there, as an entry of the list; nothing for one that cannot be declared.
 pub(crate) fn show(key: &RuleKey, rule: &Rule) -> Option<Json> {
-    if key.tos != Tos::default() {
-        return None;
-    }
     let mut shown = plain([
         ("family", json!((key.family == Family::V6).then_some("ipv6"))),
         ("priority", json!(key.priority)),
+        ("not", json!(key.not.then_some(true))),
         ("from", json!(key.from.map(|net| net.to_string()))),
         ("to", json!(key.to.map(|net| net.to_string()))),
         ("iif", json!(key.iif)),
@@ -181,9 +230,17 @@ pub(crate) fn show(key: &RuleKey, rule: &Rule) -> Option<Json> {
         ("sport", json!(key.sport.map(|ports| format!("{}-{}", ports.first, ports.last)))),
         ("dport", json!(key.dport.map(|ports| format!("{}-{}", ports.first, ports.last)))),
     ]);
+    shown.extend(plain([
+        ("uidrange", json!(key.uidrange.map(|uids| uids.to_string()))),
+        ("tun-id", json!(key.tun_id.map(|TunId(id)| id))),
+        ("tos", json!(Some(key.tos.0).filter(|tos| *tos != 0))),
+        ("dscp", json!(key.dscp.map(|dscp| dscp.0))),
+    ]));
     shown.extend(match rule.action {
         RuleAction::Table(table) => plain([("table", table.0.into())]),
         RuleAction::L3mdev => plain([("l3mdev", true.into())]),
+        RuleAction::Goto(target) => plain([("goto", target.into())]),
+        RuleAction::Nop => plain([("nop", true.into())]),
         RuleAction::Blackhole => plain([("type", "blackhole".into())]),
         RuleAction::Unreachable => plain([("type", "unreachable".into())]),
         RuleAction::Prohibit => plain([("type", "prohibit".into())]),

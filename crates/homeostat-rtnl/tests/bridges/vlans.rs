@@ -188,6 +188,19 @@ fn what_a_port_had_before_returns_when_its_list_is_released_for_good() {
     assert_eq!(shown(&namespace, "va"), ["1 PVID Egress Untagged", "66"]);
 }
 
+/// Takes a port out of its bridge, and puts it back by its record.
+fn leave_and_return(namespace: &Namespace) {
+    let source = Rtnl::here();
+    let key: Key = "link va master".parse().unwrap();
+    let mut reader = source.reader().unwrap();
+    let taken = block_on(reader.snapshots(&BTreeSet::from([key.clone()]))).unwrap();
+    ip(namespace, "link set va nomaster");
+    let alone = homeostat_engine::Alone::i_am_the_only_writer();
+    let writer = source.writer(&alone).unwrap();
+    let restored = block_on(writer.restore(&key, &taken[&key]));
+    assert!(matches!(restored, homeostat_engine::Outcome::Applied { .. }), "{restored:?}");
+}
+
 #[test]
 fn a_port_that_leaves_its_bridge_in_a_trial_returns_with_its_vlans() {
     let namespace = cable();
@@ -197,16 +210,37 @@ fn a_port_that_leaves_its_bridge_in_a_trial_returns_with_its_vlans() {
     bridge(&namespace, "vlan add dev va vid 66 pvid untagged");
     bridge(&namespace, "vlan add dev va vid 70-80");
     let before = shown(&namespace, "va");
-    let source = Rtnl::here();
-    let key: Key = "link va master".parse().unwrap();
-    let mut reader = source.reader().unwrap();
-    let taken = block_on(reader.snapshots(&BTreeSet::from([key.clone()]))).unwrap();
-    ip(&namespace, "link set va nomaster");
-    let alone = homeostat_engine::Alone::i_am_the_only_writer();
-    let writer = source.writer(&alone).unwrap();
-    let restored = block_on(writer.restore(&key, &taken[&key]));
-    assert!(matches!(restored, homeostat_engine::Outcome::Applied { .. }), "{restored:?}");
+    leave_and_return(&namespace);
     assert_eq!(shown(&namespace, "va"), before);
+}
+
+#[test]
+fn a_port_that_leaves_its_bridge_in_a_trial_returns_with_its_addresses() {
+    let namespace = cable();
+    ip(&namespace, "link add br0 type bridge vlan_filtering 1");
+    ip(&namespace, "link set va master br0");
+    bridge(&namespace, "vlan add dev va vid 70-72");
+    for entry in [
+        "add 02:00:00:00:00:a1 dev va master static vlan 70",
+        "add 02:00:00:00:00:a2 dev va master static sticky vlan 71",
+        "add 02:00:00:00:00:a3 dev va master permanent vlan 72",
+        "add 02:00:00:00:00:a4 dev va master extern_learn vlan 1",
+        // Of all VLANs of the port, but for one.
+        "add 02:00:00:00:00:a5 dev va master static",
+        "del 02:00:00:00:00:a5 dev va master vlan 71",
+    ] {
+        bridge(&namespace, &format!("fdb {entry}"));
+    }
+    let forwarded = || {
+        let text = String::from_utf8(bridge(&namespace, "fdb show dev va")).unwrap();
+        let lines: BTreeSet<String> = text.lines().map(|line| line.trim().to_owned()).collect();
+        lines
+    };
+    let before = forwarded();
+    let count = |word: &str| before.iter().filter(|line| line.contains(word)).count();
+    assert_eq!((count(":a5"), count("extern_learn"), count("sticky")), (4, 1, 1), "{before:?}");
+    leave_and_return(&namespace);
+    assert_eq!(forwarded(), before);
 }
 
 /// Ports with all VLANs: one pass, and a single drift costs a look at its own link. The kernel keeps an address of each

@@ -1,6 +1,9 @@
 //! Bonds, and the links in them.
 
-use homeostat_rtnl::{Bond, BondMode, HashPolicy, LacpRate, Link, LinkKind, LinkName};
+use homeostat_rtnl::{
+    AdSelect, ArpTargets, Bond, BondMode, FailOverMac, HashPolicy, LacpRate, Link, LinkKind,
+    LinkName, PrimaryReselect,
+};
 use serde_json::json;
 
 use crate::bench::{AGAIN, Bench, IN_PLACE, NAME, desired, name};
@@ -54,6 +57,44 @@ fn a_bond_is_made_with_its_options() {
         ("min_links", json!(2)),
     ];
     bench.check(&link(full), &expected);
+}
+
+#[test]
+fn a_bond_is_made_with_what_it_announces_and_asks() {
+    let Some(mut bench) = bench() else { return };
+    let announcing = Bond {
+        miimon: Some(100),
+        num_grat_arp: Some(3),
+        peer_notif_delay: Some(250),
+        ad_select: Some(AdSelect::Count),
+        ..mode(BondMode::Lacp)
+    };
+    let expected = [
+        ("num_peer_notif", json!(3)),
+        ("peer_notify_delay", json!(200)),
+        ("ad_select", json!("count")),
+    ];
+    bench.check(&link(announcing), &expected);
+    let targets =
+        |all: &[&str]| Some(ArpTargets(all.iter().map(|target| target.parse().unwrap()).collect()));
+    let asking = |all: &[&str]| Bond {
+        arp_interval: Some(500),
+        arp_targets: targets(all),
+        fail_over_mac: Some(FailOverMac::Active),
+        primary_reselect: Some(PrimaryReselect::Failure),
+        ..mode(BondMode::ActiveBackup)
+    };
+    let expected = [
+        ("arp_interval", json!(500)),
+        ("arp_ip_target", json!(["192.0.2.1", "192.0.2.2"])),
+        ("fail_over_mac", json!("active")),
+        ("primary_reselect", json!("failure")),
+    ];
+    bench.check(&link(asking(&["192.0.2.2", "192.0.2.1"])), &expected);
+    let other = asking(&["192.0.2.3"]);
+    bench.changes((&link(asking(&["192.0.2.1", "192.0.2.2"])), &link(other)), IN_PLACE);
+    let select = |ad_select| Bond { ad_select: Some(ad_select), ..mode(BondMode::Lacp) };
+    bench.changes((&link(select(AdSelect::Count)), &link(select(AdSelect::Stable))), IN_PLACE);
 }
 
 /// Quirk: delays are kept in multiples of the time between two looks.

@@ -1,6 +1,6 @@
 //! Bridges, and their ports.
 
-use homeostat_rtnl::{Bridge, Centis, Link, LinkKind, VlanProtocol};
+use homeostat_rtnl::{Bridge, Centis, Link, LinkKind, LongCentis, VlanProtocol};
 use serde_json::json;
 
 use crate::bench::{Bench, IN_PLACE, NAME, desired, name};
@@ -33,6 +33,53 @@ fn a_bridge_is_made_with_its_options() {
         ("ageing_time", json!(6000)),
     ];
     bench.check(&link(bridge), &expected);
+}
+
+#[test]
+fn a_bridge_is_made_with_options_of_groups() {
+    let mut bench = Bench::new();
+    let time = |centis| Some(LongCentis(Centis(centis)));
+    let full = Bridge {
+        mcast_querier: Some(true),
+        mcast_query_use_ifaddr: Some(true),
+        mcast_router: Some(2),
+        mcast_igmp_version: Some(3),
+        mcast_mld_version: Some(2),
+        mcast_hash_max: Some(1024),
+        mcast_last_member_count: Some(3),
+        mcast_startup_query_count: Some(4),
+        mcast_last_member_interval: time(200),
+        mcast_membership_interval: time(25_000),
+        mcast_querier_interval: time(24_000),
+        mcast_query_interval: time(12_000),
+        mcast_query_response_interval: time(900),
+        mcast_startup_query_interval: time(3_000),
+        ..Bridge::default()
+    };
+    let expected = [
+        ("mcast_querier", json!(1)),
+        ("mcast_query_use_ifaddr", json!(1)),
+        ("mcast_router", json!(2)),
+        ("mcast_igmp_version", json!(3)),
+        ("mcast_mld_version", json!(2)),
+        ("mcast_hash_max", json!(1024)),
+        ("mcast_last_member_cnt", json!(3)),
+        ("mcast_startup_query_cnt", json!(4)),
+        ("mcast_last_member_intvl", json!(200)),
+        ("mcast_membership_intvl", json!(25_000)),
+        ("mcast_querier_intvl", json!(24_000)),
+        ("mcast_query_intvl", json!(12_000)),
+        ("mcast_query_response_intvl", json!(900)),
+        ("mcast_startup_query_intvl", json!(3_000)),
+    ];
+    bench.check(&link(full.clone()), &expected);
+    for to in [
+        Bridge { mcast_querier: Some(false), ..full.clone() },
+        Bridge { mcast_igmp_version: Some(2), ..full.clone() },
+        Bridge { mcast_query_interval: time(15_000), ..full.clone() },
+    ] {
+        bench.changes((&link(full.clone()), &link(to)), IN_PLACE);
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(crate) fn try_desired(entries: &[Declared<'_>]) -> Result<DesiredState, Desi
     builder.build()
 }
 
-fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), DesiredError> {
+pub(crate) fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), DesiredError> {
     let object = match &key {
         Key::Address(_) => Object::Address(address(attrs)),
         Key::Route(_) => Object::Route(route(attrs)),
@@ -100,7 +100,7 @@ fn link_ref(text: &str) -> LinkRef {
 
 fn setting(field: Field, value: &str) -> Setting {
     match field {
-        Field::Mtu | Field::Port(PortOption::Cost | PortOption::Priority) => {
+        Field::Mtu | Field::TxQueueLen | Field::Port(PortOption::Cost | PortOption::Priority) => {
             Setting::Number(value.parse().unwrap())
         }
         Field::Up | Field::Port(_) => Setting::Flag(value == "on"),
@@ -181,6 +181,7 @@ fn rule(attrs: &str) -> Rule {
         match pair[0] {
             "table" => rule.action = RuleAction::Table(pair[1].parse().unwrap()),
             "action" => rule.action = serde_json::from_value(Value::from(pair[1])).unwrap(),
+            "goto" => rule.action = RuleAction::Goto(pair[1].parse().unwrap()),
             "suppress" => rule.suppress_prefixlength = Some(pair[1].parse().unwrap()),
             other => panic!("{other}"),
         }

@@ -9,8 +9,9 @@ fn shown(namespace: &Namespace, name: &str) -> serde_json::Value {
     listed(namespace, &format!("-d link show dev {name}")).remove(0)
 }
 
-const FIELDS: [(&str, &str); 4] = [
+const FIELDS: [(&str, &str); 5] = [
     ("link va mtu", "1400"),
+    ("link va txqueuelen", "77"),
     ("link va mac", "02:00:00:00:00:0a"),
     ("link va alias", "office"),
     ("link va master", "br0"),
@@ -28,16 +29,20 @@ fn declared_fields_are_kept_and_their_originals_put_back() {
     bench.config.on_release = OnRelease::Restore;
     let mut done = bench.converge(&desired(&FIELDS));
     done.sort();
-    assert_eq!(done, ["~ link va alias", "~ link va mac", "~ link va master", "~ link va mtu"]);
+    let fields = ["alias", "mac", "master", "mtu", "txqueuelen"];
+    assert_eq!(done, fields.map(|field| format!("~ link va {field}")));
     let after = shown(&namespace, "va");
     assert_eq!((&after["mtu"], &after["master"]), (&1400.into(), &"br0".into()));
+    assert_eq!(after["txqlen"], 77);
+    ip(&namespace, "link set va txqueuelen 78");
+    assert_eq!(bench.heal(&desired(&FIELDS)), ["~ link va txqueuelen"]);
     assert_eq!(
         (&after["address"], &after["ifalias"]),
         (&"02:00:00:00:00:0a".into(), &"office".into())
     );
-    assert_eq!(bench.converge(&desired(&[])).len(), 4);
+    assert_eq!(bench.converge(&desired(&[])).len(), 5);
     let restored = shown(&namespace, "va");
-    for part in ["mtu", "address", "ifalias", "master", "group", "flags"] {
+    for part in ["mtu", "txqlen", "address", "ifalias", "master", "group", "flags"] {
         assert_eq!(restored[part], before[part], "{part}");
     }
 }

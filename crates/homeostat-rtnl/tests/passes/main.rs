@@ -34,6 +34,7 @@ mod missing;
 mod mixed;
 mod neighbours;
 mod nexthops;
+mod optional;
 mod owning;
 mod random;
 mod routes;

@@ -50,6 +50,14 @@ fn every_attribute_reads_back_as_it_was_written() {
     assert_rule(("rule priority 7 ipproto icmp", "table 7"), &[("ipproto", "\"icmp\"")]);
     assert_rule(("rule priority 7 tos 16", "table 7"), &[("tos", "\"0x10\"")]);
     assert_rule(("rule inet6 priority 7 tos 16", "table 7"), &[("tos", "\"0x10\"")]);
+    let not = [("not", "null"), ("fwmark", "\"0xca6c\"")];
+    assert_rule(("rule not priority 7 fwmark 0xca6c", "table 7"), &not);
+    assert_rule(("rule inet6 not priority 7 fwmark 0xca6c", "table 7"), &not);
+    let users = [("uid_start", "1000"), ("uid_end", "1999")];
+    assert_rule(("rule priority 7 uidrange 1000-1999", "table 7"), &users);
+    assert_rule(("rule priority 7 tun-id 42", "table 7"), &[("tun_id", "42")]);
+    assert_rule(("rule priority 7", "goto 200"), &[("goto", "200")]);
+    assert_rule(("rule priority 7", "action nop"), &[("nop", "null")]);
     let suppress = [("suppress_prefixlen", "0"), ("table", "\"main\"")];
     assert_rule(("rule priority 7", "table main suppress 0"), &suppress);
     assert_rule(
@@ -62,6 +70,55 @@ fn every_attribute_reads_back_as_it_was_written() {
         let (attrs, shown) = (format!("action {action}"), format!("\"{action}\""));
         assert_rule(("rule priority 7", &attrs), &[("action", &shown)]);
         assert_rule(("rule inet6 priority 7", &attrs), &[("action", &shown)]);
+    }
+}
+
+/// Quirk: to the kernel, a rule and the same one inverted are one, and so are two that go to different places.
+#[test]
+fn rules_are_alike_inverted() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let both = [
+        ("rule priority 7 fwmark 0x1", "table 7"),
+        ("rule not priority 7 fwmark 0x1", "table 7"),
+        ("rule priority 8", "goto 200"),
+    ];
+    let done = bench.converge(&desired(&both));
+    assert_eq!(done.len(), 3, "{done:?}");
+    assert_eq!(ours(&namespace).len(), 3);
+    let moved = [both[0], both[1], ("rule priority 8", "goto 300")];
+    assert_eq!(bench.converge(&desired(&moved)), ["~ rule priority 8"]);
+    for only in [both[0], both[1]] {
+        bench.converge(&desired(&moved));
+        bench.converge(&desired(&[only]));
+        let left = ours(&namespace);
+        let is_inverted = left[0].get("not").is_some();
+        assert_eq!((left.len(), is_inverted), (1, only.0.contains("not")), "{only:?}");
+    }
+    ip(&namespace, "rule add not from all fwmark 0x2 priority 9 table 9 protocol bird");
+    bench.converge(&desired(&[both[0]]));
+    bench.converge(&desired(&[]));
+    assert_eq!(listed(&namespace, "rule show priority 9").len(), 1, "it is not ours");
+}
+
+/// `ip` of this system does not show the DSCP of a rule: a route that is looked up with one is the judge.
+#[test]
+fn a_dscp_decides_where_the_kernel_knows_it_and_is_refused_where_not() {
+    let namespace = cable();
+    ip(&namespace, "address add 10.0.0.1/24 dev va");
+    ip(&namespace, "route add blackhole default table 7");
+    let mut bench = Bench::new();
+    let rule = desired(&[("rule priority 7 dscp EF", "table 7")]);
+    let report = bench.pass(&rule);
+    let lines = explained(&report);
+    if report.is_converged() {
+        bench.assert_quiet(&rule);
+        let reaches = |tos| namespace.ip(&["route", "get", "10.0.0.9", "tos", tos]).is_ok();
+        assert!(reaches("0") && !reaches("184"), "{lines:?}");
+    } else {
+        let refused = "failed rule priority 7 dscp EF: this kernel has no rules by DSCP";
+        assert!(lines.iter().any(|line| line.starts_with(refused)), "{lines:?}");
+        assert_eq!(ours(&namespace).len(), 0, "no rule for all packets");
     }
 }
 

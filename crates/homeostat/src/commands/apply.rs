@@ -11,6 +11,7 @@ use homeostat_document::{Document, Format};
 use homeostat_engine::{Entry, Finding, Kind, Ledger, SqliteLedger, Strictness, WaitsOn};
 
 use crate::cli::{ApplyArgs, FormArgs, Global};
+use crate::client::Client;
 use crate::commands::left_trial::{self, Left};
 use crate::commands::plan::plan;
 use crate::commands::saved::{self, Saved};
@@ -20,11 +21,13 @@ use crate::context::Context;
 use crate::failure::{self, helped};
 use crate::machine::{Drivers, Machine};
 use crate::operator;
+use crate::orders::{OrderGate, OrderedAction, Right};
 use crate::output::digest::Digest;
 use crate::output::progress::Bar;
 use crate::output::text::{Closing, Detail, Drawing, Length};
 use crate::output::{SourceReport, is_converged, json, stream, summary, text};
 use crate::person::Person;
+use crate::pieces;
 use crate::provider::load;
 use crate::referenced_files::ReferencedFiles;
 
@@ -34,11 +37,15 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     let document = asked.document()?;
     let holder_arguments = holder::arguments(&global);
     let mut context = Context::enter(global, &document.settings)?;
+    let document = pieces::join(&context, document)?;
     if args.strict {
         context.caller.strictness = Strictness::Strict;
     }
     if context.detail != Detail::Quiet {
         context.caller.progress = Some(Arc::new(Bar::default()));
+    }
+    if context.right == Right::Describe {
+        return describe(&asked, &context, &document);
     }
     let needs_a_yes = !args.yes && asked.saved.is_none();
     if needs_a_yes && !std::io::stdin().is_terminal() {
@@ -80,6 +87,12 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
         if args.strict {
             refuse_unresolved(&drivers.plan().await?)?;
         }
+        let gate = OrderGate::where_no_daemon_runs(&context.caller, &document.settings);
+        let actions = context.leave.actions();
+        if gate.must_know(&context.right, &actions) {
+            let ordered = OrderedAction::of_plan(actions, &drivers.plan().await?)?;
+            gate.check(&context.right, ordered).await?;
+        }
         drivers.converge().await
     })??;
     if let Err(error) = asked.confirm(&context, &document, &files) {
@@ -94,10 +107,23 @@ pub(crate) fn run(args: &ApplyArgs, global: Global) -> Result<ExitCode> {
     Ok(if is_converged(&reports) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Asks what an order for this apply must say: the daemon, or the machine itself. It ends in that error.
+fn describe(asked: &Asked<'_>, context: &Context, document: &Document) -> Result<ExitCode> {
+    if let Some(client) = Client::try_connect(&context.socket) {
+        let files = asked.args.documents.documents.clone();
+        let (request, _) = hand_over::request(asked, context, &files)?;
+        client.by_right(&context.right).ask(request)?;
+        return Ok(ExitCode::FAILURE);
+    }
+    let gate = OrderGate::where_no_daemon_runs(&context.caller, &document.settings);
+    let ordered = OrderedAction::of_plan(context.leave.actions(), &plan(context, document)?)?;
+    block_on(gate.check(&context.right, ordered))?.map(|_| ExitCode::FAILURE)
+}
+
 /// In strict mode nothing is applied if something rests on what is neither there nor made, or can never be.
 fn refuse_unresolved(reports: &[SourceReport]) -> Result<()> {
     let (mut made, mut waiting, mut refused) = (BTreeSet::new(), Vec::new(), Vec::new());
-    for SourceReport { report, ledger_key } in reports {
+    for SourceReport { report, ledger_key, .. } in reports {
         report.explain(Kind::Change, &mut |entry| {
             let Entry::Change(line, _) = entry else { return };
             made.extend(line.provides.into_iter().map(|one| in_scope(one, &ledger_key.scope)));

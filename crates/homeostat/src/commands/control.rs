@@ -61,7 +61,7 @@ pub(super) fn run_passes(
 }
 
 fn send(global: &Global, request: Request) -> Result<Value> {
-    Client::connect(&socket_path(global))?.ask(request)
+    Client::connect(&socket_path(global))?.by_right(&global.right).ask(request)
 }
 
 /// Prints the report of the daemon's passes.

@@ -7,11 +7,12 @@ pub(crate) mod args;
 mod bundle;
 mod connection;
 mod coordinate;
+mod demo;
 mod documents;
 mod enroll;
 mod inventory;
 mod plan;
-mod programs;
+pub(super) mod programs;
 mod retire;
 mod rollout;
 mod sign;
@@ -40,9 +41,13 @@ struct Call<'a> {
 }
 
 pub(crate) fn run(args: &FleetArgs, global: &Global) -> Result<ExitCode> {
+    if let FleetCommand::Demo = &args.command {
+        return demo::run(global);
+    }
     let connection = Connection::find(&args.connection)?;
     let call = Call { connection, global, is_json: args.json };
     match &args.command {
+        FleetCommand::Demo => Ok(ExitCode::SUCCESS),
         FleetCommand::Coordinate(args) => block_on(coordinate::run(args, &call))?,
         FleetCommand::Status(args) => block_on(status::run(args, &call))?,
         FleetCommand::Plan(args) => block_on(plan::run(args, &call))?,

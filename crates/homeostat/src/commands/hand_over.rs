@@ -48,14 +48,7 @@ pub(super) fn to_daemon(
 ) -> Result<ExitCode> {
     let caller = &context.caller;
     let files = agreed(asked, context, document)?;
-    let handed = Handed {
-        paths: files.iter().map(|path| absolute(path)).collect::<Result<_>>()?,
-        top: context.top_scope()?.identity,
-        protocol: caller.mark.0,
-    };
-    let ask = Ask { text: asked.args.form.drawing(context.detail), leave: context.leave };
-    let (within, terms) = asked.args.trial().unzip();
-    let (confirm_within_ms, terms) = (within.map(millis), terms.unwrap_or_default());
+    let (request, confirm_within_ms) = request(asked, context, &files)?;
     start()?;
     let following = Following {
         socket: &context.socket,
@@ -65,8 +58,8 @@ pub(super) fn to_daemon(
         color: context.color,
         json: asked.args.form.json,
     };
-    let request = Request::Apply { handed, ask, confirm_within_ms, terms };
-    let code = match Client::connect(&context.socket)?.ask(request) {
+    let client = Client::connect(&context.socket)?.by_right(&context.right);
+    let code = match client.ask(request) {
         Ok(answer) => print_report(&answer, asked.args.form, context.color)?,
         // The holder died: what it began ends all the same.
         Err(error) if !error.is::<Relayed>() && following.confirmed.open_trial().is_some() => {
@@ -76,6 +69,23 @@ pub(super) fn to_daemon(
         Err(error) => return Err(error),
     };
     if confirm_within_ms.is_some() { trial::follow(&following) } else { Ok(code) }
+}
+
+/// The request for files that are handed over, and the time of its trial.
+pub(super) fn request(
+    asked: &Asked<'_>,
+    context: &Context,
+    files: &[PathBuf],
+) -> Result<(Request, Option<u64>)> {
+    let handed = Handed {
+        paths: files.iter().map(|path| absolute(path)).collect::<Result<_>>()?,
+        top: context.top_scope()?.identity,
+        protocol: context.caller.mark.0,
+    };
+    let ask = Ask { text: asked.args.form.drawing(context.detail), leave: context.leave };
+    let (within, terms) = asked.args.trial().unzip();
+    let (confirm_within_ms, terms) = (within.map(millis), terms.unwrap_or_default());
+    Ok((Request::Apply { handed, ask, confirm_within_ms, terms }, confirm_within_ms))
 }
 
 /// The files to hand over, once what will be done is what was planned, or was confirmed.

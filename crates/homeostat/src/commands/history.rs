@@ -19,6 +19,8 @@ use crate::wire::FORMAT_VERSION;
 
 /// How long the smallest difference of one file is looked for; then a larger one is shown.
 const LOOK_FOR: Duration = Duration::from_secs(2);
+/// How many pieces of a document are named before the last one.
+const NAMED: usize = 8;
 
 /// Prints the history, or the difference that one document made.
 pub(super) fn run(args: &HistoryArgs, global: &Global) -> Result<ExitCode> {
@@ -44,6 +46,7 @@ fn print_json(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
             "applied_by": entry.origin.applied_by,
             "confirmed_by": entry.origin.confirmed_by,
             "confirmed_by_checks": entry.confirmed_by_checks,
+            "pieces": entry.pieces().collect::<Vec<_>>(),
         })
     };
     let history: Vec<_> = entries.iter().map(entry).collect();
@@ -83,6 +86,14 @@ fn print_text(entries: &[Entry], rolled_back: &[EndedTrial], to: &mut dyn Write)
         let (from, scope) = (plain(&from.join(" ")), plain(&origin.scope));
         writeln!(to, "{number:>4}  {confirmed_at}  {from} in {scope}")?;
         writeln!(to, "      applied by {}, {by}", origin.applied_by)?;
+        let pieces: Vec<_> = entry.pieces().collect();
+        if let Some((last, others)) = pieces.split_last() {
+            let others = others.iter().take(NAMED).map(|name| format!("{name}, "));
+            let more = pieces.len().saturating_sub(NAMED + 1);
+            let more = if more > 0 { format!("{more} others and ") } else { String::new() };
+            let names = plain(&format!("{}{more}{last}", others.collect::<String>()));
+            writeln!(to, "      with the pieces {names}")?;
+        }
     }
     if !rolled_back.is_empty() {
         writeln!(to, "Trials that were rolled back:")?;

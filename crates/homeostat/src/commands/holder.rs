@@ -35,6 +35,7 @@ use crate::context::{Context, Top};
 use crate::daemon::{Daemon, Options, Role, log};
 use crate::failure::{self, Relayed, helped};
 use crate::output::SourceReport;
+use crate::pieces::Pieces;
 use crate::provider::DocumentProvider;
 
 /// What a holder prints once a trial can be handed to it.
@@ -263,6 +264,8 @@ fn hold(args: &EndArgs, global: Global) -> Result<ExitCode> {
     let before = confirmed.newest_in(&context.top_scope()?.name);
     let before_text =
         before.as_ref().map_or_else(nothing_declared, |entry| confirmed.load(entry))?;
+    let mut pieces = Pieces::open(&context)?;
+    let before_text = pieces.join(Arc::new(before_text))?;
     let reports = plan(&context, &before_text)?;
     if before.is_none() && owns_anything(&reports) {
         return Err(helped(
@@ -277,6 +280,7 @@ fn hold(args: &EndArgs, global: Global) -> Result<ExitCode> {
         log::init(LogForm::Text, context.detail);
     }
     let options = Options {
+        pieces: Some(pieces),
         role: Role::HoldTrial { guarded: has(&reports, Kind::Held) },
         on_stop: Some(homeostat_document::OnStop::Leave),
         ready: Some(Box::new(|| {
@@ -288,7 +292,7 @@ fn hold(args: &EndArgs, global: Global) -> Result<ExitCode> {
         })),
         ..Options::default()
     };
-    let daemon = Daemon::new(context, Box::new(NoProvider), Arc::new(before_text), ledger, options);
+    let daemon = Daemon::new(context, Box::new(NoProvider), before_text, ledger, options);
     runtime()?.block_on(Box::pin(daemon.run()))?;
     Ok(ExitCode::SUCCESS)
 }

@@ -14,6 +14,7 @@ use crate::context::Context;
 use crate::failure;
 use crate::machine::Machine;
 use crate::output::{SourceReport, stream};
+use crate::pieces::Pieces;
 use crate::undo_file::{self, Undone, WentAlong};
 use crate::wire::{NotRestored, RolledBack, TrialEnd};
 
@@ -21,7 +22,7 @@ use crate::wire::{NotRestored, RolledBack, TrialEnd};
 /// not have the lock knows nothing about that.
 ///
 /// A boot ends a trial in the kernel, but not what the trial wrote to the disk. So that is rolled back, too.
-pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Document)>> {
+pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Arc<Document>)>> {
     let confirmed = ConfirmedDocuments::of(&context.caller.state_dir, &context.caller.owner);
     let Some(left) = confirmed.open_trial() else { return Ok(None) };
     let is_here = left.origin.scope == context.top_scope()?.name;
@@ -39,6 +40,11 @@ pub(super) fn find(context: &Context) -> Result<Option<(RecordedTrial, Document)
     let before = confirmed.before(&left.record).with_context(|| {
         format!("cannot read what trial {} returns to, whose holder ended", left.record.id)
     })?;
+    // Those that do not fit the document before came after it.
+    let before = Arc::new(before);
+    let before = Pieces::open(context)
+        .and_then(|mut pieces| pieces.join(Arc::clone(&before)))
+        .unwrap_or(before);
     Ok(Some((left, before)))
 }
 
@@ -118,7 +124,7 @@ pub(super) fn is_locked(error: &anyhow::Error) -> bool {
 
 fn not_restored(reports: &[SourceReport]) -> Vec<NotRestored> {
     let mut not = Vec::new();
-    for SourceReport { ledger_key, report } in reports {
+    for SourceReport { ledger_key, report, .. } in reports {
         for kind in Kind::ALL.into_iter().filter(|kind| kind.is_open()) {
             report.explain(kind, &mut |entry| {
                 if let ReportEntry::Change(..) = entry {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
 use homeostat_document::Document;
@@ -13,7 +14,8 @@ use crate::context::Context;
 use crate::machine::Machine;
 use crate::operator;
 use crate::output::text::{Closing, Detail};
-use crate::output::{SourceReport, is_converged, json, stream, text};
+use crate::output::{SourceReport, is_converged, json, pager, stream, text};
+use crate::pieces;
 use crate::provider::load;
 use crate::registry;
 
@@ -43,9 +45,13 @@ pub(crate) fn verify(args: &VerifyArgs, global: Global) -> Result<ExitCode> {
     Ok(if converged { ExitCode::SUCCESS } else { ExitCode::from(NOT_CONVERGED) })
 }
 
-fn look(documents: &[PathBuf], global: Global) -> Result<(Context, Document, Vec<SourceReport>)> {
+fn look(
+    documents: &[PathBuf],
+    global: Global,
+) -> Result<(Context, Arc<Document>, Vec<SourceReport>)> {
     let document = load(documents)?;
     let context = Context::enter(global, &document.settings)?;
+    let document = pieces::join(&context, document)?;
     let reports = plan(&context, &document)?;
     Ok((context, document, reports))
 }
@@ -64,12 +70,12 @@ fn print(
     closing: Closing,
     warnings: &[String],
 ) -> Result<()> {
-    let printed = stream::print(context.color, |to| match form.drawing(context.detail) {
-        None => json::plan_with_warnings(reports, warnings, to),
-        Some(drawing) => {
+    let printed = match form.drawing(context.detail) {
+        None => stream::print(context.color, |to| json::plan_with_warnings(reports, warnings, to)),
+        Some(drawing) => pager::print(context.color, |to| {
             text::plan(reports, drawing, closing, to)?;
             warnings.iter().try_for_each(|warning| writeln!(to, "warning: {warning}"))
-        }
-    });
+        }),
+    };
     printed.context("cannot write to standard output")
 }

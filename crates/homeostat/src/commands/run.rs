@@ -16,6 +16,7 @@ use crate::confirmed::{self, ConfirmedDocuments, Entry};
 use crate::context::{self, Context};
 use crate::daemon::trial::tried_before;
 use crate::daemon::{Daemon, End, Fallback, Newer, Options, Readers, Role, log};
+use crate::pieces::Pieces;
 use crate::provider;
 use crate::referenced_files::ReferencedFiles;
 
@@ -31,25 +32,25 @@ pub(super) fn raise_open_files() {
 const PROCESS_ENDED: u8 = 3;
 
 /// Keeps the machine as declared until it is stopped.
-pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
+pub(crate) fn run(args: &RunArgs, global: &Global) -> Result<ExitCode> {
     raise_open_files();
     let arguments = &args.documents.documents;
     let runtime = runtime()?;
-    let (provider, answer) = runtime.block_on(provider::open(arguments, &global))?;
+    let (provider, answer) = runtime.block_on(provider::open(arguments, global))?;
     let no_document = || anyhow!("the provider has no document");
     let (document, why) = match answer {
         // A fleet's provider knows by itself what was rolled back.
         Answer::DesiredState(document) if provider.is_open_ended() => (Ok(document), None),
         Answer::DesiredState(document) => {
-            let why = unconfirmed(&document, &global)?;
+            let why = unconfirmed(&document, global)?;
             (Ok(document), why)
         }
         Answer::Unknown { why } => (Err(why), None),
         Answer::Nothing => (Err(no_document()), None),
     };
-    let owner = document.as_ref().ok().map(|document| context::owner(&global, &document.settings));
+    let owner = document.as_ref().ok().map(|document| context::owner(global, &document.settings));
     let owner = owner.transpose()?.map(|(owner, _)| owner);
-    let find = || confirmed(arguments, &global, owner.as_deref());
+    let find = || confirmed(arguments, global, owner.as_deref());
     let (document, fallback, tried_before) = match (document, why) {
         (Ok(document), None) => (document, None, false),
         (Ok(document), Some(why)) => match find() {
@@ -62,9 +63,9 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
             None => return Err(why),
         },
     };
-    let newer = fallback.is_none().then(|| newer_confirmed(&document, arguments, &global));
+    let newer = fallback.is_none().then(|| newer_confirmed(&document, arguments, global));
     let newer = newer.transpose()?.flatten();
-    let context = Context::enter(global, &document.settings)?.writing();
+    let context = Context::enter(global.clone(), &document.settings)?.writing();
     log::init(args.log, context.detail);
     let left_trial = left_trial::find(&context).unwrap_or_else(|error| {
         // A machine without its document would be worse.
@@ -76,7 +77,21 @@ pub(crate) fn run(args: &RunArgs, global: Global) -> Result<ExitCode> {
         log::log_error(&error.into(), "started without a ledger that can be written");
     }
     let ledger: Arc<dyn Ledger> = Arc::new(ledger);
+    let mut pieces = Pieces::open(&context)?;
+    let (document, fallback) = match pieces.join(Arc::clone(&document)) {
+        Ok(joined) => (joined, fallback),
+        // It was confirmed with the pieces of its time.
+        Err(_) if fallback.is_some() || provider.fleet().is_some() => (document, fallback),
+        Err(why) => match find() {
+            Some((confirmed, entry)) => (confirmed, Some(Fallback { entry, why })),
+            None => return Err(why),
+        },
+    };
+    let newer = newer
+        .filter(|_| fallback.is_none())
+        .and_then(|newer| Some(Newer { document: pieces.join(newer.document).ok()?, ..newer }));
     let options = Options {
+        pieces: Some(pieces),
         from: arguments.clone(),
         fallback,
         newer: newer.filter(|newer| context.check_same(&newer.document.settings).is_ok()),

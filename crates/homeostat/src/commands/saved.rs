@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use homeostat_document::{Document, SourceText};
+use homeostat_fleet::Digest;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -45,6 +46,13 @@ pub(super) fn save(path: &Path, document: &Document, reports: &[SourceReport]) -
     let mut file = BufWriter::new(file.with_context(whole)?);
     serde_json::to_writer(&mut file, &saved).with_context(whole)?;
     file.write_all(b"\n").and_then(|()| file.flush()).with_context(whole)
+}
+
+/// A digest of what must be the same for a plan to be the same.
+pub(crate) fn digest(reports: &[SourceReport]) -> Result<Digest> {
+    let plan = planned(reports)?;
+    let compared = COMPARED.map(|list| plan.get(list).cloned().unwrap_or_default());
+    Ok(Digest::of(&serde_json::to_vec(&compared)?))
 }
 
 fn planned(reports: &[SourceReport]) -> Result<Value> {
@@ -94,7 +102,9 @@ impl Saved {
                 helped(error, "make a new plan: homeostat plan --out")
             })
         };
-        self.documents.iter().map(file).collect()
+        // Pieces are the daemon's own.
+        let documents = self.documents.iter().filter(|saved| saved.piece.is_none());
+        documents.map(file).collect()
     }
 
     /// Refuses if what would be done now is not what was planned, and says what moved.

@@ -16,14 +16,17 @@ use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
-    About, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem, Overview, ProviderStatus,
-    Request, Role, RoleStatus, TrialEnd, TrialStatus, millis,
+    About, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem, Overview, PieceStatus,
+    ProviderStatus, Request, Role, RoleStatus, TrialEnd, TrialStatus, millis,
+    time_in_words as time,
 };
 
 /// How long a daemon that is just starting may take to listen.
 const STARTING: Duration = Duration::from_secs(10);
 /// How often it is looked for.
 const LOOK: Duration = Duration::from_millis(20);
+/// How many pieces are listed.
+const SHOWN: usize = 20;
 /// The longest that is asked for in one request.
 const ROUND: Duration = Duration::from_secs(30);
 
@@ -87,6 +90,7 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     if let Some(provider) = &overview.provider {
         draw_provider(provider, to)?;
     }
+    draw_pieces(&overview.pieces, to)?;
     match overview.handed_number {
         _ if !overview.handed || overview.trial.is_some() => {}
         Some(number) => writeln!(
@@ -126,22 +130,38 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     }
 }
 
+/// The first pieces, and how many others there are.
+fn draw_pieces(pieces: &[PieceStatus], to: &mut dyn Write) -> io::Result<()> {
+    for PieceStatus { name, put_at, put_by, .. } in pieces.iter().take(SHOWN) {
+        writeln!(to, "piece {}: put at {put_at} by {}", plain(name), plain(put_by))?;
+    }
+    match pieces.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        others => writeln!(to, "{others} other pieces; --json lists all of them."),
+    }
+}
+
 /// The first open keys, and how many others there are.
 fn draw_open(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     for item in &overview.open_keys {
-        let OpenItem { source, scope, key, kind, reason, owner, since, help, next_try_in_ms } =
-            item;
+        let OpenItem { source, scope, key, kind, reason, owner, since, help, .. } = item;
+        let OpenItem { command, next_try_in_ms, .. } = item;
+        let command = command.as_ref().map(|command| format!("`{command}`"));
         let next_try = next_try_in_ms.map(|left| format!("in {}", time(left)));
         let since = since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
         writeln!(to, "{} ({source} in {}): {kind}{}", plain(key), plain(scope), plain(&since))?;
-        for (name, text) in
-            [("reason", reason), ("owner", owner), ("help", help), ("next try", &next_try)]
-        {
+        for (name, text) in [
+            ("reason", reason),
+            ("owner", owner),
+            ("help", help),
+            ("resolved by", &command),
+            ("next try", &next_try),
+        ] {
             row(name, text.as_deref(), to)?;
         }
     }
     let counts =
-        overview.loops.iter().flat_map(|one| Kind::open().map(|kind| one.open.count(kind)));
+        overview.loops.iter().flat_map(|one| Kind::listed().map(|kind| one.open.count(kind)));
     match counts.sum::<usize>().saturating_sub(overview.open_keys.len()) {
         0 => Ok(()),
         others => writeln!(to, "{others} other keys are not as declared."),
@@ -187,7 +207,9 @@ fn row(name: &str, text: Option<&str>, to: &mut dyn Write) -> io::Result<()> {
 }
 
 fn draw_loop(one: &LoopStatus, to: &mut dyn Write) -> io::Result<()> {
-    writeln!(to, "{} in {}: {}", plain(&one.source), plain(&one.scope), state(one))?;
+    let by = one.pattern.as_ref().map(|pattern| format!(", by `{pattern}`")).unwrap_or_default();
+    let (source, scope) = (plain(&one.source), plain(&one.scope));
+    writeln!(to, "{source} in {scope}{}: {}", plain(&by), state(one))?;
     if let Some(on) = &one.waits_on {
         return writeln!(to, "  waits on {}", plain(on));
     }
@@ -237,10 +259,10 @@ fn state(one: &LoopStatus) -> String {
         (false, _) => "starting".to_owned(),
         _ => "not converged".to_owned(),
     }];
-    for kind in Kind::open().filter(|kind| one.open.count(*kind) > 0) {
+    for kind in Kind::listed().filter(|kind| one.open.count(*kind) > 0) {
         let word = match kind {
             Kind::Conflict => "in conflict",
-            Kind::Held => "held back",
+            Kind::Held | Kind::Optional => kind.title(),
             other => OpenCounts::name(other),
         };
         words.push(format!("{} {word}", one.open.count(kind)));
@@ -257,16 +279,6 @@ fn state(one: &LoopStatus) -> String {
     words.join(", ")
 }
 
-/// A time as people say it.
-fn time(millis: u64) -> String {
-    match millis {
-        0..1000 => format!("{millis} ms"),
-        1000..120_000 => format!("{} s", millis / 1000),
-        120_000..7_200_000 => format!("{} min", millis / 60_000),
-        _ => format!("{} h", millis / 3_600_000),
-    }
-}
-
 fn draw_keys(keys: Vec<KeyStatus>, to: &mut dyn Write) -> io::Result<()> {
     for key in keys {
         let (name, scope) = (plain(&key.key), plain(&key.scope));
@@ -279,16 +291,42 @@ fn draw_keys(keys: Vec<KeyStatus>, to: &mut dyn Write) -> io::Result<()> {
         let rows = [
             ("owner", key.owner),
             ("wanted", key.wanted.as_ref().map(show)),
+            ("declared at", key.declared_at),
             ("held", key.held.as_ref().map(show)),
             ("waits on", key.waits_on),
             ("reason", key.reason),
             ("last heal", heal),
+            ("resolved by", key.command.map(|command| format!("`{command}`"))),
         ];
         for (name, text) in rows {
             row(name, text.as_deref(), to)?;
         }
+        for (at, event) in key.events.iter().enumerate() {
+            row(if at == 0 { "lately" } else { "      " }, lately(event).as_deref(), to)?;
+        }
     }
     Ok(())
+}
+
+/// An event about one key, in a line.
+fn lately(event: &Value) -> Option<String> {
+    let field = |name: &str| event.get(name)?.as_str();
+    let (time, kind) = (field("time")?, field("event")?);
+    let text = match kind {
+        "step-applied" => {
+            let by = field("by").map(|by| format!(" by {by}")).unwrap_or_default();
+            format!("{} after {}{by}", field("action")?, field("cause")?)
+        }
+        "step-failed" => {
+            let action = field("action").map(|action| format!("{action} "));
+            format!("{}failed: {}", action.unwrap_or_default(), field("error")?)
+        }
+        "conflict" => format!("conflict with {}", field("owner")?),
+        "pending" => format!("waits on {}", field("waits_on")?),
+        "contention" => format!("{} keeps undoing it", field("culprit")?),
+        other => other.replace('-', " "),
+    };
+    Some(format!("{time}  {text}"))
 }
 
 /// What is shown of a `step-applied` event.
@@ -309,25 +347,5 @@ fn show(value: &Value) -> String {
             fields.collect::<Vec<_>>().join(" ")
         }
         other => other.to_string(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_are_said_in_the_unit_that_fits() {
-        let rows = [
-            (0, "0 ms"),
-            (999, "999 ms"),
-            (1000, "1 s"),
-            (119_999, "119 s"),
-            (120_000, "2 min"),
-            (7_200_000, "2 h"),
-        ];
-        for (millis, expected) in rows {
-            assert_eq!(time(millis), expected);
-        }
     }
 }

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context as _, Result};
-use homeostat_document::Settings;
 use homeostat_engine::{Ledger, MassDelete, OnRelease, SqliteLedger};
 
 use super::plan::plan;
@@ -16,7 +15,9 @@ use crate::confirmed::{ConfirmedDocuments, nothing_declared};
 use crate::context::{Context, state_dir};
 use crate::failure::helped;
 use crate::machine::Machine;
+use crate::orders::{OrderGate, OrderedAction, Right};
 use crate::output::{is_converged, json, stream, summary, text};
+use crate::pieces;
 
 /// Drives the machine to a document that declares nothing, and waits until nothing of the owner is left.
 pub(super) fn run(args: &UninstallArgs, global: Global) -> Result<ExitCode> {
@@ -28,10 +29,17 @@ pub(super) fn run(args: &UninstallArgs, global: Global) -> Result<ExitCode> {
         ));
     }
     let nothing = nothing_declared()?;
-    let settings = last_settings(&global);
+    // They may name the mark of the owner.
+    let settings = ConfirmedDocuments::of(&state_dir(&global), global.owner_name()).last_settings();
     let mut context = Context::enter(global, &settings)?;
     context.caller.guards.mass_delete = MassDelete::Allow;
     context.caller.on_release = OnRelease::Restore;
+    let (right, gate) = (context.right.clone(), OrderGate::of(&context.caller, &settings));
+    let actions = || vec!["uninstall".to_owned()];
+    if right == Right::Describe {
+        let ordered = OrderedAction::of_plan(actions(), &plan(&context, &nothing)?)?;
+        return block_on(gate.check(&right, ordered))?.map(|_| ExitCode::FAILURE);
+    }
     if !args.yes {
         let reports = plan(&context, &nothing)?;
         if summary(&reports).total() > 0 {
@@ -44,8 +52,15 @@ pub(super) fn run(args: &UninstallArgs, global: Global) -> Result<ExitCode> {
     let context = context.writing();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
     left_trial::roll_back(&context, &ledger)?;
+    pieces::forget_all(&context.caller.state_dir, &context.caller.owner)?;
     let drivers = Machine::bind(&context, &nothing, &*ledger)?.unlock(&ledger)?;
-    let reports = block_on(drivers.converge())??;
+    let gate = OrderGate::of(&context.caller, &settings);
+    let reports = block_on(async {
+        if gate.must_know(&right, &actions()) {
+            gate.check(&right, OrderedAction::of_plan(actions(), &drivers.plan().await?)?).await?;
+        }
+        drivers.converge().await
+    })??;
     let is_done = is_converged(&reports);
     let (owner, directory) = (&context.caller.owner, context.caller.state_dir.display());
     let printed = stream::print(context.color, |to| match args.form.drawing(context.detail) {
@@ -64,12 +79,4 @@ pub(super) fn run(args: &UninstallArgs, global: Global) -> Result<ExitCode> {
     });
     printed.context("cannot write to standard output")?;
     Ok(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// Those of the last document that was in force: they may name the mark of the owner.
-fn last_settings(global: &Global) -> Settings {
-    let confirmed = ConfirmedDocuments::of(&state_dir(global), global.owner_name());
-    let newest = confirmed.entries().ok().and_then(|mut entries| entries.pop());
-    let document = newest.and_then(|newest| confirmed.load(&newest).ok());
-    document.map(|document| document.settings).unwrap_or_default()
 }

@@ -7,26 +7,35 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use futures_util::future::join_all;
 use homeostat_engine::{Action, CommandRefused, Control, Entry, Explain, Finding, Kind, Patience};
+use homeostat_fleet::order::{self, Order};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tracing::Level;
 
-use super::command::{DaemonCommand, DaemonHandle, StartedPass, TrialRequest, start_passes};
+use super::command::{
+    Carried, DaemonCommand, DaemonHandle, StartedPass, Touched, TrialRequest, start_passes,
+};
 use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use crate::converge::{Converging, converge};
 use crate::failure::{self, helped};
 use crate::machine::Waiting;
+use crate::orders::{OrderRefused, OrderedAction, Right, ToOrder};
 use crate::output::{SourceReport, is_converged, json as report, text};
 use crate::person::Person;
+use crate::pieces::{NewPiece, PieceName};
 use crate::registry;
 use crate::wire::{
-    About, Ask, FORMAT_VERSION, KeyStatus, Leave, OlderDocument, Request, SourceAnswer, Terms,
-    refusal,
+    About, Ask, DescribeAnswer, FORMAT_VERSION, KeyStatus, LONGEST_PIECE, Leave, OlderDocument,
+    Request, SourceAnswer, Terms, refusal,
 };
 
 /// The longest that one request waits; who wants to wait longer asks again.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
+
+/// How many events about one key are told.
+const EVENTS: usize = 10;
 
 /// Everything that an answer is made of.
 #[derive(Clone)]
@@ -42,8 +51,8 @@ const FIRST: [Kind; 6] =
 
 impl Answers {
     /// The answer to one request, as a line.
-    pub(super) async fn answer(&self, request: Request, by: &Person) -> Vec<u8> {
-        let line = match self.respond(request, by).await {
+    pub(super) async fn answer(&self, request: Request, right: Right, by: &Person) -> Vec<u8> {
+        let line = match self.respond(request, right, by).await {
             Ok(line) => line,
             Err(error) => {
                 let mut text = Vec::new();
@@ -58,7 +67,7 @@ impl Answers {
         line
     }
 
-    async fn respond(&self, request: Request, by: &Person) -> Result<Vec<u8>> {
+    async fn respond(&self, request: Request, right: Right, by: &Person) -> Result<Vec<u8>> {
         // Status and events are answered from the beginning. Everything else is about loops, which are not there yet while
         // the daemon starts: none of them could be paused, and all of none would be converged.
         if !matches!(request, Request::Status { .. } | Request::Events { .. }) {
@@ -79,39 +88,98 @@ impl Answers {
             Request::Resume { scope } => {
                 self.command_each(scope.as_deref(), |control| Ok(control.resume()?))
             }
-            Request::Resync(ask) => self.passes(None, ask).await,
-            Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask).await,
+            Request::Resync(ask) => self.passes(None, ask, right).await,
+            Request::Reload(ask) => self.passes(Some(DaemonCommand::Reload), ask, right).await,
             Request::Apply { handed, ask, confirm_within_ms, terms } => {
                 let trial = confirm_within_ms.map(|within| TrialRequest {
                     within: Duration::from_millis(within),
                     by: by.clone(),
                     terms,
                 });
-                self.passes(Some(DaemonCommand::TakeDocument { handed, trial }), ask).await
+                let command = DaemonCommand::TakeDocument { handed, trial };
+                self.passes(Some(command), ask, right).await
+            }
+            Request::Put { name, format, directory, text, ask } => {
+                let name: PieceName = name.parse()?;
+                if text.len() > LONGEST_PIECE {
+                    return Err(anyhow!("a piece may have {LONGEST_PIECE} bytes"));
+                }
+                let piece = NewPiece { by: by.clone(), format, directory, text };
+                let is_unguarded = ask.leave != Leave::default();
+                let command = DaemonCommand::PutPiece { name, piece };
+                self.piece(command, ask, right, is_unguarded).await
+            }
+            Request::Drop { name, ask } => {
+                let (name, by) = (name.parse()?, by.clone());
+                self.piece(DaemonCommand::DropPiece { name, by }, ask, right, true).await
             }
             Request::Trial { id, wait_ms } => self.trial(id, Duration::from_millis(wait_ms)).await,
             Request::Confirm { extend_ms, same_session } => {
                 let extend = extend_ms.map(Duration::from_millis);
                 let by = by.clone();
                 let command = DaemonCommand::Confirm { by, same_session, extend };
-                self.commands.send(command, Leave::default()).await?;
+                self.commands.send(command, Leave::default(), Right::Own).await?;
                 self.trials()
             }
-            Request::Rollback { ask, to: None } => self.roll_back(by.clone(), ask).await,
+            Request::Rollback { ask, to: None } => self.roll_back(by.clone(), ask, right).await,
             Request::Rollback { ask, to: Some(OlderDocument { number, confirm_within_ms }) } => {
                 let within = Duration::from_millis(confirm_within_ms);
                 let trial = TrialRequest { within, by: by.clone(), terms: Terms::default() };
-                self.passes(Some(DaemonCommand::TryOlder { number, trial }), ask).await
+                self.passes(Some(DaemonCommand::TryOlder { number, trial }), ask, right).await
             }
-            Request::Adopt { about, ask } => self.adopt(&about, ask).await,
-            Request::Release(about) => self.release(&about).await,
-            Request::Forget(about) => self.forget(&about).await,
-            Request::Source { source, request } => self.source_command(&source, request).await,
+            Request::Adopt { about, ask } => self.adopt(&about, ask, &right).await,
+            Request::Release(about) => self.release(&about, &right).await,
+            Request::Forget(about) => self.forget(&about, &right).await,
+            Request::Source { source, request } => {
+                self.source_command(&source, request, &right).await
+            }
+            Request::Describe { request } => Box::pin(self.describe(*request, by)).await,
             Request::Events { .. } => Err(helped(
                 "this request streams events and has no single answer",
                 "connect again and read the stream",
             )),
         }
+    }
+
+    /// What an order for a request must say.
+    async fn describe(&self, request: Request, by: &Person) -> Result<Vec<u8>> {
+        let needless = || {
+            helped(
+                "no order can be required for this command",
+                "orders are for commands on keys and guests, and for --allow-mass-delete, --allow-cascades and \
+                 --accept-loss",
+            )
+        };
+        if !request.can_need_order() {
+            return Err(needless());
+        }
+        let Err(error) = self.respond(request, Right::Describe, by).await else {
+            return Err(needless());
+        };
+        let ToOrder(command) = error.downcast()?;
+        answer(&DescribeAnswer { format_version: FORMAT_VERSION.to_owned(), command })
+    }
+
+    /// Lets a command be carried out on keys, once it is known how they stand.
+    async fn check_order(
+        &self,
+        right: &Right,
+        action: &str,
+        about: &About,
+        found: &[(Arc<dyn Control>, KeyStatus)],
+    ) -> Result<()> {
+        let gate = self.snapshot.borrow().orders.clone();
+        if !gate.must_know(right, &[action.to_owned()]) {
+            return Ok(());
+        }
+        let keys = found.iter().map(|(_, status)| {
+            let KeyStatus { source, scope, key, state, owner, held, .. } = status;
+            json!({ "source": source, "scope": scope, "key": key, "state": state, "owner": owner, "held": held })
+        });
+        let keys = Value::Array(keys.collect());
+        let checked = gate.check(right, OrderedAction::of_keys(action, &about.key, &keys)?).await;
+        note_order(&self.recent, &checked);
+        checked.map(drop)
     }
 
     async fn status(&self, wait_ms: Option<u64>) -> Result<Vec<u8>> {
@@ -132,20 +200,31 @@ impl Answers {
     }
 
     /// Carries out a command of a source, also if the client does not wait for the answer.
-    async fn source_command(&self, source: &str, request: Value) -> Result<Vec<u8>> {
-        let carry_out = registry::find(source).and_then(|source| source.command);
-        let deps = self.snapshot.borrow().commands.clone();
-        let (Some(carry_out), Some(deps)) = (carry_out, deps) else {
+    async fn source_command(&self, source: &str, request: Value, right: &Right) -> Result<Vec<u8>> {
+        let registered = registry::find(source);
+        let carry_out = registered.and_then(|source| Some((source, source.command?)));
+        let (deps, gate) = {
+            let snapshot = self.snapshot.borrow();
+            (snapshot.commands.clone(), snapshot.orders.clone())
+        };
+        let (Some((registered, carry_out)), Some(deps)) = (carry_out, deps) else {
             return Err(anyhow!("the daemon carries out no commands of `{source}`"));
         };
+        if let Some(ordered) = OrderedAction::of_source(registered, &request)? {
+            let checked = gate.check(right, ordered).await;
+            note_order(&self.recent, &checked);
+            checked?;
+        } else if *right == Right::Describe {
+            return Err(anyhow!("no order can be required for this command of `{source}`"));
+        }
         let answer = tokio::spawn(carry_out(deps, request)).await?.map_err(failure::of_source)?;
         self::answer(&SourceAnswer { format_version: FORMAT_VERSION, answer })
     }
 
     /// Rolls the open trial back, and waits for the end of that.
-    async fn roll_back(&self, by: Person, ask: Ask) -> Result<Vec<u8>> {
+    async fn roll_back(&self, by: Person, ask: Ask, right: Right) -> Result<Vec<u8>> {
         let id = self.snapshot.borrow().trials.open.as_ref().map(|trial| trial.record.id);
-        let report = self.passes(Some(DaemonCommand::RollBack { by }), ask).await?;
+        let report = self.passes(Some(DaemonCommand::RollBack { by }), ask, right).await?;
         self.trial(id.unwrap_or_default(), LONGEST_WAIT).await?;
         let last = self.snapshot.borrow().trials.last.clone();
         let Some(last) = last.filter(|last| ask.text.is_some() && Some(last.id) == id) else {
@@ -207,37 +286,80 @@ impl Answers {
     }
 
     /// Does what is to be done first, runs a pass of every loop, and returns their report.
-    async fn passes(&self, command: Option<DaemonCommand>, ask: Ask) -> Result<Vec<u8>> {
+    async fn passes(
+        &self,
+        command: Option<DaemonCommand>,
+        ask: Ask,
+        right: Right,
+    ) -> Result<Vec<u8>> {
         let is_lenient = ask.leave != Leave::default();
         let command = command.or(is_lenient.then_some(DaemonCommand::Arrange));
-        let started = match command {
-            Some(command) => self.commands.send(command, ask.leave).await?,
-            None => start_passes(self.loops(None)?),
+        let carried = match command {
+            Some(command) => self.commands.send(command, ask.leave, right).await?,
+            None => Carried { started: start_passes(self.loops(None)?), touched: Touched::All },
         };
-        let reports = self.settle(started, ask.leave).await;
+        let reports = self.settle(carried, ask.leave).await;
         if is_lenient {
-            self.commands.send(DaemonCommand::Arrange, Leave::default()).await?;
+            let leave = Leave::default();
+            self.commands.send(DaemonCommand::Arrange, leave, Right::Checked).await?;
+        }
+        draw(&reports?, ask)
+    }
+
+    /// Puts or drops a piece, and reports the passes of what it touches.
+    async fn piece(
+        &self,
+        command: DaemonCommand,
+        ask: Ask,
+        right: Right,
+        is_unguarded: bool,
+    ) -> Result<Vec<u8>> {
+        let carried = self.commands.send(command, ask.leave, right).await?;
+        let reports = self.settle(carried, ask.leave).await;
+        if is_unguarded {
+            // What guards let through for it they hold again.
+            let leave = Leave::default();
+            self.commands.send(DaemonCommand::ArrangeChanged, leave, Right::Checked).await?;
         }
         draw(&reports?, ask)
     }
 
     /// Runs passes as long as that brings something, with the patience that an `apply` has. What is
     /// inside namespaces of our own can be opened only when they are there.
-    async fn settle(&self, started: Vec<StartedPass>, leave: Leave) -> Result<Vec<SourceReport>> {
+    async fn settle(&self, carried: Carried, leave: Leave) -> Result<Vec<SourceReport>> {
+        let Carried { started, touched } = carried;
         let mut all = ended(started, Vec::new()).await;
         let creates_scopes = |one: &&Converging| {
             registry::find(&one.control.ledger_key().source).is_some_and(|it| it.scopes.is_some())
         };
         let made = all.iter().filter(creates_scopes);
         if made.map(Converging::written).sum::<usize>() > 0 {
-            all = ended(self.commands.send(DaemonCommand::Arrange, leave).await?, all).await;
+            let again = match touched {
+                Touched::All => DaemonCommand::Arrange,
+                Touched::Scopes(_) => DaemonCommand::ArrangeChanged,
+            };
+            let Carried { started, .. } = self.commands.send(again, leave, Right::Checked).await?;
+            let goes_on = |one: &mut Converging| {
+                let key = one.control.ledger_key();
+                started.iter().any(|started| started.control.ledger_key() == key)
+            };
+            let again = all.extract_if(.., goes_on).collect();
+            let again = ended(started, again).await;
+            if touched == Touched::All {
+                // A loop that was not asked has ended.
+                all.clear();
+            }
+            all.extend(again);
         }
         // Tasks go on after the answer: the loops follow them.
         let patience = Patience::default().with_tasks(Duration::ZERO);
         converge(&mut all, patience, async |one| one.pass().await, |_| {}).await;
         let mut reports: Vec<SourceReport> =
             all.into_iter().filter_map(Converging::report).collect();
-        reports.extend(self.snapshot.borrow().waiting.iter().map(Waiting::report));
+        let snapshot = self.snapshot.borrow();
+        let waiting = snapshot.waiting.iter();
+        let waiting = waiting.filter(|waiting| touched.has(&waiting.ledger_key.scope));
+        reports.extend(waiting.map(Waiting::report));
         Ok(reports)
     }
 
@@ -256,7 +378,7 @@ impl Answers {
     }
 
     /// Takes over the object on a declared key once, from its current owner.
-    async fn adopt(&self, about: &About, ask: Ask) -> Result<Vec<u8>> {
+    async fn adopt(&self, about: &About, ask: Ask, right: &Right) -> Result<Vec<u8>> {
         let mut found = self.find(about).await?;
         found.retain(|(_, status)| status.declared);
         if found.is_empty() {
@@ -265,6 +387,7 @@ impl Answers {
                 "declare it in the document first",
             ));
         }
+        self.check_order(right, "adopt", about, &found).await?;
         let mut reports = Vec::new();
         for (control, status) in found {
             let mut adopted = Converging::new(Arc::clone(&control));
@@ -276,7 +399,7 @@ impl Answers {
 
     /// Gives up a key that is not declared. Where the mark is in the target, and no source can take it
     /// off, that is said.
-    async fn release(&self, about: &About) -> Result<Vec<u8>> {
+    async fn release(&self, about: &About, right: &Right) -> Result<Vec<u8>> {
         let found = self.find(about).await?;
         if let Some((_, status)) = found.iter().find(|(_, status)| status.declared) {
             return Err(helped(
@@ -285,6 +408,7 @@ impl Answers {
                  it is released",
             ));
         }
+        self.check_order(right, "release", about, &found).await?;
         let mut released = Vec::new();
         for (control, status) in found {
             let is_known = control.forget(&status.key).await?.map_err(|error| anyhow!(error))?;
@@ -303,9 +427,11 @@ impl Answers {
     }
 
     /// Drops what the ledger knows of a key.
-    async fn forget(&self, about: &About) -> Result<Vec<u8>> {
+    async fn forget(&self, about: &About, right: &Right) -> Result<Vec<u8>> {
+        let found = self.find(about).await?;
+        self.check_order(right, "forget", about, &found).await?;
         let mut forgotten = Vec::new();
-        for (control, status) in self.find(about).await? {
+        for (control, status) in found {
             if control.forget(&status.key).await?.map_err(|error| anyhow!(error))? {
                 let KeyStatus { source, scope, key, .. } = status;
                 forgotten.push(json!({ "source": source, "scope": scope, "key": key }));
@@ -331,7 +457,8 @@ impl Answers {
         Ok(found)
     }
 
-    async fn look(&self, control: &dyn Control, key: &str) -> Result<Option<KeyStatus>> {
+    /// How a key stands: looks at it, and writes nothing. Nothing if the text is no key of the source.
+    pub(super) async fn look(&self, control: &dyn Control, key: &str) -> Result<Option<KeyStatus>> {
         let report = match control.look(key).await {
             Err(CommandRefused::NotAKey(_)) => return Ok(None),
             other => other?.map_err(|error| anyhow!(error))?,
@@ -339,7 +466,34 @@ impl Answers {
         let mut status = status(control, &*report, key);
         let last_applied = self.recent.last_applied(control.ledger_key(), &status.key);
         status.last_heal = last_applied.and_then(|line| serde_json::from_str(&line).ok());
+        let events = self.recent.about(control.ledger_key(), &status.key, EVENTS);
+        status.events = events.iter().filter_map(|line| serde_json::from_str(line).ok()).collect();
+        let now = self.snapshot.borrow();
+        if status.declared {
+            status.declared_at = now.declared_at(control.ledger_key(), &status.key);
+        }
+        let open = control.find(&status.key, 1).entries.into_iter().next();
+        if let Some(open) = open.and_then(|found| found.open).filter(|_| !status.converged) {
+            let (scope, key) = (&status.scope, &status.key);
+            status.command = now.invocation.resolves(scope, key, open.kind, open.held_by);
+        }
         Ok(Some(status))
+    }
+}
+
+/// Shows in events that an order was used, or that a command was refused for want of one.
+pub(super) fn note_order(recent: &Recent, checked: &Result<Option<Order>>) {
+    match checked {
+        Ok(Some(order)) => {
+            let order::Command { actions, key, .. } = &order.command;
+            let fields = json!({ "order": order.id, "actions": actions, "key": key });
+            recent.record(Level::INFO, "order-used", fields);
+        }
+        Err(error) if error.is::<OrderRefused>() => {
+            let fields = json!({ "error": failure::text(error), "help": failure::help(error) });
+            recent.record(Level::WARN, "order-refused", fields);
+        }
+        Ok(None) | Err(_) => {}
     }
 }
 
@@ -467,12 +621,15 @@ mod tests {
         let requests =
             || [Request::Resync(Ask::default()), Request::Pause { for_ms: None, scope: None }];
         for request in requests() {
-            let early =
-                tokio::time::timeout(LONGEST_WAIT, answers.answer(request, &Person::current()))
-                    .await;
+            let early = tokio::time::timeout(
+                LONGEST_WAIT,
+                answers.answer(request, Right::Own, &Person::current()),
+            )
+            .await;
             assert!(early.is_err(), "{:?}", early.map(String::from_utf8));
         }
-        let status = answers.answer(Request::Status { wait_ms: None }, &Person::current()).await;
+        let status = Request::Status { wait_ms: None };
+        let status = answers.answer(status, Right::Own, &Person::current()).await;
         assert!(
             String::from_utf8_lossy(&status).contains("\"converged\":false"),
             "status answers at once"
@@ -480,7 +637,8 @@ mod tests {
         snapshot.send_replace(LoopsSnapshot { is_arranged: true, ..LoopsSnapshot::default() });
         for request in requests() {
             let answer =
-                String::from_utf8(answers.answer(request, &Person::current()).await).unwrap();
+                String::from_utf8(answers.answer(request, Right::Own, &Person::current()).await)
+                    .unwrap();
             assert!(!answer.contains("error"), "{answer}");
         }
     }

@@ -38,6 +38,7 @@ pub(super) fn needed(
     let recorded = pages.places(&context.caller.owner)?;
     let is_elsewhere = !matches!(context.top, Top::Host)
         || !document.namespaces.is_empty()
+        || !document.patterns.is_empty()
         || recorded.iter().any(|place| place.scope != HOST && own_scopes(&place.source).is_none());
     let mut needed = ALWAYS;
     for own in recorded.iter().filter_map(|place| own_scopes(&place.source)) {

@@ -42,6 +42,12 @@ impl Stamp {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
     }
 
+    /// The time of day, in UTC: `20:14:03`.
+    pub(crate) fn clock(self) -> String {
+        let seconds = self.0.as_secs();
+        format!("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60)
+    }
+
     /// Seconds since 1970, as metrics have them.
     pub(crate) fn as_seconds(self) -> f64 {
         self.0.as_secs_f64()

@@ -1,5 +1,6 @@
 //! Commands that only the daemon itself can carry out: clients send them through a [`DaemonHandle`], and wait.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,9 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::context::Context;
 use crate::failure::helped;
+use crate::orders::Right;
 use crate::person::Person;
+use crate::pieces::{NewPiece, PieceName};
 use crate::wire::{Handed, Leave, Terms};
 
 /// How many commands may wait.
@@ -23,7 +26,33 @@ const WAITING: usize = 16;
 pub(super) struct CommandRequest {
     pub(super) command: DaemonCommand,
     pub(super) leave: Leave,
-    pub(super) answer: oneshot::Sender<Result<Vec<StartedPass>>>,
+    pub(super) right: Right,
+    pub(super) answer: oneshot::Sender<Result<Carried>>,
+}
+
+/// What the daemon did for a client.
+pub(super) struct Carried {
+    /// The passes of all loops that it started.
+    pub(super) started: Vec<StartedPass>,
+    pub(super) touched: Touched,
+}
+
+/// The scopes that a command is about.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Touched {
+    #[default]
+    All,
+    /// Those of these names.
+    Scopes(Arc<BTreeSet<String>>),
+}
+
+impl Touched {
+    pub(super) fn has(&self, scope: &str) -> bool {
+        match self {
+            Touched::All => true,
+            Touched::Scopes(scopes) => scopes.contains(scope),
+        }
+    }
 }
 
 /// A pass that a loop was asked for.
@@ -57,6 +86,12 @@ pub(super) fn start_passes(loops: Vec<Arc<dyn Control>>) -> Vec<StartedPass> {
 pub(super) enum DaemonCommand {
     /// Bring the loops in line with the document.
     Arrange,
+    /// The same, without a word to those whose desired state is what it was.
+    ArrangeChanged,
+    /// Put a piece beside the document.
+    PutPiece { name: PieceName, piece: NewPiece },
+    /// Take a piece away.
+    DropPiece { name: PieceName, by: Person },
     /// Read the document again.
     Reload,
     /// Take another one in its place.
@@ -86,15 +121,16 @@ impl DaemonHandle {
         (DaemonHandle(sender), receiver)
     }
 
-    /// Sends a command, waits until it is carried out, and returns the passes of all loops that it started.
+    /// Sends a command, and waits until it is carried out.
     pub(super) async fn send(
         &self,
         command: DaemonCommand,
         leave: Leave,
-    ) -> Result<Vec<StartedPass>> {
+        right: Right,
+    ) -> Result<Carried> {
         let gone = || anyhow!("the daemon is stopping");
         let (answer, answered) = oneshot::channel();
-        self.0.send(CommandRequest { command, leave, answer }).await.map_err(|_| gone())?;
+        self.0.send(CommandRequest { command, leave, right, answer }).await.map_err(|_| gone())?;
         answered.await.map_err(|_| gone())?
     }
 }

@@ -3,6 +3,7 @@
 //! GET and HEAD of a handful of pages, one request a connection. Whatever a client could use up is bounded: the head
 //! of its request, the time it takes, the number of its connections. Start at [`serve`].
 
+mod page;
 mod site;
 mod stream;
 
@@ -27,13 +28,17 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
+pub(super) use self::page::{About, PageSource};
 use self::site::Answer;
 pub(super) use self::site::Site;
+#[cfg(test)]
+pub(super) use self::site::tests::site_of;
 use super::clients::{self, Asked};
+use super::metrics::Exposition;
 
 /// Followers of events keep their connections; other requests must still find room.
-const FOLLOWERS: usize = 8;
-const CONNECTIONS: usize = 32;
+const FOLLOWERS: usize = 100;
+const CONNECTIONS: usize = FOLLOWERS + 32;
 
 /// How long the head of a request may be, in bytes.
 const LONGEST_HEAD: usize = 8 * 1024;
@@ -95,11 +100,14 @@ async fn converse(
 ) -> Result<()> {
     set_tcp_user_timeout(&stream, STALLED)?;
     let is_following = AtomicBool::new(false);
-    let service = service_fn(|request| {
+    let is_follower = &is_following;
+    let service = service_fn(move |request| {
         asked.mark();
-        let answer = answer(&request, site, followers);
-        is_following.store(matches!(answer.body(), Either::Right(_)), Ordering::Relaxed);
-        std::future::ready(Ok::<_, Infallible>(answer))
+        Box::pin(async move {
+            let answer = answer(&request, site, followers).await;
+            is_follower.store(matches!(answer.body(), Either::Right(_)), Ordering::Relaxed);
+            Ok::<_, Infallible>(answer)
+        })
     });
     let mut builder = http1::Builder::new();
     // A client may close its side once it has asked.
@@ -118,7 +126,7 @@ async fn converse(
     Ok(())
 }
 
-fn answer<B>(request: &Request<B>, site: &Site, followers: &Arc<Semaphore>) -> Answer {
+async fn answer<B>(request: &Request<B>, site: &Site, followers: &Arc<Semaphore>) -> Answer {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let why = "only GET and HEAD are answered: HTTP only reads";
         let mut refusal = site::text(StatusCode::METHOD_NOT_ALLOWED, why);
@@ -132,12 +140,18 @@ fn answer<B>(request: &Request<B>, site: &Site, followers: &Arc<Semaphore>) -> A
     if let Err((status, why)) = check_host(headers) {
         return site::text(status, why);
     }
-    let mut accepted = headers.get_all(header::ACCEPT).iter().filter_map(|one| one.to_str().ok());
-    let is_stream = accepted.any(|kinds| kinds.contains(stream::KIND));
-    if uri.path() != "/api/v1/events" || !is_stream {
-        return site.answer(uri.path(), uri.query().unwrap_or_default());
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|one| one.to_str().ok());
+    let accepted: Vec<&str> = accepted.collect();
+    let (path, query) = (uri.path(), uri.query().unwrap_or_default());
+    if path == "/metrics" {
+        return site.metrics(Exposition::for_client(&accepted));
+    }
+    let is_stream = accepted.iter().any(|kinds| kinds.contains(stream::KIND));
+    if !is_stream || !["/api/v1/events", "/live"].contains(&path) {
+        return site.answer(path, query).await;
     }
     match Arc::clone(followers).try_acquire_owned() {
+        Ok(seat) if path == "/live" => stream::live(&site.page, query, headers, seat),
         Ok(seat) => stream::events(&site.recent, seat),
         Err(_) => site::text(StatusCode::SERVICE_UNAVAILABLE, "too many follow the events already"),
     }
@@ -165,10 +179,8 @@ fn check_host(headers: &HeaderMap) -> Result<(), (StatusCode, &'static str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loops_snapshot::LoopsSnapshot;
-    use super::super::metrics::Meters;
-    use super::super::recent::Recent;
     use super::*;
+    use crate::daemon::loops_snapshot::LoopsSnapshot;
 
     #[test]
     fn only_loopback_is_listened_on() {
@@ -187,24 +199,23 @@ mod tests {
         check("localhost", Err("not an address and a port"));
     }
 
-    fn status(method: &str, uri: &str, hosts: &[&str]) -> u16 {
+    async fn status(method: &str, uri: &str, hosts: &[&str]) -> u16 {
         let mut request = Request::builder().method(method).uri(uri);
         for host in hosts {
             request = request.header("Host", *host);
         }
-        let snapshot = tokio::sync::watch::channel(LoopsSnapshot::default()).1;
-        let site = Site { snapshot, recent: Recent::default(), meters: Meters::default() };
+        let site = site::tests::site(LoopsSnapshot::default());
         let followers = Arc::new(Semaphore::new(1));
-        answer(&request.body(()).unwrap(), &site, &followers).status().as_u16()
+        answer(&request.body(()).unwrap(), &site, &followers).await.status().as_u16()
     }
 
-    #[test]
-    fn only_names_of_this_machine_are_answered() {
-        let check = |hosts: &[&str], expected| {
-            assert_eq!(status("GET", "/api/v1/events", hosts), expected, "{hosts:?}");
+    #[tokio::test]
+    async fn only_names_of_this_machine_are_answered() {
+        let check = async |hosts: &[&str], expected| {
+            assert_eq!(status("GET", "/api/v1/events", hosts).await, expected, "{hosts:?}");
         };
         for host in ["localhost", "LocalHost:1", "127.0.0.1:9876", "[::1]", "[::1]:80"] {
-            check(&[host], 200);
+            check(&[host], 200).await;
         }
         for host in [
             "evil.example",
@@ -217,14 +228,14 @@ mod tests {
             "10.0.0.1",
             "evil:127.0.0.1",
         ] {
-            check(&[host], 403);
+            check(&[host], 403).await;
         }
-        check(&["localhost", "evil.example"], 400);
-        check(&[], 400);
+        check(&["localhost", "evil.example"], 400).await;
+        check(&[], 400).await;
     }
 
-    #[test]
-    fn what_does_not_only_read_is_refused() {
+    #[tokio::test]
+    async fn what_does_not_only_read_is_refused() {
         let host = ["localhost"];
         for (method, uri, expected) in [
             ("HEAD", "/api/v1/events", 200),
@@ -234,7 +245,7 @@ mod tests {
             ("GET", "http://localhost/", 400),
             ("GET", "/etc/passwd", 404),
         ] {
-            assert_eq!(status(method, uri, &host), expected, "{method} {uri}");
+            assert_eq!(status(method, uri, &host).await, expected, "{method} {uri}");
         }
     }
 }

@@ -1,30 +1,36 @@
 //! Everything that shows the daemon to others: the log, systemd, HTTP, the recent events and the metrics.
 
+use std::sync::Arc;
+
 use anyhow::Result;
 use homeostat_engine::{Event, Events};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio::sync::watch;
 
+use super::answers::Answers;
 use super::clock::Stamp;
-use super::http::{self, Listen, Site};
+use super::http::{self, About, Listen, PageSource, Site};
+use super::live::Live;
 use super::log::log_event;
-use super::loops_snapshot::LoopsSnapshot;
 use super::metrics::Meters;
-use super::recent::Recent;
 use super::systemd::Systemd;
 
 /// Starts all of them, each as a task of its own.
 pub(super) async fn open(
     events: &Events,
     listen: Option<Listen>,
-    snapshot: watch::Receiver<LoopsSnapshot>,
-    recent: Recent,
+    answers: Answers,
+    about: About,
 ) -> Result<()> {
-    let site = Site { snapshot: snapshot.clone(), recent, meters: Meters::default() };
+    let (snapshot, recent, live) =
+        (answers.snapshot.clone(), answers.recent.clone(), Live::default());
+    let about = Arc::new(about);
+    let page = PageSource { snapshot: snapshot.clone(), answers, live: live.clone(), about };
+    let site = Site { snapshot: snapshot.clone(), recent, meters: Meters::default(), page };
     tokio::spawn(gather(site.clone(), events.subscribe()));
     if let Some(listen) = listen {
         http::serve(listen, site).await?;
+        tokio::spawn(live.send_headlines(snapshot.clone(), events.subscribe()));
     }
     tokio::spawn(Systemd::from_environment().follow(snapshot, events.subscribe()));
     Ok(())
@@ -40,6 +46,7 @@ async fn gather(site: Site, mut events: Receiver<Event>) {
                     site.recent.take(level, &event, at);
                 }
                 site.meters.take(&event, at);
+                site.page.live.take(&event, at);
             }
             Err(RecvError::Lagged(_)) => {}
             Err(RecvError::Closed) => return,

@@ -1,22 +1,28 @@
 //! The loops that run, and what waits for a scope that is not there: what status, open keys and readiness are made of.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
+use homeostat_document::{Document, NamespaceName};
 use homeostat_engine::journal::Millis;
 use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Patience, Status};
 use homeostat_registry::{CommandDeps, Leader, Memory, Standby, Turn, Turns};
 use tokio::time::Instant;
 
 use super::clock::Stamp;
+use super::headline::Headline;
 use super::provider_health::ProviderHealth;
 use super::trial::Trials;
 use crate::machine::Waiting;
-use crate::registry::{is_late, is_remote};
+use crate::orders::OrderGate;
+use crate::registry::{find, is_late, is_remote};
+use crate::way_out::Invocation;
 use crate::wire::{
-    Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, Role, RoleStatus, millis,
+    Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, PieceStatus, Role,
+    RoleStatus, millis,
 };
 
 /// How many open keys a page has.
@@ -44,10 +50,20 @@ pub(super) struct LoopsSnapshot {
     pub(super) tried_before: bool,
     pub(super) trials: Trials,
     pub(super) provider: Option<ProviderHealth>,
+    /// Which commands need an order.
+    pub(super) orders: OrderGate,
+    /// The document in force.
+    pub(super) document: Option<Arc<Document>>,
+    /// How people reach this daemon.
+    pub(super) invocation: Invocation,
     /// Where sources keep what they count.
     pub(super) memory: Memory,
     /// Which machine acts on targets that several share.
     pub(super) turns: Turns,
+    /// The patterns by which scopes are declared.
+    pub(super) patterns: Arc<BTreeMap<String, String>>,
+    /// What was put beside the document.
+    pub(super) pieces: Arc<Vec<PieceStatus>>,
 }
 
 impl LoopsSnapshot {
@@ -70,6 +86,7 @@ impl LoopsSnapshot {
             provider: self.provider.as_ref().map(ProviderHealth::status),
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,
+            pieces: self.pieces.to_vec(),
         }
     }
 
@@ -88,6 +105,7 @@ impl LoopsSnapshot {
             ready: status.is_ready,
             converged,
             role: role(self.turns.of(&ledger_key.source)),
+            pattern: self.patterns.get(&ledger_key.scope).cloned(),
             pass: status.pass.0,
             last_attempt_ago_ms: status.last_attempt.map(ago),
             last_success_ago_ms: status.last_success.map(ago),
@@ -108,6 +126,25 @@ impl LoopsSnapshot {
             not_converging: status.not_converging,
             waits_on: None,
         }
+    }
+
+    /// How everything stands, for people.
+    pub(super) fn headline(&self) -> Headline {
+        Headline::of(&self.overview(), self.is_healthy(), &self.invocation)
+    }
+
+    /// Where the document in force declares a key: file, line and column.
+    pub(super) fn declared_at(&self, ledger_key: &LedgerKey, key: &str) -> Option<String> {
+        let document = self.document.as_deref()?;
+        let source = find(&ledger_key.source)?;
+        let is_its = |name: Option<&NamespaceName>| {
+            name.is_some_and(|name| name.as_str() == ledger_key.scope)
+        };
+        // The first scope is the top level, which has whatever is no namespace of the document.
+        let named = document.scopes().find(|(name, _)| is_its(*name));
+        let (_, section) = named.or_else(|| document.scopes().next())?;
+        let place = document.locate((source.written)(section, key)?);
+        Some(format!("{}:{}:{}", place.file, place.line, place.column))
     }
 
     /// Whether everything is as declared.
@@ -161,7 +198,7 @@ impl LoopsSnapshot {
             let after =
                 after.strip_prefix(&**prefix).map(Some).or((&**prefix > after).then_some(None));
             let Some(after) = after.filter(|_| open.len() < limit) else { continue };
-            open.extend(part.page(ledger_key, after, limit - open.len()));
+            open.extend(part.page(ledger_key, after, limit - open.len(), &self.invocation));
         }
         let last = open.last().filter(|_| open.len() == limit);
         let next = last.map(|one| format!("{}/{}/{}", one.source, one.scope, one.key));
@@ -218,7 +255,13 @@ enum Part<'a> {
 
 impl Part<'_> {
     /// The first open keys after `after`, at most `limit`.
-    fn page(&self, ledger_key: &LedgerKey, after: Option<&str>, limit: usize) -> Vec<OpenItem> {
+    fn page(
+        &self,
+        ledger_key: &LedgerKey,
+        after: Option<&str>,
+        limit: usize,
+        invocation: &Invocation,
+    ) -> Vec<OpenItem> {
         let item = |key, kind| OpenItem {
             source: ledger_key.source.clone(),
             scope: ledger_key.scope.clone(),
@@ -237,6 +280,12 @@ impl Part<'_> {
                     owner: open.owner,
                     since: Some(Stamp::ago(control.at(open.since).elapsed()).to_string()),
                     help: open.help,
+                    command: invocation.resolves(
+                        &ledger_key.scope,
+                        &open.key,
+                        open.kind,
+                        open.held_by,
+                    ),
                     next_try_in_ms: open.next_try.map(until),
                     ..item(open.key, open.kind)
                 });

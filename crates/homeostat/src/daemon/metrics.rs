@@ -2,7 +2,10 @@
 //!
 //! What a loop counts is read from it for each request. What takes time is gathered from events.
 
+mod exposition;
 mod loop_metrics;
+#[cfg(test)]
+mod names_tests;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,6 +23,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
+pub(super) use self::exposition::Exposition;
 use self::loop_metrics::{LOOP_METRICS, LoopMetric, MetricKind};
 use super::clock::Stamp;
 use super::loops_snapshot::LoopsSnapshot;
@@ -27,7 +31,7 @@ use super::provider_health::ProviderHealth;
 use crate::registry::SOURCES;
 
 /// From a tenth of a millisecond to a pass at its deadline.
-const BUCKETS: [f64; 18] = [
+pub(super) const BUCKETS: [f64; 18] = [
     0.0001, 0.000_25, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
     5.0, 10.0, 30.0, 60.0,
 ];
@@ -117,7 +121,11 @@ impl Meters {
     }
 
     /// Everything, about these loops and no others.
-    pub(super) fn text(&self, now: &LoopsSnapshot) -> Result<String, fmt::Error> {
+    pub(super) fn text(
+        &self,
+        now: &LoopsSnapshot,
+        format: Exposition,
+    ) -> Result<String, fmt::Error> {
         let statuses = now.loops.iter().map(|one| {
             let LedgerKey { source, scope, .. } = one.ledger_key().clone();
             (Labels { source, scope }, one.status())
@@ -140,7 +148,7 @@ impl Meters {
         add_roles(&mut registry, now);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
-        Ok(text)
+        Ok(format.of(text))
     }
 
     /// Scopes come and go, and would pile up.
@@ -214,8 +222,7 @@ fn add_documents(to: &mut Registry, now: &LoopsSnapshot) {
 
 /// Whether this machine acts on what machines of a fleet share, and since when it does or does not.
 fn add_roles(to: &mut Registry, now: &LoopsSnapshot) {
-    let leads = Family::<[(&str, &str); 1], Gauge>::default();
-    let since = Family::<[(&str, &str); 1], Gauge>::default();
+    let (leads, since) = (Roles::default(), Roles::default());
     let mut is_shared = false;
     for source in SOURCES.iter().map(Registration::name) {
         let (is_leader, Millis(began)) = match now.turns.of(source) {
@@ -229,10 +236,16 @@ fn add_roles(to: &mut Registry, now: &LoopsSnapshot) {
         since.get_or_create(&[("source", source)]).set(seconds);
     }
     if is_shared {
-        to.register("leader", "Whether this machine acts on a target that machines share", leads);
-        let help = "When this machine began to lead or to stand by, in seconds since 1970";
-        to.register("role_since", help, since);
+        register_roles(to, leads, since);
     }
+}
+
+type Roles = Family<[(&'static str, &'static str); 1], Gauge>;
+
+fn register_roles(to: &mut Registry, leads: Roles, since: Roles) {
+    to.register("leader", "Whether this machine acts on a target that machines share", leads);
+    let help = "When this machine began to lead or to stand by, in seconds since 1970";
+    to.register("role_since", help, since);
 }
 
 /// Adds the counters and gauges of all loops.
@@ -345,7 +358,7 @@ mod tests {
     fn metrics_of_loops_that_are_gone_are_dropped() {
         let meters = Meters::default();
         pass(&meters, Reason::Hint, Cause::Drift);
-        let text = meters.text(&LoopsSnapshot::default()).unwrap();
+        let text = meters.text(&LoopsSnapshot::default(), Exposition::OpenMetrics).unwrap();
         assert!(!text.contains("rtnl"), "{text}");
         assert!(text.ends_with("# EOF\n"), "{text}");
     }

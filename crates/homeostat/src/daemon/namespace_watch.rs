@@ -40,6 +40,18 @@ pub(super) struct NamespaceWatch {
     ended: BTreeSet<u32>,
     /// Whether one of them ended before it was watched.
     is_due: bool,
+    names: Names,
+    /// What was at every name, while all of them matter.
+    at_names: BTreeMap<PathBuf, Seen>,
+}
+
+/// Which namespaces matter, of those that have names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Names {
+    /// Those at the places that are watched.
+    These,
+    /// All of them: a pattern may match any.
+    All,
 }
 
 /// What is at a path.
@@ -63,13 +75,20 @@ impl NamespaceWatch {
         let mounts = File::open(MOUNTS)
             .and_then(|mounts| register(mounts.into(), Interest::PRIORITY))
             .context("cannot watch mounts")?;
-        let (seen, processes, ended, is_due) = Default::default();
-        Ok(NamespaceWatch { watch: Watch::namespaces()?, mounts, seen, processes, ended, is_due })
+        let (seen, processes, ended, is_due, at_names) = Default::default();
+        let (watch, names) = (Watch::namespaces()?, Names::These);
+        Ok(NamespaceWatch { watch, mounts, seen, processes, ended, is_due, names, at_names })
     }
 
     /// From here on these places matter, and no others. What became of them since the last
     /// [`changed`](Self::changed) ended is still reported.
-    pub(super) fn watch_places(&mut self, places: &[ScopePlace]) {
+    pub(super) fn watch_places(&mut self, places: &[ScopePlace], names: Names) {
+        if names != self.names && names == Names::All {
+            self.watch.watch_all_namespaces();
+            // Whatever came before.
+            self.is_due = true;
+        }
+        self.names = names;
         let mut paths = BTreeSet::new();
         let mut pids = BTreeSet::new();
         for place in places {
@@ -135,7 +154,8 @@ impl NamespaceWatch {
                     // Mounts come in groups. It stays ready until it is cleared.
                     tokio::time::sleep(QUIET).await;
                     mounted.clear_ready();
-                    if self.seen.iter().any(|(path, seen)| *seen != Seen::at(path)) {
+                    let is_changed = self.seen.iter().any(|(path, seen)| *seen != Seen::at(path));
+                    if is_changed || self.at_names != self.names.look() {
                         break;
                     }
                 }
@@ -143,6 +163,20 @@ impl NamespaceWatch {
         }
         // Before the caller looks: what comes in between is looked at twice, and never not at all.
         self.seen.iter_mut().for_each(|(path, seen)| *seen = Seen::at(path));
+        self.at_names = self.names.look();
+    }
+}
+
+impl Names {
+    /// What is at every name, if all of them matter.
+    fn look(self) -> BTreeMap<PathBuf, Seen> {
+        if self == Names::These {
+            return BTreeMap::new();
+        }
+        // A directory that cannot be read is reported when the document is bound.
+        let names = homeostat_netns::names().unwrap_or_default();
+        let paths = names.into_iter().map(|name| name.path());
+        paths.map(|path| (path.clone(), Seen::at(&path))).collect()
     }
 }
 

@@ -78,6 +78,18 @@ impl Recent {
         line.map(|line| Arc::clone(&line.text))
     }
 
+    /// The last events about a key, the newest first.
+    pub(super) fn about(&self, ledger_key: &LedgerKey, key: &str, most: usize) -> Vec<Arc<str>> {
+        let is_it = |event: &Event| {
+            (event.source, &*event.scope) == (&*ledger_key.source, &*ledger_key.scope)
+                && key_of(&event.kind) == Some(key)
+        };
+        let ring = self.ring();
+        let about = ring.iter().rev();
+        let about = about.filter(|line| line.event.as_deref().is_some_and(is_it));
+        about.take(most).map(|line| Arc::clone(&line.text)).collect()
+    }
+
     /// What happened lately, oldest first, and everything from then on.
     pub(super) fn follow(&self) -> (Vec<Line>, broadcast::Receiver<Line>) {
         let ring = self.ring();
@@ -86,6 +98,19 @@ impl Recent {
 
     fn ring(&self) -> MutexGuard<'_, VecDeque<Line>> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The one key that an event is about.
+fn key_of(kind: &EventKind) -> Option<&str> {
+    match kind {
+        EventKind::StepApplied { key, .. }
+        | EventKind::StepFailed { key, .. }
+        | EventKind::Conflict { key, .. }
+        | EventKind::Pending { key, .. }
+        | EventKind::Contention { key, .. }
+        | EventKind::NotConverging { key } => Some(key),
+        _ => None,
     }
 }
 

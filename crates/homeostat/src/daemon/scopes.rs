@@ -30,6 +30,8 @@ pub(super) struct Scopes {
     /// The passes that a client waits for.
     started: Vec<StartedPass>,
     waiting: Vec<Waiting>,
+    /// The patterns by which scopes are declared.
+    patterns: Arc<BTreeMap<String, String>>,
     /// The lock of a scope in which nothing runs yet.
     held: Option<(String, Arc<ScopeLock>)>,
 }
@@ -62,6 +64,8 @@ pub(super) enum Recipients {
     All,
     /// All of them, for a client that waits for the reports of the passes that carry it out.
     AllForClient,
+    /// Those whose desired state or target has changed, for a client that waits for their reports.
+    ChangedForClient,
 }
 
 /// What the loops are brought in line with.
@@ -137,6 +141,11 @@ impl Scopes {
         }
     }
 
+    /// The patterns by which scopes are declared.
+    pub(super) fn patterns(&self) -> Arc<BTreeMap<String, String>> {
+        Arc::clone(&self.patterns)
+    }
+
     /// What waits for a scope that is not there.
     pub(super) fn waiting(&self) -> Vec<Waiting> {
         self.waiting.clone()
@@ -195,8 +204,10 @@ impl Scopes {
             let _ = answer.send(bound.map(Machine::into_parts));
         })?;
         let bound = answered.await.context("binding the document ended without an answer")?;
-        let parts;
+        let parts: Vec<Part>;
         (parts, self.waiting) = bound?;
+        let by_pattern = |part: &Part| Some((part.scope.name.clone(), part.pattern.clone()?));
+        self.patterns = Arc::new(parts.iter().filter_map(by_pattern).collect());
         Ok(parts)
     }
 
@@ -228,7 +239,7 @@ impl Scopes {
     /// Returns whether the first of all parts, namespaces of our own, has just begun.
     async fn settle(&mut self, parts: Vec<Part>, by: Arrangement<'_>) -> Result<bool> {
         let mut made = false;
-        for Part { scope, first, rest } in parts {
+        for Part { scope, first, rest, .. } in parts {
             let running = match self.running.entry(scope.name.clone()) {
                 Entry::Occupied(running) => running.into_mut(),
                 Entry::Vacant(vacant) => vacant.insert(Running {
@@ -341,6 +352,14 @@ impl Running {
                     started.push(StartedPass { control: Arc::clone(control), pass });
                     true
                 }),
+                Recipients::ChangedForClient => {
+                    let is_changed = control.put(planner);
+                    if let Ok(true) = is_changed {
+                        let pass = start_pass(control).boxed();
+                        started.push(StartedPass { control: Arc::clone(control), pass });
+                    }
+                    is_changed
+                }
             };
             let put = if matches!(is_changed, Ok(false)) { Put::Unchanged } else { Put::Changed };
             return Ok((Arc::clone(control), put));
@@ -353,7 +372,7 @@ impl Running {
         let LoopTask { control, run, .. } = planner.into_loop(deps, pace.clone());
         // Before the loop runs, so that it is its first pass that is waited for, and no second one.
         let first = start_pass(&control);
-        if by.recipients == Recipients::AllForClient {
+        if matches!(by.recipients, Recipients::AllForClient | Recipients::ChangedForClient) {
             started
                 .push(StartedPass { control: Arc::clone(&control), pass: first.clone().boxed() });
         }

@@ -728,7 +728,9 @@ pub(super) async fn roll_back(
 ) -> Result<()> {
     let trial = daemon.trials.open.as_ref().ok_or_else(no_trial)?;
     let (record, confirmed) = (trial.record.clone(), daemon.confirmed());
-    let document = Arc::new(confirmed.before(&record)?);
+    let before = Arc::new(confirmed.before(&record)?);
+    // Those that do not fit the document before came after it.
+    let document = daemon.with_pieces(Arc::clone(&before)).unwrap_or(before);
     let loops = daemon.loops();
     let _ = tokio::time::timeout(RUNNING_PASS, hold_off(&loops, &confirmed)).await;
     let along = Arc::new(WentAlong::default());

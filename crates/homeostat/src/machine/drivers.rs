@@ -68,8 +68,8 @@ impl Drivers<'_> {
     /// keeps it alive. The first scope stays locked all along.
     fn open_anew(mut self) -> Result<Self> {
         self.machine.bound.clear();
-        let Machine { context, document, .. } = self.machine;
-        let machine = Machine::bind(context, document, &*self.ledger)?;
+        let Machine { context, written, .. } = self.machine;
+        let machine = Machine::bind(context, written, &*self.ledger)?;
         let opened = machine.unlock_under(self.first_lock, &self.ledger)?;
         opened.prune()?;
         Ok(opened)
@@ -107,7 +107,7 @@ impl Drivers<'_> {
                 let report = one.plan(&*self.ledger).await.unwrap_or_else(|error| {
                     Box::new(Entries::of_broken_pass(&error, &ledger_key.source))
                 });
-                reports.push(Some(SourceReport { ledger_key, report }));
+                reports.push(Some(SourceReport { ledger_key, report, pattern: None }));
                 continue;
             };
             reports.push(None);

@@ -20,6 +20,6 @@ impl Waiting {
             finding: Finding::Pending { on: self.on.clone() },
         };
         let report = Box::new(Entries(self.keys.iter().map(pending).collect()));
-        SourceReport { ledger_key: self.ledger_key.clone(), report }
+        SourceReport { ledger_key: self.ledger_key.clone(), report, pattern: None }
     }
 }

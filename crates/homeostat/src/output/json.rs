@@ -1,5 +1,6 @@
 //! The JSON of plans and reports, streamed entry by entry.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use homeostat_engine::{Cause, Entry, Kind, Sampler};
@@ -45,6 +46,11 @@ fn plan_lists(all: &[SourceReport], to: &mut dyn Write) -> io::Result<()> {
         // What fails before anything was tried is refused.
         let name = if kind == Kind::Failed { "refused" } else { kind.list() };
         list(name, kind, all, to)?;
+    }
+    let patterns: BTreeMap<_, _> =
+        all.iter().filter_map(|one| Some((&one.ledger_key.scope, one.pattern.as_ref()?))).collect();
+    if !patterns.is_empty() {
+        write!(to, ",\"patterns\":{}", serde_json::json!(patterns))?;
     }
     Ok(())
 }

@@ -10,7 +10,8 @@ pub(super) const DIM: Style = Style::new().dimmed();
 pub(crate) const BOLD: Style = Style::new().bold();
 pub(crate) const RED: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Red)));
 pub(crate) const GREEN: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Green)));
-const YELLOW: Style = Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
+pub(crate) const YELLOW: Style =
+    Style::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Yellow)));
 
 /// A line in three parts, so that the last one stands in a column, and what is shown below it.
 pub(super) struct Row {
@@ -94,7 +95,7 @@ fn fields(before: &Map<String, Value>, after: &Map<String, Value>) -> String {
 }
 
 /// A value as a person would write it: bare text, and the fields of an object.
-fn value(value: &Value) -> String {
+pub(crate) fn value(value: &Value) -> String {
     match value {
         Value::String(text) if text.is_empty() => "\"\"".to_owned(),
         Value::String(text) => plain(&text.replace('\n', "; ")),

@@ -7,7 +7,7 @@ use anstream::ColorChoice;
 
 use crate::cli::Color;
 
-fn choice(color: Color) -> ColorChoice {
+pub(super) fn choice(color: Color) -> ColorChoice {
     match color {
         Color::Auto => ColorChoice::Auto,
         Color::Always => ColorChoice::Always,

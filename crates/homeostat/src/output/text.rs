@@ -60,7 +60,7 @@ pub(crate) fn plan(
     to: &mut dyn Write,
 ) -> io::Result<()> {
     for source in all {
-        let mut page = Page::new(&source.ledger_key, drawing, to);
+        let mut page = Page::new(source, drawing, to);
         page.changes(source)?;
         page.findings(source, "refused")?;
     }
@@ -71,10 +71,11 @@ pub(crate) fn plan(
                 "No changes.".to_owned()
             }
             Closing::Plan if summary(all).total() == 0 => {
-                format!("{RED}Not converged{RED:#}: no changes.")
+                format!("{RED}Not converged{RED:#}: no changes{}.", not_done(all))
             }
             Closing::Plan => format!(
-                "Plan: {create} to create, {update} to update, {replace} to replace, {delete} to delete."
+                "Plan: {create} to create, {update} to update, {replace} to replace, {delete} to delete{}.",
+                not_done(all)
             ),
             Closing::Verdict if is_converged(all) => "Converged.".to_owned(),
             Closing::Verdict => format!("{RED}Not converged.{RED:#}"),
@@ -84,10 +85,30 @@ pub(crate) fn plan(
     to.flush()
 }
 
+/// The changes that cannot be made, for the last line of a plan: its exit code does not tell of them.
+fn not_done(all: &[SourceReport]) -> String {
+    let count = |kind| {
+        let mut count = 0;
+        for source in all {
+            source.report.explain(kind, &mut |_| count += 1);
+        }
+        count
+    };
+    let counts = [
+        (count(Kind::Failed), "refused"),
+        (count(Kind::Conflict), "in conflict"),
+        (count(Kind::Held), "held back"),
+    ];
+    let words = counts.iter().filter(|(count, _)| *count > 0);
+    let words: Vec<String> =
+        words.map(|(count, word)| format!("; {RED}{count} {word}{RED:#}")).collect();
+    words.concat()
+}
+
 /// Draws the report of an apply: what was not done, and the sum of what was.
 pub(crate) fn report(all: &[SourceReport], drawing: Drawing, to: &mut dyn Write) -> io::Result<()> {
     for source in all {
-        let mut page = Page::new(&source.ledger_key, drawing, to);
+        let mut page = Page::new(source, drawing, to);
         page.applied(source)?;
         page.findings(source, "failed")?;
         if drawing.detail == Detail::Normal && source.report.summary().total() > 0 {
@@ -111,14 +132,17 @@ pub(crate) fn report(all: &[SourceReport], drawing: Drawing, to: &mut dyn Write)
 /// One source in one scope; its heading is drawn with its first line.
 struct Page<'a> {
     ledger_key: &'a LedgerKey,
+    /// The pattern that declares the scope.
+    pattern: Option<&'a str>,
     drawing: Drawing,
     to: &'a mut dyn Write,
     has_heading: bool,
 }
 
 impl<'a> Page<'a> {
-    fn new(ledger_key: &'a LedgerKey, drawing: Drawing, to: &'a mut dyn Write) -> Self {
-        Page { ledger_key, drawing, to, has_heading: false }
+    fn new(of: &'a SourceReport, drawing: Drawing, to: &'a mut dyn Write) -> Self {
+        let SourceReport { ledger_key, pattern, .. } = of;
+        Page { ledger_key, pattern: pattern.as_deref(), drawing, to, has_heading: false }
     }
 
     fn changes(&mut self, source: &SourceReport) -> io::Result<()> {
@@ -167,11 +191,9 @@ impl<'a> Page<'a> {
             return Ok(());
         }
         if !std::mem::replace(&mut self.has_heading, true) {
-            writeln!(
-                self.to,
-                "{BOLD}{} in {}{BOLD:#}",
-                self.ledger_key.source, self.ledger_key.scope
-            )?;
+            let LedgerKey { source, scope, .. } = self.ledger_key;
+            let by = self.pattern.map(|pattern| format!(", by `{pattern}`")).unwrap_or_default();
+            writeln!(self.to, "{BOLD}{source} in {scope}{BOLD:#}{by}")?;
         }
         writeln!(self.to, "  {DIM}{title}:{DIM:#}")?;
         let width = lines.width();

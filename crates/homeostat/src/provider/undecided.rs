@@ -105,6 +105,13 @@ impl DocumentProvider for Undecided {
         self.provider().postponed(why);
     }
 
+    fn fleet(&self) -> Option<fleet::FleetSettings> {
+        match &self.chosen {
+            Chosen::Files(_) => None,
+            Chosen::Fleet(fleet) => fleet.fleet(),
+        }
+    }
+
     /// It may still be a fleet.
     fn is_open_ended(&self) -> bool {
         true

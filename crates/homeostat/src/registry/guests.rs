@@ -24,6 +24,7 @@ use crate::client::{Client, read, socket_path};
 use crate::commands::{block_on, left_trial};
 use crate::context::Context;
 use crate::failure::{helped, of_source};
+use crate::orders::{OrderGate, OrderedAction, Right};
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::provider::{fleet, load};
@@ -68,7 +69,7 @@ pub(super) fn run(args: &GuestArgs, global: Global) -> Result<ExitCode> {
     let command = Command { vmid: Vmid(*vmid), verb: *verb, name: idempotency_key.clone() };
     let command = serde_json::to_value(command)?;
     let answer = match Client::try_connect(&socket_path(&global)) {
-        Some(client) => client.ask(request(&command))?,
+        Some(client) => client.by_right(&global.right).ask(request(&command))?,
         None => without_daemon(args, &command, global)?,
     };
     let Answer { key, verb, outcome, why, stored } = read(answer.clone())?;
@@ -103,7 +104,14 @@ fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<V
             "start the daemon, or run the command on the machine that leads",
         ));
     }
-    let context = Context::enter(global, &document.settings)?.writing();
+    let context = Context::enter(global, &document.settings)?;
+    if let (Right::Describe, Some(ordered)) =
+        (&context.right, OrderedAction::of_source(&REGISTRATION, command)?)
+    {
+        let gate = OrderGate::where_no_daemon_runs(&context.caller, &document.settings);
+        block_on(gate.check(&context.right, ordered))??;
+    }
+    let context = context.writing();
     let ledger: Arc<dyn Ledger> = Arc::new(SqliteLedger::open(&context.caller.state_dir)?);
     left_trial::roll_back(&context, &ledger)?;
     let mut turn = args.idempotency_key.as_ref().map(|_| Turn::new(&context));
@@ -114,7 +122,7 @@ fn without_daemon(args: &GuestArgs, command: &Value, global: Global) -> Result<V
         }
         // A daemon may have started meanwhile.
         if let Some(client) = Client::try_connect(&context.socket) {
-            return client.ask(request(command));
+            return client.by_right(&context.right).ask(request(command));
         }
     }
 }
@@ -128,7 +136,14 @@ fn directly(command: &Value, context: &Context, document: &Document) -> Result<V
     let binding = Binding { source, caller, document, scope, section, pages, gate };
     (source.bind)(&binding).map_err(of_source)?;
     let deps = CommandDeps { memory: caller.memory.clone(), lock };
-    let answer = block_on(homeostat_guests::carry_out(deps, command.clone()))?;
-    let answer = answer.map_err(of_source)?;
+    let answer = block_on(async {
+        if let Some(ordered) = OrderedAction::of_source(source, command)? {
+            OrderGate::where_no_daemon_runs(caller, &document.settings)
+                .check(&context.right, ordered)
+                .await?;
+        }
+        let answer = homeostat_guests::carry_out(deps, command.clone()).await;
+        answer.map_err(of_source)
+    })??;
     Ok(serde_json::to_value(SourceAnswer { format_version: FORMAT_VERSION, answer })?)
 }

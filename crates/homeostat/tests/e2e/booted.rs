@@ -53,10 +53,16 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new() -> Self {
+    /// One without the program.
+    pub(crate) fn bare() -> Self {
         let machine = debian_root().and_then(|root| BootedSystemd::boot(&root));
         let host = Host { machine: machine.unwrap_or_else(|error| panic!("{error}")) };
         host.enter();
+        host
+    }
+
+    pub(crate) fn new() -> Self {
+        let host = Self::bare();
         copy_program(&host.machine.path().join("usr/bin/homeostat"));
         host.write("root/before.toml", BEFORE);
         host.write("root/new.toml", TRIED);
@@ -153,7 +159,7 @@ impl Host {
 }
 
 /// Every address is probed.
-fn is_quiet() {
+pub(crate) fn is_quiet() {
     until("quiet addresses", || {
         let mut ip = command("ip");
         ip.args(["address", "show"]);

@@ -44,6 +44,32 @@ fn good_checks_confirm_a_trial() {
     assert!(listed.contains("confirmed by its checks (ping:203.0.113.5)"), "{listed}");
 }
 
+/// A table and a link that only wait for the confirm are as they shall be, for the checks and for whoever waits.
+#[test]
+fn what_waits_only_for_the_confirm_keeps_no_check_from_confirming() {
+    let (site, _) = Site::applied();
+    let world = &site.world;
+    let without = "routes = []\nrules = []\n[sysctl]\n\
+        [links.lan0]\nup = true\naddresses = [\"192.0.2.1/24\"]\n[nftables]\nruleset = \"\"\n";
+    world.write("new.toml", without);
+    let ran = site.apply_with("--confirm-within 1m --confirm-by checks", "cmd:/bin/true").exits(0);
+    assert!(ran.last_line().starts_with("Confirmed by its checks (cmd:/bin/true)"), "{ran:?}");
+    until("the end of the holder", || !site.has_processes());
+    world.run("verify new.toml").exits(0);
+    assert!(!world.nft("list tables").contains("kept"));
+    let links = world.ip("link show");
+    assert!(!links.contains("br0:") && !links.contains("hs-"), "{links}");
+    // With a daemon, the same is settled while the trial is open.
+    let _daemon = world.keep(&format!("{without}[links.br0]\nkind = \"bridge\"\nup = true\n"));
+    world.converges();
+    world.confirms(3);
+    let mut client = begin(world, without, "");
+    world.run("status --wait --timeout 30s").exits(0);
+    assert!(world.ip("link show").contains("hs-"), "the bridge waits for the confirm");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+}
+
 /// The trial takes the address away that is checked, and the rollback brings it back.
 #[test]
 fn a_check_that_fails_in_the_trial_rolls_it_back_and_is_good_again() {

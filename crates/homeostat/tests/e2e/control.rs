@@ -357,7 +357,7 @@ fn junk_on_the_socket_is_refused_and_harms_no_other_client() {
         }
     }
     let mut long = UnixStream::connect(world.socket()).unwrap();
-    let _ = long.write_all(&vec![b'x'; 1 << 20]);
+    let _ = long.write_all(&vec![b'x'; 1 << 22]);
     world.converges();
     let mut events = world.follow();
     world.ip("route del 10.9.0.0/16");
@@ -495,4 +495,39 @@ ruleset = "table inet mine {\n}\n"
 
 fn key_of(change: &serde_json::Value) -> String {
     change["key"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn status_of_a_key_says_where_it_is_declared_what_resolves_it_and_what_happened_to_it() {
+    let world = World::with(
+        "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n\n[[routes]]\nto = \"10.1.0.0/16\"\ntype = \"blackhole\"\n",
+    );
+    let _daemon = world.keep_at("host.toml");
+    world.converges();
+    world.ip("route del blackhole 10.1.0.0/16");
+    let key = || world.run("status --json").json(0)["loops"].clone();
+    until("the heal", || key().to_string().contains("\"drift_by_hint\":1"));
+    let status = |code: i32| {
+        let mut command = world.homeostat("status --json");
+        command.arg("route 10.1.0.0/16");
+        world.finish(command).json(code)["keys"][0].clone()
+    };
+    let healed = status(0);
+    assert_eq!(healed["declared_at"], "host.toml:4:1", "{healed:#}");
+    assert_eq!(healed["command"], Value::Null);
+    let events = healed["events"].as_array().unwrap();
+    assert_eq!(
+        (&events[0]["event"], &events[0]["cause"]),
+        (&"step-applied".into(), &"drift".into())
+    );
+    assert_eq!(events[1]["cause"], "config", "the newest is first");
+    world.ip("route replace unreachable 10.1.0.0/16 proto static");
+    until("the conflict", || world.run("status").code() == Some(2));
+    let resolves = "homeostat --state-dir @DIR/state adopt 'route 10.1.0.0/16'";
+    assert_eq!(status(2)["command"], resolves);
+    let mut command = world.homeostat("status");
+    command.arg("sysctl net.ipv4.tcp_retries1");
+    let text = world.finish(command).exits(0).stdout;
+    assert!(text.contains("\n  declared at: host.toml:2:1\n"), "{text}");
+    assert!(text.contains("\n  lately: ") && text.contains("update after config"), "{text}");
 }

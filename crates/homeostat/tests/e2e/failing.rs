@@ -131,13 +131,14 @@ fn open_keys_are_listed_in_pages_with_their_reasons_by_status_socket_and_http() 
     let expected = serde_json::json!({
         "source": "rtnl", "scope": "host", "key": "route 10.100.0.0/32", "kind": "failed",
         "reason": items[0]["reason"], "owner": null, "since": true, "help": items[0]["help"],
+        "command": format!("homeostat --state-dir {} resync", world.state().display()),
         "next_try_in_ms": true,
     });
     assert_eq!(items[0], expected);
     assert!(items[0]["reason"].is_string(), "{}", items[0]);
     let expected = serde_json::json!({
         "source": "rtnl", "scope": "red", "key": "route 10.8.0.0/16", "kind": "pending",
-        "reason": "waits on namespace red", "owner": null, "since": false, "help": null,
+        "reason": "waits on namespace red", "owner": null, "since": false, "help": null, "command": null,
         "next_try_in_ms": false,
     });
     assert_eq!(items[50], expected);

@@ -1,24 +1,10 @@
 //! `docs/first-host.md`, followed word for word on a machine with systemd.
 
-use std::fs;
-use std::path::Path;
-
 use crate::booted::{Host, LOGIN, listed};
 use crate::dump::comes_again;
+use crate::followed::blocks;
 use crate::keeping::until;
-use crate::program::copy_program;
-
-fn root() -> &'static Path {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
-
-/// The shell blocks of the page, in order.
-fn blocks() -> Vec<String> {
-    let text = fs::read_to_string(root().join("docs/first-host.md")).unwrap();
-    let mut parts = text.split("```sh\n");
-    parts.next();
-    parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
-}
+use crate::package::put_package_on;
 
 /// Configures the network of the host at each boot, as an older tool does.
 const OTHERS: &str = "[Unit]\nDefaultDependencies=no\nBefore=homeostat.service\n\
@@ -40,27 +26,16 @@ fn configure(host: &Host) {
     until("quiet addresses", || !host.run("ip address show").stdout.contains("tentative"));
 }
 
-/// A checkout in which the program was built.
-fn put_checkout_on(host: &Host) {
-    let checkout = host.machine.path().join("root/checkout");
-    fs::create_dir_all(checkout.join("target/release")).unwrap();
-    copy_program(&checkout.join("target/release/homeostat"));
-    fs::remove_file(host.machine.path().join("usr/bin/homeostat")).unwrap();
-    for unit in ["homeostat.service", "homeostat-wait-online.service"] {
-        let text = fs::read_to_string(root().join("packaging/systemd").join(unit)).unwrap();
-        host.write(&format!("root/checkout/packaging/systemd/{unit}"), &text);
-    }
-}
-
 #[test]
 fn the_page_about_the_first_host_leads_through_an_installation_and_back() {
-    let mut host = Host::new();
-    put_checkout_on(&host);
+    let mut host = Host::bare();
+    let blocks = blocks("docs/first-host.md");
+    let package = put_package_on(&host);
+    assert!(blocks[0].contains(package.trim_start_matches("/root/")), "{package}");
     configure(&host);
     let before = listed();
-    let blocks = blocks();
     let follow = |host: &Host, block: &str| {
-        host.write("root/block.sh", &format!("set -e\ncd /root/checkout\n{block}"));
+        host.write("root/block.sh", &format!("set -e\ncd /root\n{block}"));
         host.run("sh /root/block.sh")
     };
     let mut tried = None;
@@ -89,4 +64,5 @@ fn the_page_about_the_first_host_leads_through_an_installation_and_back() {
     }
     assert!(blocks.len() >= 8, "the page has lost its blocks");
     comes_again(&before, listed, "after the uninstall");
+    assert_ne!(host.run("dpkg --status homeostat").code(), Some(0), "it is still installed");
 }

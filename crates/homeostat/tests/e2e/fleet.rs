@@ -86,7 +86,10 @@ fn packed(document: &str) -> Packed {
 
 impl FleetWorld {
     pub(crate) fn new() -> Self {
-        let world = World::new();
+        Self::within(World::new())
+    }
+
+    fn within(world: World) -> Self {
         world.ip("link set lo up");
         let fleet = FleetWorld { world, etcd: RefCell::new(None) };
         fleet.start_store();
@@ -342,6 +345,44 @@ fn a_node_that_is_killed_while_it_is_cut_off_comes_back_with_its_next_start() {
     assert_eq!(world.knob(KEY), "5");
 }
 
+/// What was tried is not in the kernel any more, and nobody says that it was bad but the record of the trial.
+#[test]
+fn a_node_that_is_booted_in_a_trial_has_the_last_good_document_and_does_not_try_again() {
+    let fleet = FleetWorld::within(World::new().with_own_names());
+    let world = &fleet.world;
+    let daemon = fleet.keep();
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    fleet.until_phase(1, "good");
+    let document = cut_off(6);
+    fleet.assign(&Rollout { generation: 2, document: &document, ..Rollout::default() });
+    until("the bad document is in force", || world.knob(KEY) == "6");
+    daemon.kill();
+    let mut flush = world.command("nft");
+    flush.args(["flush", "ruleset"]);
+    output(flush);
+    world.meddle(KEY, "3");
+    let boot = world.write("boot_id", "11111111-2222-3333-4444-555555555555\n");
+    let mut mount = world.command("mount");
+    mount.arg("--bind").arg(boot).arg("/proc/sys/kernel/random/boot_id");
+    output(mount);
+    let daemon = fleet.keep();
+    let status = fleet.until_phase(2, "rolled-back");
+    assert!(status["why"].as_str().unwrap().contains("the machine was booted"), "{status}");
+    assert_eq!(status["boot"], "11111111-2222-3333-4444-555555555555");
+    until("the last good document is in force", || world.knob(KEY) == "5");
+    // Neither a second start nor the same want brings it back.
+    daemon.kill();
+    let _daemon = fleet.keep();
+    fleet.assign(&Rollout { generation: 2, document: &document, ..Rollout::default() });
+    until("the daemon looks at its store", || fleet.trouble().contains("rolled back"));
+    assert_eq!(
+        (world.knob(KEY), &fleet.status()["phase"]),
+        ("5".to_owned(), &"rolled-back".into())
+    );
+    fleet.assign(&Rollout { generation: 3, document: &retries(7), ..Rollout::default() });
+    fleet.until_phase(3, "good");
+}
+
 #[test]
 fn a_store_that_is_away_changes_nothing_and_a_boot_without_it_runs_the_last_good_document() {
     let fleet = FleetWorld::new();
@@ -434,6 +475,29 @@ fn a_hold_keeps_new_documents_back_until_it_ends() {
     world.run("unhold").exits(0);
     fleet.until_phase(2, "good");
     assert_eq!(world.knob(KEY), "6");
+}
+
+#[test]
+fn outside_of_its_maintenance_windows_a_node_takes_nothing() {
+    let fleet = FleetWorld::new();
+    let world = &fleet.world;
+    // The same hour twelve hours from now, in UTC.
+    let hour = UNIX_EPOCH.elapsed().unwrap().as_secs() / 3600;
+    let window = |hour: u64| {
+        let window = format!("{:02}:00-{:02}:00", hour % 24, (hour + 2) % 24);
+        own(4).replace("[fleet]\n", &format!("[fleet]\nmaintenance-windows = [\"{window}\"]\n"))
+    };
+    let _daemon = world.keep(&window(hour + 12));
+    until("its own document is in force", || world.knob(KEY) == "4");
+    fleet.assign(&Rollout { document: &retries(5), ..Rollout::default() });
+    let status = fleet.until_phase(1, "held");
+    assert!(status["why"].as_str().unwrap().contains("window"), "{status}");
+    assert_eq!(world.knob(KEY), "4");
+    assert_eq!(world.provider()["ok"], true, "a window is no fault");
+    // The operator opens one that has begun, and ends after the test.
+    world.write("host.toml", window(hour));
+    fleet.until_phase(1, "good");
+    assert_eq!(world.knob(KEY), "5");
 }
 
 #[test]

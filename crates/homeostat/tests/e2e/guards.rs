@@ -58,7 +58,7 @@ knobs in host
     ! delete sysctl net.ipv4.tcp_retries2          12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
     ! delete sysctl net.ipv4.tcp_syn_retries       12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
     ! delete sysctl net.ipv4.tcp_synack_retries    12 of 13 owned objects would go, over the budget of 50 %; use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 12 held back.
 
 "#]]);
     world.run("verify host.toml").exits(2);
@@ -97,12 +97,12 @@ fn a_document_without_the_section_holds_even_a_single_delete() {
 knobs in host
   held back:
     ! delete sysctl net.ipv4.tcp_fin_timeout  `[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 1 held back.
 
 "#]]);
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[
-  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_fin_timeout","by":"missing-section","reason":"`[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete"}],"refused":[],"irreversible":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_fin_timeout","by":"missing-section","reason":"`[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete"}],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("apply --yes host.toml").exits(1);

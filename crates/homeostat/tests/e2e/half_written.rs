@@ -1,10 +1,17 @@
 //! Files that are being written: neither the daemon nor `apply` ever acts on the half of one.
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{ErrorKind, Write as _};
+use std::net::UdpSocket;
+use std::os::fd::{AsFd as _, AsRawFd as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
 
+use homeostat_netns::Netns;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::daemon::Daemon;
@@ -211,6 +218,169 @@ fn a_list_that_is_rebuilt_line_by_line_is_read_when_it_has_been_left_alone() {
     world.converges();
     assert_eq!(world.routes_and_rules().0, 400);
     removals.none();
+}
+
+/// Both ends of a link to a namespace of its own. A packet from there needs a rule that accepts it on its way in, and a
+/// route on its way back; before each, another one is sent that no rule accepts.
+struct Ends {
+    peer: UdpSocket,
+    open: UdpSocket,
+    closed: UdpSocket,
+}
+
+/// Packets with lower numbers are sent while there is no ruleset; one that comes late says nothing about a later one.
+const FIRST: u64 = 1 << 32;
+
+impl Ends {
+    /// However busy the machine is, what takes longer does not come.
+    const PATIENCE: Duration = Duration::from_mins(1);
+    const OPEN: &str = "10.9.0.1:9999";
+    const CLOSED: &str = "10.9.0.1:9998";
+
+    /// Wires the world to the namespace. Nothing waits for an answer about neighbours.
+    fn wire(world: &World) -> Self {
+        let [near, far] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
+        let netns = Netns::anonymous().unwrap();
+        let path = format!("/proc/{}/fd/{}", std::process::id(), netns.as_fd().as_raw_fd());
+        world.ip(&format!("link add v0 address {near} type veth peer name v1 address {far}"));
+        world.ip(&format!("link set v1 netns {path}"));
+        world.ip("address add 10.9.0.1/24 dev v0");
+        world.ip("link set v0 up");
+        world.ip(&format!("neighbour add 10.9.0.2 lladdr {far} dev v0 nud permanent"));
+        let peer = netns.run(|| {
+            world.ip("address add 10.9.0.2/24 dev v1");
+            world.ip("address add 10.50.0.1/32 dev v1");
+            world.ip("link set v1 up");
+            world.ip(&format!("neighbour add 10.9.0.1 lladdr {near} dev v1 nud permanent"));
+            UdpSocket::bind("10.50.0.1:0").unwrap()
+        });
+        let peer = peer.unwrap();
+        // A worker of the kernel follows carriers: before that, packets are dropped.
+        let is_up = || world.listed("link show dev v0")[0]["operstate"] == "UP";
+        until("the carrier", || {
+            is_up() && netns.run(|| world.ip("link show dev v1").contains("state UP")).unwrap()
+        });
+        let [open, closed] = [Self::OPEN, Self::CLOSED].map(|at| UdpSocket::bind(at).unwrap());
+        closed.set_nonblocking(true).unwrap();
+        for socket in [&open, &peer] {
+            socket.set_read_timeout(Some(Self::PATIENCE)).unwrap();
+        }
+        Ends { peer, open, closed }
+    }
+
+    /// One packet there and back. The other one is sent before it over the same link: it has come by then, or comes
+    /// before the next one, if the sender was moved to another processor.
+    fn send_round(&self, number: u64) -> Result<(), String> {
+        let (sent, mut got) = (number.to_be_bytes(), [0; 8]);
+        let failed = |what: &'static str| move |error: std::io::Error| format!("{what}: {error}");
+        self.peer.send_to(&sent, Self::CLOSED).map_err(failed("cannot send"))?;
+        self.peer.send_to(&sent, Self::OPEN).map_err(failed("cannot send"))?;
+        let (_, from) = self.open.recv_from(&mut got).map_err(failed("lost on the way in"))?;
+        if got != sent {
+            return Err("another packet came".to_owned());
+        }
+        loop {
+            match self.closed.recv_from(&mut got) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error.to_string()),
+                Ok(_) => {}
+            }
+            let came = u64::from_be_bytes(got);
+            if came >= FIRST || number < FIRST {
+                return Err(format!("{came} came, which no rule accepts"));
+            }
+        }
+        self.open.send_to(&sent, from).map_err(failed("no way back"))?;
+        self.peer.recv_from(&mut got).map_err(failed("lost on the way back"))?;
+        Ok(())
+    }
+}
+
+/// Packets that go round until it is asked.
+struct Packets {
+    stop: Arc<AtomicBool>,
+    rounds: Arc<AtomicU64>,
+    sender: JoinHandle<Result<(), String>>,
+}
+
+impl Packets {
+    fn start(ends: Ends) -> Self {
+        let (stop, rounds) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(FIRST)));
+        let (until, counted) = (Arc::clone(&stop), Arc::clone(&rounds));
+        let sender = std::thread::spawn(move || {
+            while !until.load(Ordering::Relaxed) {
+                let number = counted.load(Ordering::Relaxed);
+                ends.send_round(number).map_err(|why| format!("{number}: {why}"))?;
+                counted.fetch_add(1, Ordering::Relaxed);
+                std::thread::yield_now();
+            }
+            Ok(())
+        });
+        Packets { stop, rounds, sender }
+    }
+
+    /// Waits until some more have gone round.
+    #[track_caller]
+    fn go_on(&self) {
+        let enough = self.rounds.load(Ordering::Relaxed) + 20;
+        until("the packets", || {
+            self.rounds.load(Ordering::Relaxed) >= enough || self.sender.is_finished()
+        });
+    }
+
+    #[track_caller]
+    fn none_was_lost_and_none_let_in(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        self.sender.join().unwrap().unwrap();
+    }
+}
+
+#[test]
+fn no_packet_is_lost_or_let_in_while_rules_and_routes_are_being_written() {
+    let world = World::new();
+    let ends = Ends::wire(&world);
+    // Without a ruleset the other packet comes in, and is noticed.
+    let mut rounds = (0..FIRST).map(|number| ends.send_round(number));
+    let noticed = rounds.find_map(Result::err).unwrap();
+    assert!(noticed.contains("no rule accepts"), "{noticed}");
+    drop(rounds);
+    // Every half could be read, and none has the rule or the route that the packets need.
+    let chain = "add chain ip t c { type filter hook input priority 0; policy drop; }\n";
+    let accept = "add rule ip t c udp dport 9999 accept\n";
+    let ruleset = format!("add table ip t\n{chain}{}{accept}", rules(60));
+    let list = format!("{}10.50.0.0/24 via 10.9.0.2\n", routes(60));
+    world.write("fw/main.nft", &ruleset);
+    world.write("lists/a.routes", &list);
+    let daemon = world
+        .keep("[[routes]]\nfrom-file = \"lists/a.routes\"\n[nftables]\nfile = \"fw/main.nft\"\n");
+    world.converges();
+    let packets = Packets::start(ends);
+    packets.go_on();
+    for (file, whole) in [("fw/main.nft", &ruleset), ("lists/a.routes", &list)] {
+        let mut writer = File::create(world.path().join(file)).unwrap();
+        // Empty, then filled slowly, up to the half and to the last line but one.
+        let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+        for part in lines.chunks(lines.len() / 4) {
+            // Nothing announces a file that is only truncated and written to, before it is closed.
+            hang_up(&daemon);
+            let refused = world.run("reload").exits(1);
+            assert!(refused.stderr.contains("is being written"), "{file}: {}", refused.stderr);
+            packets.go_on();
+            writer.write_all(part.concat().as_bytes()).unwrap();
+        }
+        drop(writer);
+        until("the whole file", || !world.is_being_written());
+        world.converges();
+        // Emptied for good: the last good one stands.
+        world.write(file, "");
+        until("the refusal", || world.run("reload").code() == Some(1));
+        packets.go_on();
+        world.write(file, whole);
+        until("the whole file", || world.run("reload").code() == Some(0));
+        packets.go_on();
+    }
+    world.converges();
+    packets.none_was_lost_and_none_let_in();
 }
 
 /// What a full disk, or a crash of an editor, leaves for good.

@@ -2,11 +2,13 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
+use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
 use snapbox::str;
 
+use crate::program::{command, output};
 use crate::world::World;
 
 const ADDRESS: &str = "127.0.0.1:9876";
@@ -71,6 +73,21 @@ pub(crate) fn follow() -> TcpStream {
     stream
 }
 
+/// Follows a path as a browser does.
+pub(crate) fn follow_path(path: &str) -> BufReader<TcpStream> {
+    let mut stream = connect();
+    let head =
+        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    BufReader::new(stream)
+}
+
+/// The next line that begins so.
+pub(crate) fn next_line(from: &mut BufReader<TcpStream>, words: &str) -> String {
+    let mut lines = from.lines().map(Result::unwrap);
+    lines.find(|line| line.starts_with(words)).unwrap_or_else(|| panic!("no {words}"))
+}
+
 #[test]
 fn pages_show_the_state_of_the_daemon_and_what_it_healed() {
     let (world, daemon) = listening();
@@ -99,6 +116,47 @@ fn pages_show_the_state_of_the_daemon_and_what_it_healed() {
         assert!(metrics.lines().any(|one| one == line), "{line}\n{metrics}");
     }
     daemon.stop();
+}
+
+/// What `promtool` has against these metrics.
+fn complaints(metrics: &str) -> String {
+    let mut check = command("promtool");
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = check.stdout(Stdio::piped()).spawn().unwrap();
+    check.stdin.take().unwrap().write_all(metrics.as_bytes()).unwrap();
+    let output = check.wait_with_output().unwrap();
+    String::from_utf8([output.stdout, output.stderr].concat()).unwrap()
+}
+
+#[test]
+fn prometheus_finds_nothing_wrong_with_the_metrics() {
+    let (world, daemon) = listening();
+    let events = follow();
+    world.meddle(KEY, "9");
+    wait_for(events, "step-applied");
+    let answer = send(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n");
+    let (head, metrics) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains("text/plain; version=0.0.4"), "{head}");
+    assert!(metrics.contains("# TYPE homeostat_passes_total counter\n"), "{metrics}");
+    assert_eq!(complaints(metrics), "");
+    let without_help = metrics.replace("# HELP homeostat_passes_total", "# homeostat_passes_total");
+    assert!(complaints(&without_help).contains("no help text"), "the check bites");
+    let asks = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\
+                Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5\r\n\r\n";
+    let answer = send(asks.as_bytes());
+    assert!(answer.contains("application/openmetrics-text; version=1.0.0"), "{answer}");
+    assert!(answer.ends_with("# EOF\n"), "{answer}");
+    daemon.stop();
+}
+
+#[test]
+fn prometheus_takes_the_alerts_and_fires_them_when_it_should() {
+    for (verb, file) in [("check", "homeostat.rules.yml"), ("test", "homeostat.rules.test.yml")] {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/prometheus");
+        let mut promtool = command("promtool");
+        promtool.current_dir(path).args([verb, "rules", file]);
+        assert!(output(promtool).contains("SUCCESS"), "{file}");
+    }
 }
 
 #[test]

@@ -127,7 +127,7 @@ rtnl in host
 knobs in host
   held back:
     ! delete sysctl net.ipv4.ip_forward  `[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 7 held back.
 
 "#]]);
     // The last link takes its section along, and with it its addresses.
@@ -196,7 +196,7 @@ rtnl in blue
   held back:
     ! delete route 10.1.0.0/16           `routes` of `[namespaces.blue]` is missing from the document; to delete what it declared, write `routes = []` there, or use --allow-mass-delete
     ! delete address 10.7.0.1/32 dev lo  `addresses` of `[namespaces.blue.links.lo]` is missing from the document; to delete what it declared, write `addresses = []` there, or use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 2 held back.
 
 "#]]);
     world.run("apply --yes host.toml").exits(1);
@@ -228,7 +228,7 @@ rtnl in blue
 rtnl in red
   held back:
     ! delete route 10.1.0.0/16  `[namespaces.red]` is missing from the document; to delete what it declared, write it with `routes = []`, or use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 3 held back.
 
 "#]]);
     world.run("apply --yes host.toml").exits(1);
@@ -354,7 +354,7 @@ fn a_ruleset_without_a_table_keeps_the_firewall() {
 nft in host
   held back:
     ! delete table inet filter  the ruleset `fw.nft` makes no table; to delete the tables, write `ruleset = ""` in `[nftables]`, or use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 1 held back.
 
 "#]]);
     world.run("apply --yes --allow-mass-delete host.toml").exits(0);

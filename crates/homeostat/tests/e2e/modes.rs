@@ -17,7 +17,7 @@ fn a_source_that_only_observes_reports_its_drift_and_writes_nothing() {
 knobs in host
   held back:
     ! update sysctl net.ipv4.ip_forward  0 -> 1 is only reported: `mode` is "observe" in [settings.knobs]
-Not converged: no changes.
+Not converged: no changes; 1 held back.
 
 "#]],
     );

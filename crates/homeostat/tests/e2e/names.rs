@@ -154,7 +154,7 @@ Not converged: no changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[
-  {"source":"knobs","scope":"blue","key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"blue","key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);
@@ -200,7 +200,7 @@ fn a_namespace_that_left_the_document_is_held_not_leaked() {
 knobs in blue
   held back:
     ! delete sysctl net.ipv4.tcp_retries1  `[namespaces.blue]` is missing from the document; to delete what it declared, write it with an empty `[namespaces.blue.sysctl]`, or use --allow-mass-delete
-Not converged: no changes.
+Not converged: no changes; 1 held back.
 
 "#]]);
     world.run("apply --yes --revert-on-release host.toml").exits(1);

@@ -3,6 +3,7 @@
 
 use crate::keeping::until;
 use crate::network::cabled;
+use crate::program::output;
 use crate::undone::{begin, round_trip_with};
 use crate::world::World;
 
@@ -54,6 +55,61 @@ fn a_port_returns_to_its_bridge_with_what_was_set_there() {
     let without_pair = BRIDGED.split("[links.x0]").next().unwrap();
     let others = ["link set x0 type bridge_slave cost 78 isolated on"];
     round_trip(&cabled(), BRIDGED, without_pair, &others);
+}
+
+/// Somebody tells a bridge where frames go.
+fn forward(world: &World, args: &str) {
+    let mut command = world.command("bridge");
+    command.args(["fdb"]).args(args.split_whitespace());
+    output(command);
+}
+
+/// The kernel drops the addresses of a port with its place, whether the port leaves or its bridge.
+#[test]
+fn static_addresses_of_a_port_return_with_it() {
+    let other = "[links.br9]\nkind = \"bridge\"\nup = true\n";
+    let moved = BRIDGED.replacen("master = \"br7\"", "master = \"br9\"", 1) + other;
+    let without_pair = BRIDGED.split("[links.x0]").next().unwrap();
+    for tried in [WIRE, without_pair, &moved] {
+        let world = cabled();
+        round_trip_with(&world, BRIDGED, tried, "--allow-cascades", || {
+            for entry in [
+                "add 02:00:00:00:00:a1 dev va master static",
+                "add 02:00:00:00:00:a2 dev x0 master static",
+                "add 02:00:00:00:00:a3 dev x0 master permanent",
+                "add 02:00:00:00:00:a4 dev va master static sticky",
+                "add 02:00:00:00:00:a5 dev x0 master static extern_learn",
+            ] {
+                forward(&world, entry);
+            }
+        });
+    }
+}
+
+/// What somebody has made for the same address meanwhile stays.
+#[test]
+fn a_static_address_that_was_made_again_meanwhile_stays_where_it_is() {
+    let world = cabled();
+    let _daemon = world.keep(BRIDGED);
+    world.converges();
+    world.confirms(1);
+    forward(&world, "add 02:00:00:00:00:a1 dev x0 master static");
+    forward(&world, "add 02:00:00:00:00:a2 dev x0 master static");
+    let without_pair = BRIDGED.split("[links.x0]").next().unwrap();
+    let mut client = begin(&world, without_pair, "--allow-cascades");
+    world.converges();
+    forward(&world, "add 02:00:00:00:00:a1 dev va master static");
+    world.run("rollback").exits(0);
+    client.wait().unwrap();
+    world.converges();
+    let listed = |link: &str| {
+        let mut command = world.command("bridge");
+        command.args(["fdb", "show", "dev", link]);
+        output(command)
+    };
+    until("the other address", || listed("x0").contains("02:00:00:00:00:a2"));
+    assert!(listed("va").contains("02:00:00:00:00:a1"));
+    assert!(!listed("x0").contains("02:00:00:00:00:a1"));
 }
 
 #[test]

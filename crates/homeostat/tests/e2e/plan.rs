@@ -6,6 +6,7 @@ use std::fs;
 use serde_json::{Value, json};
 use snapbox::str;
 
+use crate::terminal::Terminal;
 use crate::world::World;
 
 const MIXED: &str = r#"[sysctl]
@@ -31,7 +32,7 @@ knobs in host
     ! sysctl net.ipv4.nosuch  the kernel has no such knob
   waiting:
     . sysctl net.ipv4.conf.eth9.rp_filter  waits on link eth9
-Plan: 0 to create, 2 to update, 0 to replace, 0 to delete.
+Plan: 0 to create, 2 to update, 0 to replace, 0 to delete; 1 refused.
 
 "#]],
     );
@@ -44,7 +45,7 @@ fn a_plan_in_json_holds_every_list() {
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_forward","before":"0","after":"1","cause":"config","note":null},
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.conf.all.rp_filter","before":"0","after":"2","cause":"config","note":null}],"conflicts":[],"pending":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[
-  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"irreversible":[],"warnings":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
 
 "#]]);
 }
@@ -54,7 +55,8 @@ fn each_list_of_a_plan_in_json_is_there_even_if_empty() {
     let world = World::with("[sysctl]\n");
     let empty = json!({
         "format_version": "1.0", "changes": [], "conflicts": [], "pending": [], "matched": [],
-        "settled": [], "unknown": [], "held": [], "refused": [], "irreversible": [], "warnings": [],
+        "settled": [], "unknown": [], "held": [], "refused": [], "irreversible": [],
+        "optional": [], "warnings": [],
         "summary": { "create": 0, "update": 0, "replace": 0, "delete": 0 },
     });
     assert_eq!(world.plan(), empty);
@@ -129,7 +131,7 @@ Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
     world.run("plan --revert-on-release --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[
   {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.ip_forward","before":"1","after":"0","cause":"config","note":"released, original restored"},
-  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
 
 "#]]);
 }
@@ -184,7 +186,7 @@ No changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"irreversible":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify host.toml").says(0, "");
@@ -273,14 +275,14 @@ knobs in host
   conflicts:
     ! sysctl net.ipv4.conf.all.forwarding  fights with `sysctl net.ipv4.ip_forward`, which undoes it
     ! sysctl net.ipv4.ip_forward           fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it
-Not converged: no changes.
+Not converged: no changes; 2 in conflict.
 
 "#]],
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.all.forwarding","owner":"nobody","reason":"fights with `sysctl net.ipv4.ip_forward`, which undoes it"},
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);
@@ -404,4 +406,70 @@ fn a_plan_notes_what_others_may_feel_of_a_change() {
     world.write("host.toml", ruleset("accept"));
     let plan = world.plan().to_string();
     assert!(plan.contains("policy") && !plan.contains(cut), "{plan}");
+}
+
+#[test]
+fn vrfs_without_a_table_of_their_own_get_the_first_that_no_other_has() {
+    let vrf =
+        |name: &str, table: &str| format!("[links.{name}]\nkind = \"vrf\"\ntable = {table}\n");
+    let document = [
+        vrf("red", "\"auto\""),
+        vrf("blue", "1002"),
+        vrf("green", "\"auto\""),
+        vrf("first", "\"main\""),
+    ];
+    let world = World::with(&document.concat());
+    let plan = world.run("plan --json host.toml").json(0);
+    let tables: Vec<_> = plan["changes"].as_array().unwrap().iter().collect();
+    let table = |name: &str| {
+        let key = format!("link {name}");
+        tables.iter().find(|change| change["key"] == *key).unwrap()["after"]["table"].clone()
+    };
+    let found = ["red", "blue", "green", "first"].map(table);
+    assert_eq!(found, [1001, 1002, 1003, 254]);
+}
+
+/// What a terminal of twenty lines shows of a plan.
+fn shown_of(routes: usize, pager: &str) -> String {
+    let routes =
+        (0..routes).map(|at| format!("{{ to = \"10.0.{at}.0/24\", type = \"blackhole\" }}"));
+    let routes = routes.collect::<Vec<_>>().join(",");
+    let world = World::with(&format!("routes = [{routes}]\n"));
+    let terminal = Terminal::with_lines(20);
+    let mut command = world.homeostat("plan --full host.toml");
+    command.env("HOMEOSTAT_PAGER", pager).stdout(terminal.end());
+    assert!(command.status().unwrap().success());
+    drop(command);
+    terminal.screen()
+}
+
+#[test]
+fn a_plan_that_is_longer_than_the_terminal_goes_through_the_pager_of_the_reader() {
+    let paged = shown_of(30, "sed s/^/paged:/");
+    let lines: Vec<&str> = paged.lines().collect();
+    assert_eq!(lines.len(), 33, "{paged}");
+    assert!(lines.iter().all(|line| line.starts_with("paged:")), "{paged}");
+    assert!(lines[32].ends_with("Plan: 30 to create, 0 to update, 0 to replace, 0 to delete."));
+    for (routes, pager) in [(10, "sed s/^/paged:/"), (30, "cat"), (30, ""), (30, "/no/such/pager")]
+    {
+        let plain = shown_of(routes, pager);
+        assert!(
+            plain.starts_with("rtnl in host\n") || plain.starts_with('\u{1b}'),
+            "{pager}: {plain}"
+        );
+        assert!(plain.contains(&format!("Plan: {routes} to create")), "{pager}: {plain}");
+    }
+}
+
+#[test]
+fn the_last_line_of_a_plan_names_what_will_not_be_done() {
+    let world = World::with(
+        "routes = [{ to = \"10.1.0.0/16\", type = \"blackhole\" }, { to = \"10.2.0.0/16\", type = \"blackhole\" }]\n",
+    );
+    world.ip("route add unreachable 10.1.0.0/16 proto static");
+    let ran = world.run("plan host.toml").exits(0);
+    assert_eq!(
+        ran.last_line(),
+        "Plan: 1 to create, 0 to update, 0 to replace, 0 to delete; 1 in conflict."
+    );
 }

@@ -107,6 +107,14 @@ const FOREIGN: [&str; 19] = [
     "link set x0 mtu 1400",
 ];
 
+/// Where others tell bridges to send frames, by the links that are ports.
+const FORWARDED: [&str; 4] = [
+    "02:00:00:00:00:a1 dev x0 master static",
+    "02:00:00:00:00:a2 dev m0 master permanent",
+    "02:00:00:00:00:a3 dev theirs master static sticky",
+    "02:00:00:00:00:a4 dev t5 master static",
+];
+
 /// What a port of a bridge may have; of the VLANs only where the kernel has them.
 const PORT_OPTIONS: [&str; 4] = [
     "bridge-port = { cost = 77 }",
@@ -128,6 +136,7 @@ const CONTENTS: [&str; 3] = [
 /// What came later has dice of its own, so that a seed means the same as before.
 struct Later {
     dice: Dice,
+    forwarded: Vec<&'static str>,
     has_vlans: bool,
     etc: String,
 }
@@ -136,6 +145,7 @@ impl Later {
     fn new(seed: u64, world: &World) -> Self {
         Later {
             dice: Dice::new(seed ^ 0x5eed_0000),
+            forwarded: Dice::new(seed ^ 0xfdb0_0000).some(&FORWARDED),
             has_vlans: kernel_has("b0 type bridge vlan_filtering 1"),
             etc: world.path().join("etc").display().to_string(),
         }
@@ -298,7 +308,11 @@ const SET_BY_OTHERS: [(&str, &str); 8] = [
 impl World {
     /// Somebody else does something, if it is possible.
     fn try_ip(&self, args: &str) {
-        let _ = self.command("ip").args(args.split_whitespace()).output().unwrap();
+        self.try_program("ip", args);
+    }
+
+    fn try_program(&self, program: &str, args: &str) {
+        let _ = self.command(program).args(args.split_whitespace()).output().unwrap();
     }
 
     /// Whether the kernel has taken all IPv6 addresses into use: each has its local route.
@@ -385,9 +399,12 @@ impl Story {
     /// What others do once the document before the trial is in force, and everything that is there then. `heal` brings
     /// back what they change of ours.
     fn others(&mut self, before: &str, heal: impl Fn(&World)) -> Dump {
-        let Story { site: Site { world }, dice, .. } = self;
+        let Story { site: Site { world }, dice, more, .. } = self;
         for act in PORT {
             world.try_ip(act);
+        }
+        for entry in &more.forwarded {
+            world.try_program("bridge", &format!("fdb add {entry}"));
         }
         for act in dice.some(&FOREIGN) {
             // Two rules of one key are a conflict, which no document settles.

@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd as _, AsRawFd as _};
 
 use homeostat_netns::Netns;
+use rustix::process::Signal;
 use snapbox::str;
 
 use crate::world::World;
@@ -75,6 +76,66 @@ fn without_the_flag_a_released_knob_stays_and_is_forgotten() {
     assert_eq!(world.knob(KEY), "5");
     world.run("apply --yes --revert-on-release host.toml").says(0, "No changes.\n");
     assert_eq!(world.knob(KEY), "5");
+}
+
+const FORWARD: &str = "[sysctl]\n\"net.ipv4.ip_forward\" = 1\n";
+
+/// What the kernel rewrites along with `ip_forward`, and nothing declares.
+const COUPLED: [&str; 5] = [
+    "net/ipv4/conf/all/accept_redirects",
+    "net/ipv4/conf/default/forwarding",
+    "net/ipv4/conf/lo/forwarding",
+    "net/ipv4/conf/va/forwarding",
+    "net/ipv4/conf/vb/forwarding",
+];
+
+impl World {
+    fn coupled(&self) -> [String; 5] {
+        COUPLED.map(|key| self.knob(key))
+    }
+
+    /// A world in which one link forwards by itself.
+    fn with_a_forwarding_link() -> Self {
+        let world = World::new();
+        world.add_pair("va", "vb");
+        world.meddle("net/ipv4/conf/va/forwarding", "1");
+        assert_eq!(world.coupled(), ["1", "0", "0", "1", "0"]);
+        world
+    }
+}
+
+#[test]
+fn what_the_kernel_rewrote_along_with_a_knob_is_put_back_with_it() {
+    let world = World::with_a_forwarding_link();
+    world.apply(FORWARD);
+    assert_eq!(world.coupled(), ["0", "1", "1", "1", "1"]);
+    world.write("host.toml", "[sysctl]\n");
+    world.run("apply --yes --revert-on-release host.toml").exits(0);
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    assert_eq!(world.coupled(), ["1", "0", "0", "1", "0"]);
+    world.run("apply --yes --revert-on-release host.toml").says(0, "No changes.\n");
+}
+
+#[test]
+fn what_somebody_else_wrote_to_such_a_knob_since_stays() {
+    let world = World::with_a_forwarding_link();
+    world.apply(FORWARD);
+    world.meddle("net/ipv4/conf/va/forwarding", "0");
+    world.write("host.toml", "[sysctl]\n");
+    world.run("apply --yes --revert-on-release host.toml").exits(0);
+    assert_eq!(world.coupled(), ["1", "0", "0", "0", "0"]);
+}
+
+#[test]
+fn a_daemon_that_reverts_when_it_stops_puts_them_back_too() {
+    let world = World::with_a_forwarding_link();
+    let daemon = world.keep(&format!("[settings]\non-stop = \"revert\"\n{FORWARD}"));
+    world.converges();
+    assert_eq!(world.coupled(), ["0", "1", "1", "1", "1"]);
+    daemon.signal(Signal::TERM);
+    assert!(daemon.wait().success());
+    assert_eq!(world.knob("net/ipv4/ip_forward"), "0");
+    assert_eq!(world.coupled(), ["1", "0", "0", "1", "0"]);
 }
 
 #[test]

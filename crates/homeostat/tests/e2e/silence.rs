@@ -93,11 +93,19 @@ const ROWS: [Row; 8] = [
 ];
 
 /// Sections that another test is about, or that declare nothing.
-const ELSEWHERE: [(&str, &str); 11] = [
+const ELSEWHERE: [(&str, &str); 13] = [
     ("settings", "declares nothing"),
     ("namespaces", "lost: a_whole_namespace_that_leaves_while_others_stay_is_held"),
     ("links/sysctl", "lost: knobs_of_a_link_belong_to_the_link_or_to_the_global_section"),
     ("links/vlans", "a field of the link: left as it is, as homeostat-rtnl shows in bridges"),
+    (
+        "links/arp-targets",
+        "an option of a bond: left as it is, like every option that is not written",
+    ),
+    (
+        "links/peers",
+        "a field of the link: left to other programs, like every field that is not written",
+    ),
     ("guests", "lost: guests_whose_section_is_lost_stay_ours"),
     ("proxmox", "clusters: without it, what we own there waits for it"),
     ("services", "services: a_section_that_disappears_stops_nothing"),

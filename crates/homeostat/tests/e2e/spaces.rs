@@ -144,7 +144,7 @@ namespaces in host
   config changed:
     - namespace blue  (with all that is ours inside)
   cannot be undone:
-    ! namespace blue  programs in the namespace, and the links in it that are not declared, do not return
+    ! namespace blue  programs in it, and the links in it that are not declared, do not return
 Plan: 0 to create, 0 to update, 0 to replace, 1 to delete.
 
 "#]],

@@ -1,11 +1,18 @@
-//! Large tables: a kill in the middle of an apply, and what is left when the list is empty.
+//! Large tables: a kill in the middle of an apply, a stop that does not wait for them, and what is left when the list is
+//! empty.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Stdio;
+use std::time::Duration;
 
+use rustix::param::clock_ticks_per_second;
+use rustix::process::Signal;
+
+use crate::daemon::Daemon;
+use crate::keeping::until;
 use crate::world::World;
 
 const DOCUMENT: &str =
@@ -29,6 +36,11 @@ impl World {
     /// How many routes carry our mark.
     fn routes_of_ours(&self) -> usize {
         self.ip("-4 -o route show proto 76").lines().count()
+    }
+
+    /// Whether there is any; a list of all takes long.
+    fn has_routes_of_ours(&self) -> bool {
+        self.ip("-4 route show root 20.0.0.0/16 proto 76").contains("20.0")
     }
 
     /// Everything that is not ours, as `ip` reports it.
@@ -96,6 +108,59 @@ fn an_apply_killed_in_the_middle_is_finished_by_the_next_and_an_empty_list_leave
     world.run("apply --yes --allow-mass-delete host.toml").exits(0);
     assert_eq!(world.routes_of_ours(), 0);
     assert_eq!(world.foreign(), foreign);
+}
+
+/// A stop takes at most so long, as `docs/lifetime.md` says, with whatever the daemon owns.
+const STOP: Duration = Duration::from_millis(900);
+
+/// The processor time that a process has used so far, and whether it has ended. How long it takes by the clock says more
+/// about the machine.
+fn used(pid: u32) -> (Duration, bool) {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // The name before may hold anything.
+    let (_, fields) = stat.rsplit_once(") ").unwrap();
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let ticks: u64 = fields[11..13].iter().map(|field| field.parse::<u64>().unwrap()).sum();
+    (Duration::from_millis(ticks * 1000 / clock_ticks_per_second()), fields[0] == "Z")
+}
+
+/// Stops a daemon in time.
+#[track_caller]
+fn stop(daemon: Daemon) {
+    let (before, _) = used(daemon.pid());
+    daemon.signal(Signal::TERM);
+    until("the end", || used(daemon.pid()).1);
+    let (after, _) = used(daemon.pid());
+    assert!(daemon.wait().success());
+    // One loop works meanwhile, and the process ends.
+    let stopping = after.saturating_sub(before);
+    assert!(stopping < STOP * 2, "{stopping:?} of a processor");
+}
+
+#[test]
+fn a_stop_does_not_wait_for_what_many_routes_take() {
+    const SIZE: u32 = 400_000;
+    let world = World::new();
+    world.add_pair("va", "vb");
+    for link in ["va", "vb"] {
+        world.ip(&format!("link set {link} up"));
+    }
+    world.write("all.routes", list(SIZE));
+    world.ip("route add blackhole 10.255.0.0/24 proto bird");
+    let start = |policy: &str| world.keep_with(DOCUMENT, &format!("--on-stop {policy}"));
+    let some = |what: &str| until(what, || world.has_routes_of_ours());
+    // While they are created, and while they are removed.
+    let daemon = start("revert");
+    some("the first route");
+    stop(daemon);
+    let daemon = start("leave");
+    world.converges();
+    stop(daemon);
+    assert_eq!(world.routes_of_ours(), SIZE as usize);
+    let daemon = start("revert");
+    world.converges();
+    stop(daemon);
+    assert!(world.ip("route show proto bird").contains("10.255.0.0/24"));
 }
 
 /// Opens a file or directory for everybody.

@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
+use rustix::termios::{Winsize, tcsetwinsize};
 
 /// A pair of ends: the program's, and ours.
 pub(crate) struct Terminal {
@@ -21,6 +22,14 @@ impl Terminal {
         unlockpt(&ours).unwrap();
         let theirs = ioctl_tiocgptpeer(&ours, flags).unwrap();
         Terminal { ours: ours.into(), theirs: theirs.into() }
+    }
+
+    /// One with so many lines.
+    pub(crate) fn with_lines(lines: u16) -> Self {
+        let terminal = Self::open();
+        let size = Winsize { ws_row: lines, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal.ours, size).unwrap();
+        terminal
     }
 
     /// Types ahead: the line waits until the program asks. `\x04` ends the input.

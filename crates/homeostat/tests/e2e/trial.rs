@@ -20,13 +20,14 @@
 //! | it changes a sysctl to which others are coupled | `undone::knobs_that_go_with_a_claimed_one_are_what_they_were`, `unsaid::forwarding_of_a_link_that_is_aside_is_what_it_was` |
 //! | the kernel forgets sysctls and orders by it | `unsaid::an_mtu_without_ipv6_costs_no_sysctl`, `unsaid::the_primary_address_of_a_network_is_the_same_again` |
 //! | others build on what it made | `unsaid::a_rollback_may_take_along_what_its_trial_might`, `unsaid::a_rollback_takes_nothing_along_that_its_trial_might_not` |
-//! | it has written to the disk when the power goes | `restored_at_boot::a_program_never_reads_a_file_of_a_trial_that_a_power_loss_ended`, `services::units_of_a_trial_that_a_power_loss_ended_are_as_they_were` |
+//! | it has written to the disk when the power goes | `restored_at_boot::a_program_never_reads_a_file_of_a_trial_that_a_power_loss_ended`, `services::units_of_a_trial_that_a_power_loss_ended_start_as_if_there_had_been_no_trial`, `services::units_of_a_trial_that_a_reboot_ended_start_as_if_there_had_been_no_trial` |
 //! | bad times, numbers and checks | `trial::a_time_that_makes_no_trial_is_refused_and_nothing_is_written`, `trial::an_older_document_is_tried_for_two_minutes`, `trial::without_a_trial_there_is_nothing_to_confirm_or_to_roll_back`, `checks::what_is_no_check_is_refused_and_nothing_is_written` |
 //! | its firewall drops new connections, and the old session confirms | `holder::a_firewall_that_drops_new_connections_cannot_be_confirmed_over_the_old_one` |
 //! | a check fails before, or after; something cannot be brought back | `checks::a_check_that_fails_already_keeps_a_trial_from_beginning`, `checks::a_check_that_fails_in_the_trial_rolls_it_back_and_is_good_again`, `checks::what_a_rollback_cannot_bring_back_is_named`, `checks::what_a_rollback_could_not_bring_back_is_made_when_it_can_be` |
 //! | a second trial, or another document, while one is open | `trial::an_edit_during_a_trial_waits_for_its_end`, `trial::an_edit_during_a_trial_becomes_the_next_trial` |
 //! | `confirm` twice | `trial::a_trial_is_confirmed_from_another_session_only` |
-//! | the clock of the day is set back | `deadlines_are_on_the_clock_that_counts_from_the_boot`, beside the clock; a real one: `cargo xtask vm --trials` |
+//! | the clock of the day is set | `trial_clock::a_clock_that_is_set_in_a_trial_changes_nothing_of_its_time`, `trial_clock::a_trial_without_a_daemon_ends_in_its_time_whatever_the_clock_says`, `trial_clock::after_a_boot_with_a_clock_that_is_behind_the_confirmed_document_is_in_force`; that of the kernel: `cargo xtask vm --trials` |
+//! | a port leaves its bridge, which forgets what others have told it of that port | `parked::static_addresses_of_a_port_return_with_it`, `parked::a_static_address_that_was_made_again_meanwhile_stays_where_it_is` |
 //! | the disk is full when it begins, or when it ends | `trial_faults::a_full_disk_keeps_a_trial_from_beginning`, `trial_faults::a_second_signal_ends_a_daemon_whose_rollback_cannot_be_completed` |
 //! | a million routes are replaced by a million others | the benchmark `trial: 1M routes replaced by 1M others` |
 //! | the document has a namespace, or guests | `holder::a_namespace_that_a_trial_made_goes_with_it`, `holder::a_namespace_that_leaves_is_left_alone_until_the_confirm`, `trial_faults::guests_wait_for_the_confirm` |

@@ -6,7 +6,10 @@
 )]
 
 mod commands;
+mod demo;
 mod enroll;
+mod hosts;
+mod page;
 #[path = "../../../homeostat-coordinator/tests/rollouts/simulated.rs"]
 #[expect(dead_code, reason = "the judge of histories is used by the tests of the coordinator")]
 mod simulated;

@@ -20,6 +20,13 @@ use crate::simulated::{Dice, Simulated, name};
 /// However busy the machine is, what has not happened by then is a failure.
 const PATIENCE: Duration = Duration::from_mins(5);
 
+/// The binary in a directory.
+pub(crate) fn command_in(directory: &std::path::Path, args: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_homeostat"));
+    command.args(args.split_whitespace()).current_dir(directory).stdin(Stdio::null());
+    command
+}
+
 pub(crate) struct World {
     pub(crate) members: Members,
     processes: Vec<Child>,
@@ -132,7 +139,8 @@ impl World {
                 let store = Arc::new(EtcdStore::new(Config::new([member], name.as_str())));
                 let keys = Keys::new(&"edge".parse().unwrap());
                 let slowest = Duration::from_millis(200);
-                let node = Simulated { store, keys, name, is_bad, slowest, dice: Dice(1) };
+                let (last, dice) = (None, Dice(1));
+                let node = Simulated { store, keys, name, is_bad, last, slowest, dice };
                 local.spawn_local(node.live(|| SystemTime::now().into()));
             }
             runtime.block_on(local);

@@ -19,8 +19,43 @@ options! {
 options! {
     /// Options of a VRF.
     Vrf [
-        table: u32 = "table", "Its routing table" as crate::number::Table => IFLA_VRF_TABLE;
+        table: u32 = "table", "Its routing table, or `auto`" as VrfTable => IFLA_VRF_TABLE;
     ] {}
+}
+
+/// The table of a VRF in a document. A number of its own is found once all VRFs are known.
+#[cfg(feature = "document")]
+pub(crate) struct VrfTable(Option<crate::number::Table>);
+
+#[cfg(feature = "document")]
+impl VrfTable {
+    /// What stands for a table that is to be found.
+    pub(crate) const AUTO: u32 = 0;
+    const WORD: &'static str = "auto";
+}
+
+#[cfg(feature = "document")]
+impl From<VrfTable> for u32 {
+    fn from(VrfTable(table): VrfTable) -> u32 {
+        table.map_or(VrfTable::AUTO, |table| table.0)
+    }
+}
+
+#[cfg(feature = "document")]
+impl homeostat_document::Shape for VrfTable {
+    fn read(
+        node: &homeostat_document::Node,
+        checker: &mut homeostat_document::Checker,
+    ) -> Option<Self> {
+        match &node.value {
+            homeostat_document::Value::Text(text) if text == Self::WORD => Some(VrfTable(None)),
+            _ => crate::number::Table::read(node, checker).map(|table| VrfTable(Some(table))),
+        }
+    }
+
+    fn schema(definitions: &mut homeostat_document::Definitions) -> homeostat_document::Json {
+        crate::number::Table::schema(definitions)
+    }
 }
 
 pub(crate) const VLAN: Behaviour = Behaviour {

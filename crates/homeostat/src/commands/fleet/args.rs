@@ -106,6 +106,12 @@ The bundle has the documents as they will be applied, `statement.json`, and its 
     Enroll(EnrollArgs),
     /// Take a node out of the fleet
     Retire(RetireArgs),
+    /// Run a tour in a sandbox: etcd, a coordinator, ten nodes, a good rollout and a bad one; does not touch the host
+    #[command(
+        after_help = "It ends by itself within a minute, and needs etcd (Debian: etcd-server) and ssh-keygen. \
+                            Exit: 0 everything went as it should, 1 not, or error."
+    )]
+    Demo,
 }
 
 #[derive(Args, Debug)]

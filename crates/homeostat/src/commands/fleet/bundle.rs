@@ -86,7 +86,7 @@ impl Bundle {
         if signed.signatures.is_empty() {
             return Err(helped(
                 format!("{} is not signed", path.display()),
-                format!("sign it: {}", sign_command(&path)),
+                format!("sign it: {}", sign_command(NAMESPACE, &path)),
             ));
         }
         if let Some((signers, needed)) = connection.allowed_signers()? {

@@ -5,20 +5,18 @@ use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use anyhow::{Context as _, Result};
-use homeostat_fleet::judge::NAMESPACE;
-
 use crate::failure::helped;
+use anyhow::{Context as _, Result};
 
-/// Signs bytes. It may ask for a passphrase or a touch on the terminal.
-pub(super) fn sign(key: &Path, message: &[u8]) -> Result<String> {
+/// Signs bytes for a namespace. It may ask for a passphrase or a touch on the terminal.
+pub(in crate::commands) fn sign(key: &Path, namespace: &str, message: &[u8]) -> Result<String> {
     let mut command = Command::new("ssh-keygen");
-    command.args(["-q", "-Y", "sign", "-n", NAMESPACE, "-f"]).arg(key);
+    command.args(["-q", "-Y", "sign", "-n", namespace, "-f"]).arg(key);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
     let mut child = command.spawn().map_err(|error| {
         helped(
             format!("cannot start ssh-keygen: {error}"),
-            "install OpenSSH's client (Debian: openssh-client), or sign elsewhere and put the signature into the bundle",
+            "install OpenSSH's client (Debian: openssh-client), or sign elsewhere and put the signature beside the file",
         )
     })?;
     if let Some(mut stdin) = child.stdin.take() {
@@ -35,6 +33,6 @@ pub(super) fn sign(key: &Path, message: &[u8]) -> Result<String> {
 }
 
 /// The command for people who sign elsewhere.
-pub(super) fn sign_command(statement: &Path) -> String {
-    format!("ssh-keygen -Y sign -n {NAMESPACE} -f KEY {}", statement.display())
+pub(in crate::commands) fn sign_command(namespace: &str, file: &Path) -> String {
+    format!("ssh-keygen -Y sign -n {namespace} -f KEY {}", file.display())
 }

@@ -80,7 +80,7 @@ pub(super) async fn run(args: &SignArgs, call: &Call<'_>) -> Result<ExitCode> {
     }
     let key = args.signing_key.as_deref().or(call.connection.signing_key.as_deref());
     if let Some(key) = key {
-        bundle::sign(out, |message| programs::sign(key, message))?;
+        bundle::sign(out, |message| programs::sign(key, NAMESPACE, message))?;
     }
     let is_signed = key.is_some();
     // Everything is read as `start` will read it.
@@ -121,8 +121,8 @@ pub(super) async fn run(args: &SignArgs, call: &Call<'_>) -> Result<ExitCode> {
             );
         }
         writeln!(to, "Not signed yet. Sign it, and the request for plans:")?;
-        let files =
-            [bundle::STATEMENT, bundle::PLAN].map(|name| programs::sign_command(&out.join(name)));
+        let files = [bundle::STATEMENT, bundle::PLAN]
+            .map(|name| programs::sign_command(NAMESPACE, &out.join(name)));
         files.iter().try_for_each(|command| writeln!(to, "  {command}"))
     })?;
     Ok(ExitCode::SUCCESS)
@@ -139,7 +139,7 @@ fn add(args: &SignArgs, call: &Call<'_>) -> Result<ExitCode> {
             "give --signing-key FILE, or write `signing-key` to the configuration file",
         )
     })?;
-    bundle::sign(directory, |message| programs::sign(key, message))?;
+    bundle::sign(directory, |message| programs::sign(key, NAMESPACE, message))?;
     let count = Bundle::read(directory)?.signed.signatures.len();
     stream::print(call.global.color, |to| {
         if call.is_json {

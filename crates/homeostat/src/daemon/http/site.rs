@@ -2,15 +2,16 @@
 
 use http_body_util::{Either, Full};
 use hyper::body::Bytes;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use super::page::{ASSETS, Asset, POLICY, PageSource};
 use super::stream::EventStream;
 use crate::daemon::loops_snapshot::LoopsSnapshot;
-use crate::daemon::metrics::Meters;
+use crate::daemon::metrics::{Exposition, Meters};
 use crate::daemon::recent::Recent;
 
 /// Everything that can be read.
@@ -19,26 +20,31 @@ pub(in crate::daemon) struct Site {
     pub(in crate::daemon) snapshot: watch::Receiver<LoopsSnapshot>,
     pub(in crate::daemon) recent: Recent,
     pub(in crate::daemon) meters: Meters,
+    pub(in crate::daemon) page: PageSource,
 }
 
 /// A page, or a stream of events.
 pub(super) type Answer = Response<Either<Full<Bytes>, EventStream>>;
 
-const METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-const PAGES: &str = "there is nothing here; try /healthz, /readyz, /metrics, /api/v1/status, \
+const PAGES: &str = "there is nothing here; try /, /healthz, /readyz, /metrics, /api/v1/status, \
                      /api/v1/open or /api/v1/events";
 
 impl Site {
     /// The page of a path.
-    pub(in crate::daemon) fn answer(&self, path: &str, query: &str) -> Answer {
+    pub(in crate::daemon) async fn answer(&self, path: &str, query: &str) -> Answer {
         match path {
+            "/" => for_people(self.page.page(query).await),
+            // Browsers ask for it, and would report its absence.
+            "/favicon.ico" => page(StatusCode::NO_CONTENT, "image/x-icon", String::new()),
             "/healthz" => self.health(),
             "/readyz" => self.readiness(),
-            "/metrics" => self.metrics(),
             "/api/v1/status" => self.status(),
             "/api/v1/open" => self.open(query),
             "/api/v1/events" => self.events(),
-            _ => text(StatusCode::NOT_FOUND, PAGES),
+            _ => match ASSETS.iter().find(|asset| asset.path == path) {
+                Some(asset) => unchanging(asset),
+                None => text(StatusCode::NOT_FOUND, PAGES),
+            },
         }
     }
 
@@ -67,10 +73,11 @@ impl Site {
         json(is_ready, &json!({ "ready": is_ready, "waiting": waiting }))
     }
 
-    fn metrics(&self) -> Answer {
+    /// `/metrics`, in the format that the client can read.
+    pub(super) fn metrics(&self, format: Exposition) -> Answer {
         let snapshot = self.snapshot.borrow();
-        match self.meters.text(&snapshot) {
-            Ok(text) => page(StatusCode::OK, METRICS, text),
+        match self.meters.text(&snapshot, format) {
+            Ok(text) => page(StatusCode::OK, format.content_type(), text),
             Err(_) => text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written"),
         }
     }
@@ -117,6 +124,28 @@ pub(super) fn text(status: StatusCode, words: &str) -> Answer {
     page(status, "text/plain; charset=utf-8", format!("{words}\n"))
 }
 
+/// A page for a browser, which is told to load nothing from elsewhere and to run nothing of what is in the text.
+fn for_people(body: String) -> Answer {
+    let mut answer = page(StatusCode::OK, "text/html; charset=utf-8", body);
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    ] {
+        answer.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    answer
+}
+
+/// A text whose path changes with it.
+fn unchanging(asset: &Asset) -> Answer {
+    let mut answer = page(StatusCode::OK, asset.kind, asset.text.to_owned());
+    let for_ever = HeaderValue::from_static("public, max-age=31536000, immutable");
+    answer.headers_mut().insert(header::CACHE_CONTROL, for_ever);
+    answer
+}
+
 fn page(status: StatusCode, kind: &'static str, body: String) -> Answer {
     answer(status, kind, Either::Left(Full::new(body.into())))
 }
@@ -139,12 +168,71 @@ pub(super) fn answer(
 }
 
 #[cfg(test)]
-mod tests {
+pub(in crate::daemon) mod tests {
+    use std::sync::Arc;
+
     use homeostat_engine::{LedgerKey, WaitsOn};
     use http_body_util::BodyExt as _;
 
+    use std::path::Path;
+
+    use tokio::time::Instant;
+
+    use super::super::page::About;
     use super::*;
+    use crate::confirmed::ConfirmedDocuments;
+    use crate::daemon::answers::Answers;
+    use crate::daemon::command::DaemonHandle;
+    use crate::daemon::live::Live;
     use crate::machine::Waiting;
+
+    /// A site that shows this, with nothing that has happened.
+    pub(in crate::daemon::http) fn site(snapshot: LoopsSnapshot) -> Site {
+        site_of(watch::channel(snapshot).1)
+    }
+
+    /// A site that shows what this has.
+    pub(in crate::daemon) fn site_of(snapshot: watch::Receiver<LoopsSnapshot>) -> Site {
+        let (recent, meters) = (Recent::default(), Meters::default());
+        let (commands, _) = DaemonHandle::new();
+        let answers = Answers { snapshot: snapshot.clone(), commands, recent: recent.clone() };
+        let about = About {
+            host: "edge1".to_owned(),
+            owner: "default".to_owned(),
+            since: Instant::now(),
+            confirmed: ConfirmedDocuments::of(Path::new("/nonexistent"), "default"),
+        };
+        let (live, about) = (Live::default(), Arc::new(about));
+        let page = PageSource { snapshot: snapshot.clone(), answers, live, about };
+        Site { snapshot, recent, meters, page }
+    }
+
+    #[tokio::test]
+    async fn the_page_of_a_million_open_keys_is_small() {
+        let ledger_key = LedgerKey::new("me", "rtnl", "blue");
+        let on = WaitsOn::Namespace("blue".to_owned());
+        let keys = (0..1_000_000).map(|at| format!("route {at} <b>{}</b>", "x".repeat(90)));
+        let waiting = vec![Waiting { ledger_key, keys: keys.collect(), on }];
+        let snapshot = LoopsSnapshot { waiting, is_arranged: true, ..LoopsSnapshot::default() };
+        let page = site(snapshot).page.page("").await;
+        assert!(page.len() <= 64 << 10, "{} bytes", page.len());
+        assert!(page.contains("1,000,000 pending"), "{page}");
+        assert!(page.contains("route 0 &lt;b&gt;xxx") && !page.contains("<b>"), "{page}");
+    }
+
+    #[tokio::test]
+    async fn the_page_says_nothing_of_elsewhere_and_a_browser_is_told_so() {
+        let answer = site(LoopsSnapshot::default()).answer("/", "").await;
+        let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+        assert!(
+            policy.starts_with("default-src 'none';") && !policy.contains("unsafe"),
+            "{policy}"
+        );
+        let page = answer.into_body().collect().await.unwrap().to_bytes();
+        let page = str::from_utf8(&page).unwrap();
+        assert!(page.contains("<title>edge1: starting</title>"), "{page}");
+        assert!(!page.contains("://") && !page.contains("style="), "{page}");
+    }
 
     #[tokio::test]
     async fn a_scope_that_is_missing_is_not_converged_over_http_either() {
@@ -153,9 +241,7 @@ mod tests {
         let keys = vec!["route 10.0.0.0/8".to_owned()];
         let waiting = vec![Waiting { ledger_key, keys, on }];
         let snapshot = LoopsSnapshot { waiting, is_arranged: true, ..LoopsSnapshot::default() };
-        let (recent, meters) = (Recent::default(), Meters::default());
-        let site = Site { snapshot: watch::channel(snapshot).1, recent, meters };
-        let page = site.status().into_body().collect().await.unwrap().to_bytes();
+        let page = site(snapshot).status().into_body().collect().await.unwrap().to_bytes();
         let page = str::from_utf8(&page).unwrap();
         assert!(page.contains("\"converged\":false"), "{page}");
         assert!(page.contains("\"waits_on\":\"namespace blue\""), "{page}");

@@ -17,11 +17,15 @@ use crate::daemon::answers::Answers;
 use crate::daemon::clients::Asked;
 use crate::daemon::readers::Readers;
 use crate::daemon::recent::Recent;
+use crate::orders::Right;
 use crate::person::Person;
-use crate::wire::{self, Envelope, FORMAT_VERSION, Request};
+use crate::wire::{self, Envelope, FORMAT_VERSION, LONGEST_PIECE, Request};
 
-/// The longest request.
+/// The longest request of a client that may only read.
 const LONGEST: u64 = 64 << 10;
+
+/// The longest request of any other: a piece, in JSON, whose strings may be longer than what they mean.
+const LONGEST_PUT: u64 = 2 * LONGEST_PIECE as u64 + (64 << 10);
 
 /// How long a client may be silent, or not read.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -87,9 +91,10 @@ pub(super) async fn hold(
         },
     };
     loop {
-        let Some(line) = line(&mut read).await? else { return Ok(()) };
+        let longest = if access == Access::Full { LONGEST_PUT } else { LONGEST };
+        let Some(line) = line(&mut read, longest).await? else { return Ok(()) };
         admission.asked.mark();
-        match parse(&line) {
+        match parse(&line, longest) {
             // A client without any access is refused whatever it sends, and disconnected.
             _ if access == Access::Refused => {
                 let own = rustix::process::geteuid().as_raw();
@@ -97,21 +102,26 @@ pub(super) async fn hold(
                 return say(&mut write, &refuse(&why)).await;
             }
             Err(why) => say(&mut write, &refuse(&why)).await?,
-            Ok(request) if !access.allows(&request) => {
+            Ok(Asking { request, .. }) if !access.allows(&request) => {
                 let why = format!("user {uid} may only read how things stand");
                 return say(&mut write, &refuse(&why)).await;
             }
-            Ok(Request::Events { follow }) => {
+            Ok(Asking { request: Request::Events { follow }, .. }) => {
                 return send_events(read, write, &answers.recent, follow).await;
             }
-            Ok(request @ (Request::Status { wait_ms: Some(_) } | Request::Trial { .. })) => {
+            Ok(Asking {
+                request: request @ (Request::Status { wait_ms: Some(_) } | Request::Trial { .. }),
+                right,
+            }) => {
                 let answer = tokio::select! {
-                    answer = answers.answer(request, &by) => answer,
+                    answer = answers.answer(request, right, &by) => answer,
                     () = leaves(&write) => return Ok(()),
                 };
                 send(&mut write, &answer).await?;
             }
-            Ok(request) => send(&mut write, &answers.answer(request, &by).await).await?,
+            Ok(Asking { request, right }) => {
+                send(&mut write, &answers.answer(request, right, &by).await).await?;
+            }
         }
         if line.last() != Some(&b'\n') {
             return Ok(());
@@ -120,16 +130,23 @@ pub(super) async fn hold(
 }
 
 /// The next line, or what there is of it if it is too long; nothing at the end.
-async fn line(read: &mut BufReader<OwnedReadHalf>) -> io::Result<Option<Vec<u8>>> {
+async fn line(read: &mut BufReader<OwnedReadHalf>, longest: u64) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
-    let mut limited = read.take(LONGEST);
+    let mut limited = read.take(longest);
     timeout(PATIENCE, limited.read_until(b'\n', &mut line)).await??;
     Ok((!line.is_empty()).then_some(line))
 }
 
-fn parse(line: &[u8]) -> Result<Request, String> {
-    if line.len() as u64 >= LONGEST {
-        return Err(format!("a request may have {LONGEST} bytes at most"));
+/// What a client asks for, and by what right.
+#[derive(Debug)]
+struct Asking {
+    request: Request,
+    right: Right,
+}
+
+fn parse(line: &[u8], longest: u64) -> Result<Asking, String> {
+    if line.len() as u64 >= longest {
+        return Err(format!("a request may have {longest} bytes at most"));
     }
     let envelope: Envelope =
         serde_json::from_slice(line).map_err(|error| format!("this is no request: {error}"))?;
@@ -137,7 +154,10 @@ fn parse(line: &[u8]) -> Result<Request, String> {
         Some(version) if version.split('.').next() != FORMAT_VERSION.split('.').next() => {
             Err(format!("this daemon speaks version {FORMAT_VERSION}, not `{version}`"))
         }
-        _ => Ok(envelope.request),
+        _ => {
+            let right = envelope.order.map_or(Right::Own, Right::Order);
+            Ok(Asking { request: envelope.request, right })
+        }
     }
 }
 
@@ -212,13 +232,14 @@ mod tests {
 
     #[test]
     fn who_may_only_read_changes_nothing() {
-        let request = |text: &str| parse(text.as_bytes()).unwrap();
+        let request = |text: &str| parse(text.as_bytes(), LONGEST).unwrap().request;
         let rows = [
             (r#"{"verb":"status"}"#, true),
             (r#"{"verb":"key","key":"route 10.0.0.0/8"}"#, true),
             (r#"{"verb":"events","follow":true}"#, true),
             (r#"{"verb":"pause"}"#, false),
             (r#"{"verb":"reload"}"#, false),
+            (r#"{"verb":"drop","name":"web"}"#, false),
             (r#"{"verb":"forget","key":"route 10.0.0.0/8"}"#, false),
         ];
         for (text, expected) in rows {
@@ -240,7 +261,7 @@ mod tests {
             (&long, "bytes at most"),
         ];
         for (line, expected) in rows {
-            let why = parse(line).unwrap_err();
+            let why = parse(line, LONGEST).unwrap_err();
             assert!(why.contains(expected), "{why}");
         }
     }

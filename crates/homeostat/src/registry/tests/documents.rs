@@ -35,12 +35,12 @@ fn the_three_formats_give_the_same_document() {
 fn everything_that_can_be_written_is_read() {
     let document = good("everything.toml");
     let links = links(&document);
-    assert_eq!(links.len(), 16);
+    assert_eq!(links.len(), 26);
     let kinds = links.iter().filter_map(|link| link.kind.as_ref());
     let mut kinds: Vec<&str> = kinds.map(|kind| kind.name()).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    assert_eq!(kinds.len(), 13, "every kind is in it: {kinds:?}");
+    assert_eq!(kinds.len(), 20, "every kind is in it: {kinds:?}");
     let Cgroups(limits) = document.host.get().unwrap();
     assert_eq!(limits[2].value.value, "8:0 rbps=1\n8:16 rbps=2");
 }

@@ -89,7 +89,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         json!({ "links": { "eth0": { "adresses": [] } } }),
         json!({ "links": { "eth0": { "mtu": "1500" } } }),
         json!({ "links": { "eth0": { "mtu": 5 } } }),
-        json!({ "links": { "eth0": { "kind": "wireguard" } } }),
+        json!({ "links": { "eth0": { "kind": "batadv" } } }),
         json!({ "routes": {} }),
         json!({ "routes": [{ "to": 5, "dev": "eth0" }] }),
         json!({ "routes": [{ "to": "default", "dev": "eth0", "table": 0 }] }),

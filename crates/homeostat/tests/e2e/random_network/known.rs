@@ -8,8 +8,10 @@ use crate::world::{DOCUMENT, World};
 type Reproduction = fn() -> bool;
 
 /// What failed once and is held back now, the shortest document for each.
-const HELD: [(&str, Reproduction); 9] = [
+const HELD: [(&str, Reproduction); 11] = [
     ("disable_ipv6 takes foreign IPv6", disabling_ipv6_takes_foreign_ipv6),
+    ("disable_ipv6 takes a foreign IPv6 route", disabling_ipv6_takes_foreign_route),
+    ("disable_ipv6 takes a foreign IPv6 neighbour", disabling_ipv6_takes_foreign_neighbour),
     ("a low MTU takes foreign IPv6", low_mtu_takes_foreign_ipv6),
     ("an MTU lowers that of foreign routes", mtu_lowers_foreign_routes),
     ("a hardware address takes foreign neighbours", mac_takes_foreign_neighbours),
@@ -114,9 +116,23 @@ fn carrier_takes_foreign_nexthops() -> bool {
     takes(&world, &["[links.fb]\nup = false\n"], ("nexthop show", "id 900"))
 }
 
+const NO_IPV6: &str = "[links.fa]\nsysctl = { \"ipv6/disable_ipv6\" = 1 }\n";
+
 fn disabling_ipv6_takes_foreign_ipv6() -> bool {
-    let document = "[links.fa]\nsysctl = { \"ipv6/disable_ipv6\" = 1 }\n";
-    takes(&ADDRESSES, &[document], ("-6 address show dev fa", "fdf0::1/64"))
+    takes(&ADDRESSES, &[NO_IPV6], ("-6 address show dev fa", "fdf0::1/64"))
+}
+
+fn disabling_ipv6_takes_foreign_route() -> bool {
+    takes(
+        &["route add fdf1::/32 dev fa proto bird"],
+        &[NO_IPV6],
+        ("-6 route show proto bird", "fdf1::/32"),
+    )
+}
+
+fn disabling_ipv6_takes_foreign_neighbour() -> bool {
+    let neighbour = "neighbour add fdf0::9 lladdr 02:00:00:00:00:09 dev fa nud permanent";
+    takes(&[neighbour], &[NO_IPV6], ("-6 neighbour show nud permanent", "fdf0::9"))
 }
 
 #[test]

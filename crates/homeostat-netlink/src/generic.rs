@@ -1,0 +1,38 @@
+//! Generic netlink: families that are known by name, such as "wireguard", and have a number only while the kernel has
+//! them.
+
+use crate::uapi::{
+    CTRL_ATTR_FAMILY_ID, CTRL_ATTR_FAMILY_NAME, CTRL_CMD_GETFAMILY, GENL_ID_CTRL, NLM_F_ECHO,
+};
+use crate::{Batch, Connection, Errno, Error, Result};
+
+/// The number of a family, which is the type of its messages; none, if the kernel does not have it. Asking for it loads
+/// its module, if the kernel may.
+pub fn family(connection: &mut Connection, name: &str) -> Result<Option<u16>> {
+    let mut batch = Batch::new();
+    let mut message = batch.message(GENL_ID_CTRL, NLM_F_ECHO);
+    message.fixed(&head(CTRL_CMD_GETFAMILY, 1)).attr_str(CTRL_ATTR_FAMILY_NAME, name);
+    message.finish()?;
+    let (mut found, mut bad) = (None, None);
+    let asked = connection.ask(&mut batch, &mut |message| {
+        let number = message.split::<4>().and_then(|(_, attrs)| {
+            attrs.first(CTRL_ATTR_FAMILY_ID)?.map(|attr| attr.u16()).transpose()
+        });
+        match number {
+            Ok(number) => found = number,
+            Err(error) => bad = Some(error),
+        }
+    });
+    match (asked, bad) {
+        (Err(Error::Refused(refusal)), _) if refusal.errno == Errno::NOENT => Ok(None),
+        (Err(error), _) => Err(error),
+        (Ok(()), Some(bad)) => Err(Error::Malformed(bad)),
+        (Ok(()), None) => Ok(found),
+    }
+}
+
+/// `struct genlmsghdr`, the fixed part of every message of a family.
+#[must_use]
+pub fn head(command: u8, version: u8) -> [u8; 4] {
+    [command, version, 0, 0]
+}
