@@ -27,7 +27,9 @@ use super::loops_snapshot::LoopsSnapshot;
 use super::recent::Recent;
 use super::{Daemon, DaemonView, Recipients, Role, Wake, log, refused};
 use crate::checks::{Check, CheckResult, run_all};
-use crate::confirmed::{ConfirmedDocuments, Confirmer, Origin, RecordedTrial, TrialRecord};
+use crate::confirmed::{
+    ConfirmedDocuments, Confirmer, Origin, RecordedTrial, TrialRecord, absolute,
+};
 use crate::failure::{self, helped};
 use crate::person::Person;
 use crate::provider::NodeTrial;
@@ -518,8 +520,12 @@ pub(super) async fn begin(
             Tried::HandedOver | Tried::Edit => None,
         },
     };
-    let origin =
-        Origin { from: from.clone(), scope, applied_by: request.by.clone(), confirmed_by: None };
+    let origin = Origin {
+        from: from.iter().map(|path| absolute(path)).collect(),
+        scope,
+        applied_by: request.by.clone(),
+        confirmed_by: None,
+    };
     confirmed.begin_trial(document, &ReferencedFiles::of(document), origin, &record)?;
     daemon.context.caller.trial = Some(daemon.losses);
     daemon.context.caller.undo = Some(Arc::new(UndoFile::new(confirmed.undo_file())));

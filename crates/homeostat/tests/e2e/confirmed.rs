@@ -110,6 +110,28 @@ fn a_broken_document_yields_to_the_last_one_of_the_same_files_first() {
     assert_eq!(world.status()["fallback"], 1);
 }
 
+/// An edit that was tried and confirmed is what the files last were, however the daemon was told where they are.
+#[test]
+fn a_broken_document_yields_to_the_edit_that_was_tried_and_confirmed() {
+    let document = |value: u8| {
+        format!(
+            "[settings]\nconfirm-within = \"1h\"\n[sysctl]\n\"net.ipv4.tcp_retries1\" = {value}\n"
+        )
+    };
+    let world = World::new();
+    let daemon = world.keep(&document(5));
+    world.converges();
+    world.confirms(1);
+    world.write("host.toml", document(6));
+    until("the trial", || world.knob(KEY) == "6" && !world.status()["trial"].is_null());
+    world.run("confirm").exits(0);
+    drop(daemon);
+    world.write("host.toml", "[sysctl]\n\"net.ipv4.tcp_retries1\" = {}\n");
+    let _daemon = world.keep_at("host.toml");
+    assert_eq!(world.stands()["fallback"], 2);
+    assert_eq!(world.knob(KEY), "6");
+}
+
 /// A router must start with something.
 #[test]
 fn a_document_that_was_rolled_back_is_used_if_none_was_ever_confirmed() {
