@@ -71,9 +71,14 @@ impl Document {
 
     /// Starts a daemon with the document, and waits until it has converged.
     pub(super) fn keep(&self) -> Result<Running> {
+        self.keep_with(&[])
+    }
+
+    /// The same with more options.
+    pub(super) fn keep_with(&self, more: &[&str]) -> Result<Running> {
         let (document, state) = (self.path(self.name), self.path("state"));
-        let (document, state) = (text(&document)?, text(&state)?);
-        let running = Running::start(&self.program, &["run", document, "--state-dir", state])?;
+        let run = ["run", text(&document)?, "--state-dir", text(&state)?];
+        let running = Running::start(&self.program, &[&run, more].concat())?;
         self.converged(running)
     }
 

@@ -10,6 +10,7 @@ mod idle;
 mod kinds;
 mod latency;
 mod memory;
+mod page;
 
 use crate::Group;
 
@@ -19,5 +20,6 @@ pub(super) fn groups() -> Vec<Group> {
     groups.extend(burst::groups());
     groups.extend(idle::groups());
     groups.push(memory::group());
+    groups.push(page::group());
     groups
 }

@@ -22,6 +22,12 @@ impl Daemon {
         Self::keep(Document::new(text)?)
     }
 
+    /// The same as [`Daemon::start`], of a daemon with more options.
+    pub(super) fn with_options(size: usize, options: &[&str]) -> Result<Self> {
+        let document = Document::of_routes(0..size, "")?;
+        Ok(Daemon { running: document.keep_with(options)?, _document: document })
+    }
+
     fn keep(document: Document) -> Result<Self> {
         Ok(Daemon { running: document.keep()?, _document: document })
     }

@@ -51,8 +51,14 @@ pub(super) fn clear() {
 
 impl Fixture {
     fn new(size: usize) -> Result<Self> {
+        Self::with_options(size, &[])
+    }
+
+    /// One whose daemon has more options. The calling thread is in its namespace then.
+    pub(super) fn with_options(size: usize, options: &[&str]) -> Result<Self> {
         let network = TestNetwork::filled(RouteMessages::ours(Ip::V4), size)?;
-        let daemon = Daemon::start(size, "")?;
+        network.ip(&["link", "set", "lo", "up"])?;
+        let daemon = Daemon::with_options(size, options)?;
         let (listener, socket) = (RouteListener::open()?, network.socket()?);
         Ok(Fixture { daemon, listener, socket, network, size, times: Vec::new(), next: 0 })
     }
