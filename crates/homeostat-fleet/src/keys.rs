@@ -16,6 +16,8 @@
 //! | `alive/NODE` | node | machine and boot, with a lease |
 //! | `plan/NODE` | node | the answer to a request for a plan, with a lease |
 //! | `lead/coordinator`, `lead/SOURCE/TARGET` | candidates | the election; its create revision is the term |
+//! | `prune/began` | operator | who has begun last to delete what nobody needs any more |
+//! | `prune/uploads` | operator | who has begun last to upload documents, or to delete: a later upload stops a deletion |
 //! | `once/SOURCE/TARGET/journal/` | the machine that leads there | operations on what is shared |
 
 use crate::{Digest, Name};
@@ -123,6 +125,16 @@ impl Keys {
     #[must_use]
     pub fn plan(&self, node: &Name) -> String {
         self.below(&format!("plan/{node}"))
+    }
+
+    #[must_use]
+    pub fn prune_began(&self) -> String {
+        self.below("prune/began")
+    }
+
+    #[must_use]
+    pub fn uploads(&self) -> String {
+        self.below("prune/uploads")
     }
 
     /// Of the coordinators.

@@ -13,6 +13,7 @@ mod enroll;
 mod inventory;
 mod plan;
 pub(super) mod programs;
+mod prune;
 mod retire;
 mod rollout;
 mod sign;
@@ -61,6 +62,7 @@ pub(crate) fn run(args: &FleetArgs, global: &Global) -> Result<ExitCode> {
         FleetCommand::Inventory(args) => block_on(inventory::run(args, &call))?,
         FleetCommand::Enroll(args) => block_on(enroll::run(args, &call))?,
         FleetCommand::Retire(args) => block_on(retire::run(args, &call))?,
+        FleetCommand::Prune(args) => block_on(prune::run(args, &call))?,
     }
 }
 

@@ -208,6 +208,40 @@ fn a_rollout_is_paused_resumed_aborted_and_listed() {
 }
 
 #[test]
+fn old_rollouts_are_deleted_with_what_only_they_need() {
+    let mut world = prepared();
+    World::live(&NODES, &[]);
+    world.until("status --json", |ran| ran.stdout.matches("\"alive\":true").count() == 6);
+    world.coordinate("a");
+    for (number, name) in ["one", "two", "three"].into_iter().enumerate() {
+        world.write("inventory.toml", &inventory(60 + u32::try_from(number).unwrap()));
+        world
+            .fleet(&format!("sign documents -i inventory.toml -o {name} {QUICK} --id {name}"))
+            .exits(0);
+        world.fleet(&format!("start {name} --wait")).exits(0);
+    }
+    let (documents, chunks) = (keys(&world, "doc"), keys(&world, "blob"));
+    let foreseen = world.fleet("prune --keep 1 --dry-run").exits(0).stdout;
+    assert_eq!(keys(&world, "doc"), documents);
+    let ran = world.fleet("prune --keep 1").exits(0);
+    assert_eq!(ran.stdout, foreseen.replace("Would delete", "Deleted"));
+    assert!(ran.stdout.starts_with("Deleted rollouts: 2, documents: "), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with(". Rollouts kept: 1.\n"), "{}", ran.stdout);
+    assert!(
+        keys(&world, "doc").len() < documents.len() && keys(&world, "blob").len() < chunks.len()
+    );
+    let rollouts = keys(&world, "rollout");
+    assert!(
+        !rollouts.is_empty() && rollouts.iter().all(|key| key.contains("/three")),
+        "{rollouts:?}"
+    );
+    // What nodes have counts as signed for them still.
+    world.write("inventory.toml", &inventory(70));
+    world.fleet(&format!("sign documents -i inventory.toml -o four {QUICK}")).exits(0);
+    world.fleet("start four --wait").exits(0);
+}
+
+#[test]
 fn a_bundle_that_was_changed_or_is_signed_by_others_is_not_started() {
     let world = prepared();
     world.write("fleet.toml", "fleet = \"edge\"\nendpoints = [\"127.0.0.1:2379\"]\nallowed-signers = \"allowed_signers\"\n");

@@ -106,6 +106,14 @@ The bundle has the documents as they will be applied, `statement.json`, and its 
     Enroll(EnrollArgs),
     /// Take a node out of the fleet
     Retire(RetireArgs),
+    /// Delete old rollouts, and the documents that nobody needs any more
+    #[command(
+        after_help = "Kept are the newest rollouts, those that are not over, those of which a node wants something, and \
+                            all documents that these, the nodes' statuses and requests for plans name. It may run while \
+                            others start rollouts: then it ends, and the rest is for the next time. etcd gives the \
+                            room back after compaction and `etcdctl defrag`."
+    )]
+    Prune(PruneArgs),
     /// Run a tour in a sandbox: etcd, a coordinator, ten nodes, a good rollout and a bad one; does not touch the host
     #[command(
         after_help = "It ends by itself within a minute, and needs etcd (Debian: etcd-server) and ssh-keygen. \
@@ -313,6 +321,16 @@ pub(crate) struct RetireArgs {
     /// Retire it although it is alive or belongs to a rollout that is not over
     #[arg(long)]
     pub(super) force: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct PruneArgs {
+    /// How many of the newest rollouts are kept in any case: these can be aborted
+    #[arg(long, value_name = "N", default_value_t = 10)]
+    pub(super) keep: usize,
+    /// Only say what would be deleted
+    #[arg(long)]
+    pub(super) dry_run: bool,
 }
 
 fn wave(text: &str) -> Result<Wave, String> {

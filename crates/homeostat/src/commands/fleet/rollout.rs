@@ -84,7 +84,7 @@ fn refuse_useless(id: &Name, records: &RolloutRecords, verb: Verb) -> Result<()>
 }
 
 /// Who asks, for people.
-fn person() -> String {
+pub(super) fn person() -> String {
     let user = ["SUDO_USER", "USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok());
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy().into_owned();

@@ -34,6 +34,7 @@ pub(super) struct RolloutRecords {
     pub(super) request: Option<Request>,
     pub(super) request_modified: Option<Revision>,
     pub(super) state: Option<State>,
+    pub(super) state_modified: Option<Revision>,
 }
 
 #[derive(Debug, Default)]
@@ -207,7 +208,10 @@ impl RolloutRecords {
                 self.request = Some(Request::read(&entry.value)?);
                 self.request_modified = Some(entry.modified);
             }
-            "state" => self.state = Some(State::read(&entry.value)?),
+            "state" => {
+                self.state = Some(State::read(&entry.value)?);
+                self.state_modified = Some(entry.modified);
+            }
             _ => {}
         }
         Ok(())

@@ -7,12 +7,13 @@ use anyhow::{Context as _, Result};
 use homeostat_fleet::chunks::deflate;
 use homeostat_fleet::records::Record as _;
 use homeostat_fleet::{Digest, Name};
-use homeostat_store::{Committed, Guard, Keys as Range, Transaction};
+use homeostat_store::{Committed, Entry, Guard, Keys as Range, Transaction};
 use serde_json::json;
 
 use super::args::StartArgs;
 use super::bundle::{Bundle, STATEMENT, leaf_parts};
 use super::connection::{Fleet, of_store};
+use super::rollout::person;
 use super::snapshot::Snapshot;
 use super::{Call, named, now, wait};
 use crate::failure::helped;
@@ -22,6 +23,8 @@ use crate::wire::FORMAT_VERSION;
 /// A request to etcd may have 1.5 MiB and 128 operations.
 const MOST_BYTES: usize = 1 << 20;
 const MOST_WRITES: usize = 60;
+/// How often everything is uploaded anew because somebody has begun to delete meanwhile.
+const TRIES: usize = 5;
 
 pub(super) async fn run(args: &StartArgs, call: &Call<'_>) -> Result<ExitCode> {
     let bundle = Bundle::read(&args.bundle)?;
@@ -30,21 +33,9 @@ pub(super) async fn run(args: &StartArgs, call: &Call<'_>) -> Result<ExitCode> {
     bundle.is_for(&fleet.name)?;
     let snapshot = Snapshot::read(&fleet).await?;
     refuse_old(&bundle, &snapshot)?;
-    let uploaded = upload_documents(&bundle, &fleet).await?;
     let statement = bundle.statement();
     let id = &statement.id;
-    let leaves = write_leaves(&bundle, &fleet).await?;
-    // Nobody begins before this is there, and everything that it points to is. Leaves that another operator has written for
-    // a rollout of the same name are not taken for these.
-    let key = fleet.keys.statement(id);
-    let guarded = Transaction::new().only_if(Guard::Absent { key: key.clone() });
-    let guarded = leaves.into_iter().fold(guarded, Transaction::only_if);
-    let transaction = guarded.put(key, bundle.signed.write());
-    if let Committed::Refused { current, .. } =
-        fleet.store.commit(transaction).await.map_err(of_store)?
-    {
-        return Err(refused(id, current.contains_key(&fleet.keys.statement(id))));
-    }
+    let uploaded = start(&bundle, &fleet).await?;
     if !args.wait || !call.is_json {
         stream::print(call.global.color, |to| {
             if call.is_json {
@@ -71,6 +62,53 @@ pub(super) async fn run(args: &StartArgs, call: &Call<'_>) -> Result<ExitCode> {
         wait::follow(&fleet, id, None, false, call).await
     } else {
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Uploads everything and writes the statement; says how many values the store did not have.
+pub(super) async fn start(bundle: &Bundle, fleet: &Fleet) -> Result<usize> {
+    let id = &bundle.statement().id;
+    let mut uploaded = 0;
+    for _ in 0..TRIES {
+        let not_pruned = not_pruned(fleet).await?;
+        uploaded += upload_documents(bundle, fleet).await?;
+        let leaves = write_leaves(bundle, fleet).await?;
+        // Nobody begins before this is there, and everything that it points to is. Leaves that another operator has written
+        // for a rollout of the same name are not taken for these.
+        let key = fleet.keys.statement(id);
+        let guarded = Transaction::new()
+            .only_if(Guard::Absent { key: key.clone() })
+            .only_if(not_pruned.clone());
+        let guarded = leaves.into_iter().fold(guarded, Transaction::only_if);
+        let transaction = guarded.put(key.clone(), bundle.signed.write());
+        let committed = fleet.store.commit(transaction).await.map_err(of_store)?;
+        let Committed::Refused { current, .. } = committed else { return Ok(uploaded) };
+        if current.contains_key(&key) || is_as_guarded(&not_pruned, &current) {
+            return Err(refused(id, current.contains_key(&key)));
+        }
+        // What was uploaded may have been taken for what nobody needs.
+    }
+    Err(helped(
+        "other operators delete old rollouts again and again while this one is uploaded",
+        "start it again once `homeostat fleet prune` has ended",
+    ))
+}
+
+/// Holds as long as nobody has begun to delete what nobody needs any more.
+async fn not_pruned(fleet: &Fleet) -> Result<Guard> {
+    let key = fleet.keys.prune_began();
+    let listed = fleet.store.list(Range::One(key.clone())).await.map_err(of_store)?;
+    Ok(match listed.values.get(&key) {
+        Some(entry) => Guard::Unmodified { key, since: entry.modified },
+        None => Guard::Absent { key },
+    })
+}
+
+fn is_as_guarded(guard: &Guard, current: &BTreeMap<String, Entry>) -> bool {
+    let modified = current.get(guard.key()).map(|entry| entry.modified);
+    match guard {
+        Guard::Unmodified { since, .. } => modified == Some(*since),
+        _ => modified.is_none(),
     }
 }
 
@@ -158,9 +196,12 @@ fn refuse_old(bundle: &Bundle, snapshot: &Snapshot) -> Result<()> {
     Ok(())
 }
 
-/// Uploads chunks, then manifests, as far as the store does not have them; says how many.
+/// Uploads chunks, then manifests, as far as the store does not have them; says how many. Who is deleting what nobody needs
+/// stops at the first of these.
 pub(super) async fn upload_documents(bundle: &Bundle, fleet: &Fleet) -> Result<usize> {
     let group = Name::all();
+    let begins = Transaction::new().put(fleet.keys.uploads(), person().into_bytes());
+    let _ = fleet.store.commit(begins).await.map_err(of_store)?;
     let packed = bundle.documents.values();
     let raw: BTreeMap<&Digest, &Vec<u8>> = packed.clone().flat_map(|one| &one.chunks).collect();
     let mut values = Values { fleet, pending: Vec::new(), bytes: 0, written: 0 };
