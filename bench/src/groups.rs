@@ -4,6 +4,7 @@ mod bird;
 mod document;
 mod files;
 mod fixture;
+mod fleet;
 mod heal;
 mod journal;
 mod lanes;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Group> {
         vec![render::group()],
         trial::groups(),
         files::groups(),
+        fleet::groups(),
     ];
     groups.into_iter().flatten().collect()
 }

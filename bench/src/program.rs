@@ -137,34 +137,50 @@ impl Running {
     where
         T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
     {
-        let text = std::fs::read_to_string(format!("/proc/{}/{file}", self.pid()))?;
-        let rest = text.lines().find_map(|line| line.strip_prefix(name));
-        let number = rest.and_then(|rest| rest.split_whitespace().next());
-        Ok(number.with_context(|| format!("`{file}` has no `{name}`"))?.parse()?)
+        number(self.pid(), file, name)
     }
 
     /// CPU seconds of all threads so far; those of threads that have ended are missing.
     pub fn work(&self) -> Result<f64> {
-        // The first number, in nanoseconds; other files have ticks.
-        Ok(self.total("schedstat", "")? / 1e9)
+        process_work(self.pid())
     }
 
     /// The sum of a [`number`](Self::number) over all threads.
     pub fn total(&self, file: &str, name: &str) -> Result<f64> {
-        let mut total = 0.0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", self.pid()))? {
-            let thread = thread?.file_name();
-            // A thread may have ended.
-            let file = format!("task/{}/{file}", thread.to_string_lossy());
-            total += self.number::<f64>(&file, name).unwrap_or_default();
-        }
-        Ok(total)
+        total(self.pid(), file, name)
     }
 
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.0.id()
     }
+}
+
+/// CPU seconds of all threads of a process so far; those of threads that have ended are missing.
+pub fn process_work(pid: u32) -> Result<f64> {
+    // The first number, in nanoseconds; other files have ticks.
+    Ok(total(pid, "schedstat", "")? / 1e9)
+}
+
+fn number<T>(pid: u32, file: &str, name: &str) -> Result<T>
+where
+    T: FromStr<Err: std::error::Error + Send + Sync + 'static>,
+{
+    let text = std::fs::read_to_string(format!("/proc/{pid}/{file}"))?;
+    let rest = text.lines().find_map(|line| line.strip_prefix(name));
+    let number = rest.and_then(|rest| rest.split_whitespace().next());
+    Ok(number.with_context(|| format!("`{file}` has no `{name}`"))?.parse()?)
+}
+
+fn total(pid: u32, file: &str, name: &str) -> Result<f64> {
+    let mut total = 0.0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?.file_name();
+        // A thread may have ended.
+        let file = format!("task/{}/{file}", thread.to_string_lossy());
+        total += number::<f64>(pid, &file, name).unwrap_or_default();
+    }
+    Ok(total)
 }
 
 impl Drop for Running {

@@ -183,6 +183,12 @@ impl Members {
         Ok(kill_process(Pid::from_child(child), signal)?)
     }
 
+    /// The process of a member that runs.
+    #[must_use]
+    pub fn pid(&self, nth: usize) -> Option<u32> {
+        self.children.get(nth)?.as_ref().map(Child::id)
+    }
+
     /// `etcdctl`, which judges independently of our code: what it prints.
     pub fn etcdctl(&self, args: &[&str]) -> io::Result<String> {
         let mut command = Command::new("etcdctl");
