@@ -23,6 +23,7 @@ mod render;
 mod report;
 mod routes;
 mod rtnl;
+mod stop;
 mod trial;
 mod wakeups;
 mod wire;
@@ -47,6 +48,7 @@ pub fn all() -> Vec<Group> {
         report::groups(),
         vec![render::group()],
         trial::groups(),
+        vec![stop::group()],
         files::groups(),
         fleet::groups(),
     ];

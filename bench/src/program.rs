@@ -8,6 +8,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::clock;
 use crate::run::LeftOut;
@@ -125,6 +126,14 @@ impl Running {
     /// Whether it has not ended by itself.
     pub fn is_alive(&mut self) -> io::Result<bool> {
         Ok(self.0.try_wait()?.is_none())
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(&mut self) -> Result<()> {
+        kill_process(Pid::from_child(&self.0), Signal::TERM)?;
+        let status = self.0.wait()?;
+        ensure!(status.success(), "it ended with {status}");
+        Ok(())
     }
 
     /// Memory in bytes, by its name in `/proc/PID/status`: [`RESIDENT`], [`PEAK`] or [`ANONYMOUS`].
