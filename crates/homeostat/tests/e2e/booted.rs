@@ -95,7 +95,9 @@ impl Host {
 
     #[track_caller]
     pub(crate) fn run(&self, line: &str) -> Ran {
-        Ran::of(&self.command(line).stdin(Stdio::null()).output().unwrap())
+        // A program that does not end fails the test instead of stopping all of them.
+        let line = format!("timeout 600 {line}");
+        Ran::of(&self.command(&line).stdin(Stdio::null()).output().unwrap())
     }
 
     /// Begins something that goes on. Its input is a pipe.

@@ -14,9 +14,6 @@ use crate::program::HOMEOSTAT;
 
 const NEXT: &str = "0.1.0-2";
 
-/// Where the header of a database has the number of its format.
-const USER_VERSION: std::ops::Range<usize> = 60..64;
-
 fn root() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
@@ -218,11 +215,22 @@ fn a_version_that_cannot_read_the_state_says_what_to_do_and_touches_nothing() {
     let before = listed();
     host.run("systemctl stop homeostat").exits(0);
     let path = host.machine.path().join("var/lib/homeostat/ledger.db");
-    // SQLite follows the links of a path itself, and this one leads into another mount namespace.
+    let parts = ["ledger.db", "ledger.db-wal", "ledger.db-shm"];
+    // SQLite follows the links of a path itself, and this one leads into another mount namespace: a copy is marked, with what
+    // a daemon that had to hurry has left in the log beside it.
     let mark = |version: u32| {
-        let mut bytes = fs::read(&path).unwrap();
-        bytes[USER_VERSION].copy_from_slice(&version.to_be_bytes());
-        fs::write(&path, bytes).unwrap();
+        let copies = tempfile::tempdir().unwrap();
+        for part in parts {
+            let _ = fs::copy(path.with_file_name(part), copies.path().join(part));
+        }
+        let copy = copies.path().join("ledger.db");
+        let ledger = rusqlite::Connection::open(&copy).unwrap();
+        ledger.pragma_update(None, "user_version", version).unwrap();
+        ledger.close().unwrap();
+        for part in parts {
+            let _ = fs::remove_file(path.with_file_name(part));
+        }
+        fs::copy(copy, &path).unwrap();
     };
     mark(2);
     let refused = host.run("homeostat run /etc/homeostat").exits(1).stderr;
@@ -241,8 +249,8 @@ fn a_version_that_cannot_read_the_state_says_what_to_do_and_touches_nothing() {
     host.run("systemctl stop homeostat").exits(0);
     // The other way out: what has a mark is found again.
     mark(2);
-    for file in ["ledger.db", "ledger.db-wal", "ledger.db-shm"] {
-        let _ = fs::remove_file(path.with_file_name(file));
+    for part in parts {
+        let _ = fs::remove_file(path.with_file_name(part));
     }
     host.run("systemctl start homeostat").exits(0);
     host.run("homeostat status --wait").exits(0);
