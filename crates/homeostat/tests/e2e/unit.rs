@@ -56,6 +56,44 @@ fn services_that_need_the_network_start_once_everything_is_as_declared() {
 }
 
 #[test]
+fn the_firewall_is_there_before_anything_brings_up_the_network() {
+    let mut host = Host::new();
+    // As a DHCP client is ordered.
+    host.write(
+        "etc/systemd/system/client.service",
+        "[Unit]\nDefaultDependencies=no\nWants=network-pre.target\nAfter=network-pre.target local-fs.target\n\
+         [Service]\nType=oneshot\nExecStart=/bin/sh -c 'nft list tables >/var/tmp/tables'\n\
+         [Install]\nWantedBy=sysinit.target\n",
+    );
+    host.start_daemon("[nftables]\nruleset = \"table inet kept {}\"\n");
+    host.run("systemctl enable client").exits(0);
+    host.reboot();
+    until("the daemon", || host.run("systemctl is-active homeostat").stdout == "active\n");
+    until("the client", || {
+        host.run("systemctl show --property=SubState --value client").stdout == "dead\n"
+    });
+    assert_eq!(host.run("cat /var/tmp/tables").exits(0).stdout, "table inet kept\n");
+}
+
+#[test]
+fn a_daemon_that_hangs_is_started_again_and_nothing_is_lost() {
+    let host = Host::new();
+    host.write("etc/systemd/system/homeostat.service.d/sooner.conf", "[Service]\nWatchdogSec=3\n");
+    host.start_daemon(
+        "[sysctl]\n\"net.ipv4.tcp_retries1\" = 5\n[nftables]\nruleset = \"table inet kept {}\"\n",
+    );
+    let process = || host.run("systemctl show --property=MainPID --value homeostat").stdout;
+    let hangs = process();
+    host.run(&format!("kill -STOP {hangs}")).exits(0);
+    host.run("sysctl -w net.ipv4.tcp_retries1=7").exits(0);
+    until("another process", || !["0\n", hangs.as_str()].contains(&process().as_str()));
+    let knob = || host.run("sysctl -n net.ipv4.tcp_retries1").stdout;
+    until("the value", || knob() == "5\n");
+    assert_eq!(host.run("nft list tables").stdout, "table inet kept\n");
+    host.run("homeostat status --wait").exits(0);
+}
+
+#[test]
 fn a_namespace_that_the_unit_creates_is_there_for_others_and_outlives_the_daemon() {
     let host = Host::new();
     host.write("etc/systemd/system/homeostat.service.d/namespaces.conf", NAMESPACES);
