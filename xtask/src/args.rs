@@ -113,7 +113,9 @@ pub(crate) enum Task {
     /// Build the Debian package
     ///
     /// Builds the program as it is published (profile `dist`: small, without debug information, some minutes) and packs it
-    /// with its units, manual, completions, alerts and docs. The package is in target/deb; lintian judges it.
+    /// with its units, manual, completions, alerts and docs. The package is in target/deb; lintian judges it. Beside it is
+    /// homeostat.cdx.json, the list of what the program is made of (CycloneDX); the program has the same list in it, for
+    /// scanners such as `cargo audit bin`. The first run builds the two tools for that into target/tools.
     /// What the package has is listed in crates/homeostat/Cargo.toml; packaging/debian has its scripts.
     Deb {
         /// Build it again in another directory, and compare both byte for byte

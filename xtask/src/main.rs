@@ -17,6 +17,7 @@ mod soak;
 mod steps;
 mod test;
 mod tidy;
+mod tools;
 mod vm;
 
 use std::process::ExitCode;
