@@ -1,6 +1,6 @@
 //! The differences between desired state and target, and everything else that a diff found.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use educe::Educe;
@@ -27,7 +27,7 @@ pub enum Change<K, O> {
         /// Whose it was, if it is taken over by leave of the desired state.
         adopts: Option<Owner>,
     },
-    /// Ours, and no longer declared.
+    /// Ours, and no longer declared; or declared, and withdrawn by a check.
     Delete {
         key: K,
         /// What is there.
@@ -112,6 +112,8 @@ pub struct Changes<K, O> {
     pub originals: BTreeMap<K, O>,
     /// Why keys are not simply as declared: conflicts, matches, settled answers, what could not be read.
     pub findings: Vec<(K, Finding)>,
+    /// Keys whose change follows from the result of a check.
+    pub by_check: BTreeSet<K>,
     /// Records of keys that are neither declared nor there.
     pub pruned: Vec<K>,
     /// Records that a crash left as intents, and that the target now confirms.

@@ -1,6 +1,7 @@
 //! The differences of one look, in key order. A create is no more than its slot, since a million of
 //! them are a normal case.
 
+use std::collections::BTreeMap;
 use std::iter::Peekable;
 use std::vec;
 
@@ -8,6 +9,7 @@ use educe::Educe;
 
 use crate::change::Change;
 use crate::desired::Slot;
+use crate::waits_on::WaitsOn;
 
 /// Differences in key order: declared keys first, then what is not declared.
 #[derive(Clone, Debug, PartialEq, Eq, Educe)]
@@ -15,6 +17,7 @@ use crate::desired::Slot;
 pub struct ChangeList<K, O> {
     creates: Vec<Slot>,
     others: Vec<Change<K, O>>,
+    withheld: BTreeMap<K, WaitsOn>,
 }
 
 impl<K, O> ChangeList<K, O> {
@@ -42,6 +45,13 @@ impl<K, O> ChangeList<K, O> {
         &self.others
     }
 
+    /// The declared keys that a condition keeps from being made, and what they wait for. They get no create, and nothing may
+    /// count on them unless it sees them. Those out of focus are named, too.
+    #[must_use]
+    pub fn withheld(&self) -> &BTreeMap<K, WaitsOn> {
+        &self.withheld
+    }
+
     pub(crate) fn push(&mut self, change: Change<K, O>) {
         match change {
             Change::Create { slot } => self.creates.push(slot),
@@ -64,6 +74,14 @@ impl<K, O> ChangeList<K, O> {
 }
 
 impl<K: Ord, O> ChangeList<K, O> {
+    pub(crate) fn withhold(&mut self, key: K, on: WaitsOn) {
+        self.withheld.insert(key, on);
+    }
+
+    pub(crate) fn is_there(&mut self, key: &K) {
+        self.withheld.remove(key);
+    }
+
     pub(crate) fn sort(&mut self) {
         self.creates.sort_unstable();
         self.others.sort_by(|a, b| a.rank().cmp(&b.rank()));

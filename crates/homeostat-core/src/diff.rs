@@ -3,7 +3,7 @@
 //! One bit a desired state, nothing kept for what agrees. Pure: it never sees the target.
 //! Start at [`Diff::see`].
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bits::Bits;
 use crate::change::{Change, Changes, Reason, TakenOver};
@@ -11,7 +11,9 @@ use crate::desired::{Agreement, Desired, Slot};
 use crate::finding::{Finding, Kind};
 use crate::ownership::{BrokenRecords, Original, Ownership, Record, Records, Stage};
 use crate::seen::{Focus, Owner, Seen};
+use crate::standing::{Standing, Standings};
 use crate::text::bounded;
+use crate::waits_on::WaitsOn;
 
 /// How a claimed value is released when it is no longer declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Diff<'a, D: Desired> {
     /// What could not be read of objects that are there.
     unsure: Vec<(Slot, String)>,
     recorded: BTreeSet<D::Key>,
+    /// How conditions let declared keys in focus stand.
+    standings: BTreeMap<Slot, &'a Standing>,
     found: Changes<D::Key, D::Object>,
 }
 
@@ -80,8 +84,24 @@ impl<'a, D: Desired> Diff<'a, D> {
             barred: BTreeSet::new(),
             unsure: Vec::new(),
             recorded: BTreeSet::new(),
+            standings: BTreeMap::new(),
             found: Changes::default(),
         }
+    }
+
+    /// Heeds the conditions of declared keys: what is withdrawn goes and is not made, what is undecided is not made.
+    #[must_use]
+    pub fn heeding(mut self, standings: &'a Standings<D::Key>) -> Self {
+        for (key, standing) in standings {
+            let Some(slot) = self.desired.slot(key, None) else { continue };
+            if let Standing::Withdrawn(on) | Standing::Undecided(on) = standing {
+                self.found.list.withhold(key.clone(), on.clone());
+            }
+            if self.focus.covers(key) {
+                self.standings.insert(slot, standing);
+            }
+        }
+        self
     }
 
     /// Bars the keys whose records cannot be read: they are unknown, whatever the target holds there.
@@ -132,7 +152,15 @@ impl<'a, D: Desired> Diff<'a, D> {
                     self.twins.insert(key);
                     return;
                 }
-                self.see_declared(slot, Present { key, object, owner }, &access);
+                let seen = Present { key, object, owner };
+                match self.standings.get(&slot) {
+                    Some(Standing::Withdrawn(on)) => self.see_withdrawn(seen, &access, on),
+                    Some(Standing::Undecided(_)) => {
+                        self.found.list.is_there(&seen.key);
+                        self.see_declared(slot, seen, &access);
+                    }
+                    Some(Standing::Returned) | None => self.see_declared(slot, seen, &access),
+                }
             }
             None => self.see_undeclared(Present { key, object, owner }, &access),
         }
@@ -233,6 +261,16 @@ impl<'a, D: Desired> Diff<'a, D> {
         }
     }
 
+    /// What is withdrawn goes, whatever it was before it became ours: given back, it would still be there.
+    fn see_withdrawn(&mut self, seen: Present<D::Key, D::Object>, access: &Access, on: &WaitsOn) {
+        let Present { key, object: before, .. } = seen;
+        self.found.findings.push((key.clone(), Finding::Pending { on: on.clone() }));
+        if let Access::Ours = access {
+            self.found.by_check.insert(key.clone());
+            self.found.list.push(Change::Delete { key, before });
+        }
+    }
+
     /// A record that is an intent, that holds another text than the desired state, or that does not know yet
     /// which object it is about, is brought up to date although the target needs no write.
     fn confirm(&mut self, slot: Slot, seen: Present<D::Key, D::Object>) {
@@ -321,11 +359,29 @@ impl<'a, D: Desired> Diff<'a, D> {
                 self.see_unknown(key.clone(), format!("what is declared is not known: {why}"));
             }
         });
+        self.sweep_standings();
         self.sweep();
         self.prune();
         self.take_back();
         self.found.sort();
         self.found
+    }
+
+    /// What is absent and may not be there is not made; what may be there again is.
+    fn sweep_standings(&mut self) {
+        for (slot, standing) in std::mem::take(&mut self.standings) {
+            if self.seen.contains(slot) {
+                continue;
+            }
+            let key = self.desired.key(slot);
+            match standing {
+                Standing::Withdrawn(on) | Standing::Undecided(on) => {
+                    self.seen.set(slot);
+                    self.found.findings.push((key, Finding::Pending { on: on.clone() }));
+                }
+                Standing::Returned => _ = self.found.by_check.insert(key),
+            }
+        }
     }
 
     fn sweep(&mut self) {

@@ -53,6 +53,8 @@ pub enum Cause {
     Config,
     /// The target left the desired state, and we did not do it.
     Drift,
+    /// A check has come to another result: what depends on it goes or returns.
+    Check,
 }
 
 /// One change in words: what a step says of itself.

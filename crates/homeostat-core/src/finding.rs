@@ -146,7 +146,7 @@ pub enum Kind {
     Applied,
     /// [`Finding::Failed`] and [`Finding::NotShown`].
     Failed,
-    /// [`Finding::Pending`], but on what may be absent.
+    /// [`Finding::Pending`], but on what may be absent and on checks.
     Pending,
     /// [`Finding::Conflict`].
     Conflict,
@@ -164,11 +164,13 @@ pub enum Kind {
     Parked,
     /// [`Finding::Pending`] on [`WaitsOn::OptionalLink`].
     Optional,
+    /// [`Finding::Pending`] on [`WaitsOn::Check`].
+    Withdrawn,
 }
 
 impl Kind {
     /// All of them, the open ones first.
-    pub const ALL: [Kind; 12] = [
+    pub const ALL: [Kind; 13] = [
         Kind::Failed,
         Kind::Pending,
         Kind::Conflict,
@@ -181,6 +183,7 @@ impl Kind {
         Kind::Irreversible,
         Kind::Parked,
         Kind::Optional,
+        Kind::Withdrawn,
     ];
 
     /// The kinds of keys that are not as declared.
@@ -188,7 +191,7 @@ impl Kind {
         Kind::ALL.into_iter().filter(|kind| kind.is_open())
     }
 
-    /// The kinds of keys that a status lists: the open ones, and those that wait for what may be absent.
+    /// The kinds of keys that a status lists: the open ones, and those that wait for what may be absent or for a check.
     pub fn listed() -> impl Iterator<Item = Kind> {
         Kind::ALL.into_iter().filter(|kind| kind.is_listed())
     }
@@ -215,6 +218,7 @@ impl Kind {
             Kind::Irreversible => "irreversible",
             Kind::Parked => "parked",
             Kind::Optional => "optional",
+            Kind::Withdrawn => "withdrawn",
         }
     }
 
@@ -228,6 +232,7 @@ impl Kind {
             Kind::Irreversible => "cannot be undone",
             Kind::Parked => "waiting for the confirmation",
             Kind::Optional => "waiting for an optional link",
+            Kind::Withdrawn => "withdrawn until a check is good",
             other => other.list(),
         }
     }
@@ -253,7 +258,7 @@ impl Kind {
     /// Whether a status lists keys of this kind.
     #[must_use]
     pub fn is_listed(self) -> bool {
-        self.is_open() || self == Kind::Optional
+        self.is_open() || matches!(self, Kind::Optional | Kind::Withdrawn)
     }
 
     /// Whether a key of this kind is not as declared.
@@ -265,7 +270,8 @@ impl Kind {
             | Kind::Matched
             | Kind::Irreversible
             | Kind::Parked
-            | Kind::Optional => false,
+            | Kind::Optional
+            | Kind::Withdrawn => false,
             Kind::Change
             | Kind::Failed
             | Kind::Pending
@@ -283,6 +289,7 @@ impl Finding {
         match self {
             Finding::Failed { .. } | Finding::NotShown { .. } => Kind::Failed,
             Finding::Pending { on: WaitsOn::OptionalLink { .. } } => Kind::Optional,
+            Finding::Pending { on: WaitsOn::Check { .. } } => Kind::Withdrawn,
             Finding::Pending { .. } => Kind::Pending,
             Finding::Conflict { .. } => Kind::Conflict,
             Finding::Settled { .. } => Kind::Settled,

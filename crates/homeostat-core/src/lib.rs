@@ -34,10 +34,12 @@
 mod bits;
 pub mod change;
 pub mod change_list;
+pub mod check;
 pub mod desired;
 pub mod diff;
 pub mod explain;
 pub mod finding;
+pub mod health;
 pub mod lanes;
 pub mod last_applied;
 pub mod operation;
@@ -51,15 +53,18 @@ pub mod schedule;
 pub mod seen;
 pub mod series;
 pub mod source;
+pub mod standing;
 pub mod text;
 pub mod waits_on;
 
 pub use change::{Change, Changes, Reason, TakenOver};
 pub use change_list::ChangeList;
+pub use check::{Check, CheckError};
 pub use desired::{Agreement, Desired, DuplicateKey, FoundKeys, Slot, Table};
 pub use diff::{Diff, OnRelease, Rights};
 pub use explain::{Action, Cause, Entry, Explain, Line, PassTrouble, Sampler, Summary};
 pub use finding::{Finding, HeldBy, Kind, WaysOut};
+pub use health::{Condition, Health};
 pub use lanes::{Job, Lanes, Limits, Start, Ticket};
 pub use last_applied::{Fingerprint, LastApplied};
 pub use operation::{LaneConsumer, TaskResult};
@@ -78,4 +83,5 @@ pub use source::{
     Coverage, Excludes, Fails, Key, Object, Phase, Reader, ScopeLock, Source, Tasks, View, Work,
     Writer,
 };
+pub use standing::{Standing, Standings};
 pub use waits_on::WaitsOn;

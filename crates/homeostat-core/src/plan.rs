@@ -174,6 +174,8 @@ pub struct Plan<S: Source> {
     broken_record: Option<Failure>,
     /// Keys that are given up: only a changed desired state does that.
     released: BTreeSet<S::Key>,
+    /// Keys whose change follows from the result of a check.
+    by_check: BTreeSet<S::Key>,
 }
 
 impl<S: Source> fmt::Debug for Plan<S> {
@@ -191,13 +193,23 @@ impl<S: Source> Plan<S> {
         mut found: Changes<S::Key, S::Object>,
     ) -> Self {
         let changes = std::mem::take(&mut found.list);
-        let removals = changes.others().iter().filter(|change| change.is_removal()).count();
+        let by_check = std::mem::take(&mut found.by_check);
+        let is_removal = |change: &&Change<S::Key, S::Object>| {
+            change.is_removal() && !by_check.contains(&change.key(&*desired))
+        };
+        let removals = changes.others().iter().filter(is_removal).count();
         let released = changes.others().iter().filter_map(|change| match change {
             Change::Release { key, .. } | Change::GiveBack { key, .. } => Some(key.clone()),
             _ => None,
         });
         let released = released.collect();
+        let withheld = changes.withheld().clone();
         let Draft { mut steps, findings: drafted } = source.plan(&desired, &moment, changes);
+        if !withheld.is_empty() {
+            // A source may make again what goes along with something else.
+            let is_made = |step: &S::Step| step.action() != Action::Delete;
+            steps.retain(|step| !is_made(step) || !withheld.contains_key(&step.key(&desired)));
+        }
         match S::FAILS {
             Fails::Lanes => {
                 steps.sort_by_cached_key(|step| (step.key(&desired), step.phase()));
@@ -208,15 +220,33 @@ impl<S: Source> Plan<S> {
         let mut findings = std::mem::take(&mut found.findings);
         findings.extend(drafted);
         findings.sort_by(|a, b| a.0.cmp(&b.0));
-        Plan { findings, found, removals, released, ..Plan::of(desired, moment.into(), steps) }
+        Plan {
+            findings,
+            found,
+            removals,
+            released,
+            by_check,
+            ..Plan::of(desired, moment.into(), steps)
+        }
     }
 
     /// Nothing but steps.
     fn of(desired: Arc<S::Desired>, moment: Arc<S::Moment>, steps: Vec<S::Step>) -> Self {
         let (findings, found) = (vec![], Changes::default());
         let (removals, last, released) = (0, LastApplied::default(), BTreeSet::new());
-        let broken_record = None;
-        Plan { desired, moment, steps, findings, found, removals, last, broken_record, released }
+        let (broken_record, by_check) = (None, BTreeSet::new());
+        Plan {
+            desired,
+            moment,
+            steps,
+            findings,
+            found,
+            removals,
+            last,
+            broken_record,
+            released,
+            by_check,
+        }
     }
 
     /// Takes some steps out, as a plan of their own. What is left is about the others.
@@ -224,7 +254,13 @@ impl<S: Source> Plan<S> {
     pub fn part(&mut self, steps: Range<usize>) -> Self {
         let steps = self.steps.drain(steps).collect();
         let (last, released) = (self.last.clone(), self.released.clone());
-        Plan { last, released, ..Plan::of(self.desired.clone(), self.moment.clone(), steps) }
+        let by_check = self.by_check.clone();
+        Plan {
+            last,
+            released,
+            by_check,
+            ..Plan::of(self.desired.clone(), self.moment.clone(), steps)
+        }
     }
 
     /// Lets the plan distinguish "config changed" from "drifted".
@@ -239,8 +275,18 @@ impl<S: Source> Plan<S> {
         step.slot().or_else(|| self.desired.slot(&step.key(&self.desired), None))
     }
 
+    /// Whether a step is about a key whose check has come to another result, or needs such a key.
+    fn follows_check(&self, step: &S::Step) -> bool {
+        let mut follows = self.by_check.contains(&step.key(&self.desired));
+        step.needs(&self.desired, &mut |need| follows |= self.by_check.contains(&need));
+        follows
+    }
+
     /// Why a step has to be taken.
     pub fn cause(&self, step: &S::Step) -> Cause {
+        if !self.by_check.is_empty() && self.follows_check(step) {
+            return Cause::Check;
+        }
         if let Some(slot) = self.slot_of(step) {
             return self.last.cause_of(&*self.desired, slot);
         }

@@ -23,6 +23,13 @@ pub enum WaitsOn {
         /// The namespace that it is missing in; nothing, if that is the namespace of the key.
         namespace: Option<String>,
     },
+    /// A check that decides whether the key may be there: what waits on it alone counts as converged.
+    Check {
+        /// As it is written.
+        check: String,
+        /// Why it does not let the key be there.
+        why: String,
+    },
     /// A network namespace that is absent.
     Namespace(String),
     /// A value that the desired state is made of.
@@ -90,6 +97,7 @@ impl WaitsOn {
             WaitsOn::NextPass
             | WaitsOn::Link { .. }
             | WaitsOn::OptionalLink { .. }
+            | WaitsOn::Check { .. }
             | WaitsOn::Namespace(_)
             | WaitsOn::Input { .. }
             | WaitsOn::Key(_)
@@ -111,6 +119,7 @@ impl fmt::Display for WaitsOn {
             WaitsOn::OptionalLink { name, namespace: Some(namespace) } => {
                 write!(f, "optional link {name} in namespace {namespace}")
             }
+            WaitsOn::Check { check, why } => write!(f, "check {check}: {why}"),
             WaitsOn::Namespace(name) => write!(f, "namespace {name}"),
             WaitsOn::Input { name, why: None } => write!(f, "input {name}"),
             WaitsOn::Input { name, why: Some(why) } => write!(f, "input {name}: {why}"),

@@ -4,7 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use common::{Thing, World, desired, ownership, records, seen};
+use common::{Thing, World, desired, ownership, records, seen, standings};
 use homeostat_core::{Finding, Focus, OnRelease};
 
 /// A case: what is declared, seen and recorded. The rest has quiet defaults.
@@ -17,6 +17,7 @@ struct Case {
     adopt: &'static str,
     focus: Option<&'static str>,
     on_release: OnRelease,
+    standings: &'static str,
 }
 
 const QUIET: Case = Case {
@@ -27,6 +28,7 @@ const QUIET: Case = Case {
     adopt: "",
     focus: None,
     on_release: OnRelease::Leave,
+    standings: "",
 };
 
 fn words(text: &str) -> BTreeSet<String> {
@@ -42,6 +44,7 @@ fn world(case: Case) -> World {
         adopt: words(case.adopt),
         focus: case.focus.map_or(Focus::All, |keys| Focus::Keys(words(keys))),
         on_release: case.on_release,
+        standings: standings(case.standings),
     }
 }
 
@@ -562,4 +565,56 @@ fn an_object_is_compared_with_its_own_desired_state_only() {
     assert_eq!(found.list.len(), 2);
     assert!(found.originals.is_empty(), "{:?}", found.originals.get("a"));
     let _: Option<&Thing> = found.originals.get("a");
+}
+
+const WITHDRAWN: Case = Case { desired: "a=1 b=1", standings: "a-", ..QUIET };
+
+#[test]
+fn what_is_withdrawn_is_deleted_if_it_is_ours_and_not_made() {
+    let listed = ["withdrawn a by check c: no", "withheld a"];
+    check(WITHDRAWN, &[&["create b"], &listed[..]].concat());
+    let ours = Case { seen: "a=1@ours b=1@ours", ..WITHDRAWN };
+    check(ours, &[&["delete a 1"], &listed[..], &["by check a", "owned 2"]].concat());
+    // Not as declared makes no difference.
+    let other = Case { seen: "a=7@ours b=1@ours", ..WITHDRAWN };
+    check(other, &[&["delete a 7"], &listed[..], &["by check a", "owned 2"]].concat());
+    let foreign = Case { seen: "a=1@bird b=1@ours", ..WITHDRAWN };
+    check(foreign, &[&listed[..], &["owned 1"]].concat());
+    // Leave to adopt is about what is to be there.
+    let adopted = Case { desired: "a=1! b=1", ..foreign };
+    check(adopted, &[&listed[..], &["owned 1"]].concat());
+}
+
+#[test]
+fn what_cannot_be_read_is_not_withdrawn() {
+    let unread = Case { seen: "a?torn b=1@ours", ..WITHDRAWN };
+    check(unread, &["unknown a torn", "withheld a", "owned 1"]);
+}
+
+#[test]
+fn what_is_undecided_is_kept_as_declared_if_it_is_there_and_not_made() {
+    let undecided = Case { standings: "a~ b~", ..WITHDRAWN };
+    let there = Case { seen: "a=1@ours", ..undecided };
+    check(there, &["withdrawn b by check c: no", "withheld b", "owned 1"]);
+    let drifted = Case { seen: "a=7@ours b=1@ours", ..undecided };
+    check(drifted, &["update a from 7", "owned 2"]);
+}
+
+#[test]
+fn what_has_returned_is_made_and_that_is_no_drift() {
+    let returned = Case { standings: "a+", ..WITHDRAWN };
+    check(returned, &["create a", "create b", "by check a"]);
+    let there = Case { seen: "a=1@ours b=1@ours", ..returned };
+    check(there, &["owned 2"]);
+}
+
+#[test]
+fn out_of_focus_a_condition_is_named_and_finds_nothing() {
+    let elsewhere = Case { focus: Some("b"), seen: "b=1@ours", ..WITHDRAWN };
+    check(elsewhere, &["withheld a", "owned 1"]);
+    let here = Case { focus: Some("a"), seen: "a=1@ours", ..WITHDRAWN };
+    let expected = ["delete a 1", "withdrawn a by check c: no", "withheld a", "by check a"];
+    check(here, &[&expected[..], &["owned 1"]].concat());
+    // What is not declared has no condition.
+    check(Case { desired: "b=1", ..elsewhere }, &["owned 1"]);
 }

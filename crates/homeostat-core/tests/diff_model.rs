@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Declared, DesiredState, Thing, World, cases, compare, ownership, text};
 use homeostat_core::{
-    Agreement, Focus, OnRelease, Original, Owner, Ownership, Record, Seen, Stage,
+    Agreement, Focus, OnRelease, Original, Owner, Ownership, Record, Seen, Stage, Standings,
 };
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -284,6 +284,7 @@ fn any_world() -> impl Strategy<Value = World> {
     let on_release = select(vec![OnRelease::Leave, OnRelease::Restore]);
     (strategy, any_desired(), seen, records, (adopt, any_focus(), on_release)).prop_map(
         |(ownership, desired, seen, records, (adopt, focus, on_release))| World {
+            standings: Standings::new(),
             ownership,
             desired,
             seen,

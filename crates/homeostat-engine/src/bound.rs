@@ -3,10 +3,11 @@
 //! Planning and writing are two types: a [`Planner`] becomes a loop only by handing over the scope's lock.
 
 use std::any::Any;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use homeostat_core::outcome::Later;
-use homeostat_core::{Desired as _, Explain, Focus, Ownership, Source};
+use homeostat_core::{Condition, Desired as _, Explain, Focus, Ownership, Source};
 
 use crate::config::{Config, PassInput};
 use crate::controller::handle::LoopTask;
@@ -105,6 +106,9 @@ pub trait Planner: Send {
     /// The usual pace of a loop over the source.
     fn pace(&self, seed: u64) -> Pace;
 
+    /// What has to be checked while a loop over it runs.
+    fn to_check(&self) -> BTreeSet<Condition>;
+
     /// Becomes a loop.
     fn into_loop(self: Box<Self>, deps: LoopDeps, pace: Pace) -> LoopTask;
 
@@ -133,6 +137,10 @@ impl<S: Source> Planner for Bound<S> {
 
     fn pace(&self, seed: u64) -> Pace {
         Pace::of::<S>(seed)
+    }
+
+    fn to_check(&self) -> BTreeSet<Condition> {
+        self.config.conditions.to_check()
     }
 
     fn into_loop(self: Box<Self>, deps: LoopDeps, pace: Pace) -> LoopTask {

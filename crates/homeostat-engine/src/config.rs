@@ -8,6 +8,7 @@ use homeostat_core::{Focus, Key, OnRelease, Ownership, Source, Strictness, WaysO
 
 use crate::focus;
 use crate::guard::{Guards, MissingSections};
+use crate::health_board::Conditions;
 use crate::operations::DispatchGuard;
 use crate::undo::UndoList;
 
@@ -19,6 +20,8 @@ pub struct Config<K: Key> {
     pub guards: Guards,
     /// The sections of the document that are missing.
     pub missing: MissingSections<K>,
+    /// The keys that are there only while a check is good.
+    pub conditions: Conditions<K>,
     /// What a failure stops.
     pub strictness: Strictness,
     /// How values are released.
@@ -64,6 +67,7 @@ impl<K: Key> Default for Config<K> {
         Config {
             guards: Guards::default(),
             missing: MissingSections::default(),
+            conditions: Conditions::default(),
             strictness: Strictness::default(),
             on_release: OnRelease::default(),
             parks: false,
@@ -86,6 +90,7 @@ impl<K: Key> Config<K> {
             && progress(self) == progress(other)
             && self.guards == other.guards
             && self.missing.is_same(&other.missing)
+            && self.conditions.is_same(&other.conditions)
             && self.strictness == other.strictness
             && self.on_release == other.on_release
             && self.parks == other.parks

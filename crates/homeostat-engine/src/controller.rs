@@ -59,9 +59,9 @@ use std::time::Duration;
 use futures_util::FutureExt as _;
 use homeostat_core::pacing::{Heal, Reason, Reasons, Time};
 use homeostat_core::{
-    Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, HeldBy, Hint, HintedKeys,
-    Key, Kind, LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock, SharedReport,
-    Snapshot, Source, Step as _, TaskEnd, TaskResult, WaitsOn, Writer as _,
+    Cause, Covers, Desired, Entry, Explain as _, Fails, Failure, Finding, Focus, HeldBy, Hint,
+    HintedKeys, Key, Kind, LaneConsumer, Line, OnRelease, PassReport, Plan, Retry, ScopeLock,
+    SharedReport, Snapshot, Source, Step as _, TaskEnd, TaskResult, WaitsOn, Writer as _,
 };
 use tokio::sync::{mpsc, watch};
 use tokio::time::Instant;
@@ -82,6 +82,7 @@ use crate::config::Config;
 use crate::entries::Entries;
 use crate::error::Error;
 use crate::guard::{self, Guards, MassDelete};
+use crate::health_board::HealthWatch;
 use crate::ledger::{self, Ledger};
 use crate::ledger_page::{LedgerPage, PriorRecords};
 use crate::pass::{PassRun, plan_focus};
@@ -139,6 +140,7 @@ struct Controller<S: Source> {
     /// None before the first pass and after a pass that broke.
     session: Option<Session<S>>,
     hinted: HintedKeys<S::Key>,
+    health: HealthWatch<S::Key>,
     /// Whether the last reader was lost, so that the next one is published.
     has_lost_reader: bool,
     publisher: Publisher,
@@ -197,6 +199,7 @@ impl<S: Source> Loop<S> {
             watchdog,
             session: None,
             hinted: HintedKeys::default(),
+            health: HealthWatch::new(bound.config.conditions.clone()),
             has_lost_reader: false,
             publisher: Publisher::new(S::NAME, scope, events, status),
             holds_removals: false,
@@ -250,6 +253,9 @@ impl<S: Source> Loop<S> {
                 }
                 () = controller.detached.next() => {}
                 () = until(deadline) => {}
+                keys = controller.health.changed() => {
+                    controller.wake(Wakeup::Hint(keys.into_iter().collect()));
+                }
                 keys = controller.config.dispatch.dirty_keys() => controller.on_dirty_keys(keys),
                 hint = next_hint(&mut controller.session, controller.pace.hints) => {
                     controller.on_hint(hint);
@@ -412,7 +418,8 @@ impl<S: Source> Controller<S> {
         request: &mut PassRequest<S::Key>,
     ) -> Result<PassResult<S>, Error> {
         let mut session = self.open_session().await?;
-        let (bound, config) = (Arc::clone(&self.bound), self.config.clone());
+        let (bound, mut config) = (Arc::clone(&self.bound), self.config.clone());
+        config.conditions = self.health.of_pass();
         let focus = std::mem::replace(&mut request.focus, Focus::All);
         let input = bound.pass_input(Arc::clone(&self.desired), &config, focus).widened();
         request.focus.clone_from(&input.focus);
@@ -532,6 +539,10 @@ impl<S: Source> Controller<S> {
             return BTreeSet::new();
         }
         let held = plan.hold(HeldBy::Backoff, |plan, step| {
+            // A check is no quarrel: what it withdraws goes at once.
+            if plan.cause(step) == Cause::Check {
+                return None;
+            }
             scheduler.defers(&step.key(&plan.desired), request.reasons, now)
         });
         held.iter().map(|(key, _)| key.clone()).collect()
@@ -585,6 +596,7 @@ impl<S: Source> Controller<S> {
         for (key, open) in open.iter_mut().filter(|(_, open)| open.kind == Kind::Failed) {
             open.next_try = self.scheduler.backoff.next_try(key);
         }
+        self.health.passed(&request.focus);
         self.open.update(&request.focus, open, &feedback.deferred);
         self.open_reasons.prune();
         self.publisher.forget_cured(&request.focus, &self.open.read());
@@ -893,6 +905,7 @@ impl<S: Source> Controller<S> {
         let is_rebound = forget == Forget::All || !self.bound.differs_only_in_desired(&bound);
         let former = std::mem::replace(&mut self.desired, Arc::clone(&bound.desired));
         self.config = bound.config.clone();
+        self.health.replace(self.config.conditions.clone());
         (self.bound, self.session) = (bound, None);
         self.hinted.clear();
         self.reserve_lanes();

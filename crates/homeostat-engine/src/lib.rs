@@ -83,6 +83,7 @@ mod entries;
 pub mod error;
 mod focus;
 pub mod guard;
+pub mod health_board;
 pub mod journal;
 #[cfg(feature = "sqlite")]
 pub mod late_ledger;
@@ -115,6 +116,7 @@ pub use controller::{Loop, LoopDeps, Pace};
 pub use entries::Entries;
 pub use error::Error;
 pub use guard::{Budget, Cascades, GuardOptions, Guards, Losses, MassDelete, MissingSections};
+pub use health_board::{Conditions, HealthBoard, Verdict};
 pub use journal::Journal;
 #[cfg(feature = "sqlite")]
 pub use late_ledger::LateLedger;

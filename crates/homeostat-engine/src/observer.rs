@@ -111,6 +111,7 @@ impl<S: Source> Observer<S> {
             return Err(Error::NotSynced);
         }
         let (focus, records) = (&input.focus, &holdings.records);
+        let standings = input.config.conditions.standings();
         // That the socket was just read holds for one look only.
         let is_caught_up = std::mem::take(&mut self.is_caught_up);
         let mut view = View { is_caught_up, ..View::new(focus, &input.desired, records) };
@@ -123,7 +124,7 @@ impl<S: Source> Observer<S> {
                 on_release: input.config.on_release,
             };
             let diff = Diff::new(&*input.desired, focus, rights);
-            let mut diff = diff.barring(&holdings.broken);
+            let mut diff = diff.heeding(&standings).barring(&holdings.broken);
             match self.reader.observe(&view, &mut |seen| diff.see(seen)).await {
                 Ok(moment) => {
                     self.synced = true;

@@ -166,6 +166,10 @@ fn drop_explained<S: Source>(
     for (key, finding) in &plan.findings {
         let is_explained = match finding.kind() {
             Kind::Unknown => matches!(objections.get(key), Some(Objection::Unknown(_))),
+            // What is withdrawn may have a step of its own: that it goes.
+            Kind::Withdrawn => {
+                !matches!(objections.get(key), Some(Objection::Change(Change::Delete { .. })))
+            }
             kind => matches!(kind, Kind::Held | Kind::Pending | Kind::Optional | Kind::Parked),
         };
         if is_explained {

@@ -1,7 +1,7 @@
 //! What a source is bound with: who binds it, the document, the scope, and what the ledger knows.
 
 use std::any::{Any, TypeId};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +10,9 @@ use homeostat_document::{Document, Scope as Section};
 use homeostat_engine::journal::{Clock, JournalError};
 use homeostat_engine::ledger_page::holdings;
 use homeostat_engine::{
-    Bound, Budget, Config, Guards, Holdings, Journal, LedgerKey, Losses, MissingSections,
-    OnRelease, Ownership, Pages, Progress, Snapshot, Source, Strictness, UndoList, WaysOut,
+    Bound, Budget, Condition, Conditions, Config, Guards, HealthBoard, Holdings, Journal, Key,
+    LedgerKey, Losses, MissingSections, OnRelease, Ownership, Pages, Progress, Snapshot, Source,
+    Strictness, UndoList, WaysOut,
 };
 
 use crate::Registration;
@@ -184,6 +185,12 @@ impl Binding<'_> {
             }
             place => sections(place),
         }
+    }
+
+    /// The conditions of keys, by what checks find in this scope.
+    #[must_use]
+    pub fn conditions<K: Key>(&self, keys: BTreeMap<K, Condition>) -> Conditions<K> {
+        Conditions::new(keys, self.caller.memory.of::<HealthBoard>(), &*self.scope.name)
     }
 
     /// The source with its desired state; passes behave as the document and the caller say.

@@ -16,6 +16,7 @@
 //! ```
 
 mod binding;
+mod condition;
 mod connection;
 mod error;
 mod gate;
@@ -37,6 +38,7 @@ pub use rustix::thread::CapabilitySet;
 use serde_json::{Map, Value};
 
 pub use binding::{Binding, Caller, Mark, Memory, OwnerJournal, Recorded};
+pub use condition::{DeclaredCheck, DeclaredCondition};
 pub use connection::{Connection, Way};
 pub use error::Error;
 pub use gate::Gate;

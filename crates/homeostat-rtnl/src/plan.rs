@@ -96,6 +96,8 @@ struct Planner<'a> {
     lost: BTreeSet<Slot>,
     /// What the last delete found; the next one often finds the same and shares it.
     last: Arc<Object>,
+    /// The addresses that a check keeps from being there.
+    withheld: BTreeMap<AddressKey, WaitsOn>,
     links: LinkPlan,
     draft: Draft<Rtnl>,
 }
@@ -126,6 +128,7 @@ impl<'a> Planner<'a> {
             waits: HashMap::new(),
             lost: BTreeSet::new(),
             last: Arc::new(Object::Route(Route::default())),
+            withheld: withheld_addresses(changes.withheld()),
             links: crate::link::plan::draft(desired, moment, former_links, changes),
             draft: Draft::default(),
         }
@@ -133,11 +136,12 @@ impl<'a> Planner<'a> {
 
     /// What the object in a slot waits for. The routes of a template wait for the same.
     fn waits_for(&mut self, slot: Slot) -> Option<WaitsOn> {
-        let Planner { desired, moment, links, waits, .. } = self;
+        let Planner { desired, moment, links, waits, withheld, going, .. } = self;
         let has = |link| links.will_have(moment, link);
         if let Some(number) = desired.template_of(slot) {
             let template = desired.templates.get(number)?;
-            let missing = || missing(desired, &has, moment, template);
+            let absent = Absent { withheld, going };
+            let missing = || missing(desired, &has, moment, template, absent);
             return waits.entry(number).or_insert_with(missing).clone();
         }
         let declared = desired.other_at(slot)?;
@@ -396,6 +400,7 @@ impl<'a> Planner<'a> {
         let seen = self.moment.addresses.on(link).map(|(key, _)| *key);
         let seen = seen.filter(|key| !self.going.contains(key));
         let declared = self.desired.addresses_on(link);
+        let declared = declared.filter(|key| !self.going.contains(key));
         seen.chain(declared).for_each(|key| nets.insert(key.net()));
         nets
     }
@@ -453,6 +458,23 @@ fn duplicate() -> Failure {
 /// Whether a link will exist when addresses and routes are written.
 pub(crate) type Has<'a> = &'a dyn Fn(LinkName) -> bool;
 
+fn withheld_addresses(withheld: &BTreeMap<Key, WaitsOn>) -> BTreeMap<AddressKey, WaitsOn> {
+    let addresses = withheld.iter().filter_map(|(key, on)| match key {
+        Key::Address(key) => Some((*key, on.clone())),
+        _ => None,
+    });
+    addresses.collect()
+}
+
+/// Declared addresses that routes cannot count on.
+#[derive(Clone, Copy)]
+struct Absent<'a> {
+    /// A check keeps them from being there.
+    withheld: &'a BTreeMap<AddressKey, WaitsOn>,
+    /// They are deleted.
+    going: &'a BTreeSet<AddressKey>,
+}
+
 /// What a route waits for: an absent link of its own, the absent link of the only address that its gateway or its
 /// source needs, or a nexthop that waits itself.
 fn missing(
@@ -460,10 +482,12 @@ fn missing(
     has: Has<'_>,
     moment: &Moment,
     template: &RouteTemplate,
+    absent_addresses: Absent<'_>,
 ) -> Option<WaitsOn> {
     let route = &template.route;
-    let waits_with =
-        |serves: &dyn Fn(&AddressKey) -> bool| waits_with(has, moment, template, serves);
+    let waits_with = |serves: &dyn Fn(&AddressKey) -> bool| {
+        waits_with(has, moment, template, absent_addresses, serves)
+    };
     let absent = || route.links().filter(|link| !has(*link));
     let link = absent().find(|link| !desired.is_optional(*link)).or_else(|| absent().next());
     let link = link.map(|link| WaitsOn::link(link.to_string()));
@@ -474,17 +498,24 @@ fn missing(
     .or_else(|| nexthop::waiting(route.nexthop?, desired, has))
 }
 
-/// The absent link of declared addresses of which one is needed, unless another one exists.
+/// The absent link of declared addresses of which one is needed, or the check that keeps it away, unless another one exists.
 fn waits_with(
     has: Has<'_>,
     moment: &Moment,
     template: &RouteTemplate,
+    absent: Absent<'_>,
     serves: &dyn Fn(&AddressKey) -> bool,
 ) -> Option<WaitsOn> {
+    let Absent { withheld, going } = absent;
     let serving = || template.rests_on.iter().filter(|address| serves(address));
-    let is_served = serving().any(|address| missing_link(has, address.link).is_none())
-        || moment.addresses.keys().any(serves);
-    let waits = serving().find_map(|address| missing_link(has, address.link));
+    let missing = |address: &AddressKey| {
+        missing_link(has, address.link).or_else(|| withheld.get(address).cloned())
+    };
+    let stays =
+        |address: &&AddressKey| !(going.contains(*address) && withheld.contains_key(*address));
+    let is_served = serving().any(|address| missing(address).is_none())
+        || moment.addresses.keys().filter(stays).any(serves);
+    let waits = serving().find_map(missing);
     waits.filter(|_| !is_served)
 }
 

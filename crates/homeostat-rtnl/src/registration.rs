@@ -114,7 +114,10 @@ fn bind(binding: &Binding<'_>) -> BindResult {
     let former = former_marks(binding)?.into_iter();
     let source = source.with_former_protocols(former.filter_map(|Mark(it)| Protocol::new(it)));
     let source = source.with_former_links(binding.recorded());
-    Ok(vec![binding.bound(source, desired, Ownership::Marked, missing)])
+    let mut bound = binding.bound(source, desired, Ownership::Marked, missing);
+    let conditions = binding.section.map(section::conditions).unwrap_or_default();
+    bound.config.conditions = binding.conditions(conditions);
+    Ok(vec![bound])
 }
 
 fn source(binding: &Binding<'_>) -> Result<Rtnl, Error> {

@@ -11,6 +11,7 @@ use crate::key::Key;
 use crate::message::{Encoded, Encoder, NoLink, Put};
 use crate::moment::Moment;
 use crate::object::Object;
+use crate::rule::Leaving;
 use crate::step::{Delete, GiveBack, Phase, Step, Update};
 use crate::subscription::OwnWrites;
 use crate::{address, neighbour, nexthop, route, rule, snapshot};
@@ -130,7 +131,10 @@ impl RequestWriter<'_> {
                 route::message::delete(&mut self.encoder, key, before)
             }
             (Key::Nexthop(id), _) => Ok(nexthop::delete(&mut self.encoder, *id)),
-            (Key::Rule(key), _) => return rule::delete(self, key),
+            (Key::Rule(key), _) => {
+                let leaving = if delete.is_rest { Leaving::Others } else { Leaving::All };
+                return rule::delete(self, key, leaving);
+            }
             (Key::Neighbour(key), _) => neighbour::delete(&mut self.encoder, key),
             _ => return Ok(()),
         };
@@ -147,7 +151,7 @@ impl RequestWriter<'_> {
         if let Key::Rule(key) = &step.key {
             let back = snapshot::put_back(&mut self.encoder, &step.copied, NLM_F_CREATE);
             self.add(back, Goal::Create)?;
-            return rule::delete(self, key);
+            return rule::delete(self, key, Leaving::Others);
         }
         let Some(cascade) = &step.recreate else {
             let back = snapshot::put_back(&mut self.encoder, &step.copied, Put::Replace.flags());

@@ -799,14 +799,27 @@ pub(crate) fn put(
     writer.add(Ok(encoded), Goal::Ensure)
 }
 
-/// Deletes all rules of ours that have to leave the key or, if none is ours, the one that was taken over.
-pub(crate) fn delete(writer: &mut RequestWriter<'_>, key: &RuleKey) -> Written {
+/// Which rules on a key are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// All of ours: nothing is to be there.
+    All,
+    /// Those of ours that are not as declared.
+    Others,
+}
+
+/// Deletes rules of ours on a key or, if none is ours, the one that was taken over.
+pub(crate) fn delete(writer: &mut RequestWriter<'_>, key: &RuleKey, leaving: Leaving) -> Written {
     let moment = writer.moment;
     let is_foreign = |one: &ObservedRule| one.verdict == Verdict::Foreign;
     let going: Vec<usize> = if on(key, moment).all(|(_, one)| is_foreign(one)) {
         on(key, moment).take(1).map(|(at, _)| at).collect()
     } else {
-        let going = on(key, moment).filter(|(_, one)| one.verdict == Verdict::Delete);
+        let is_leaving = |one: &ObservedRule| match leaving {
+            Leaving::All => !is_foreign(one),
+            Leaving::Others => one.verdict == Verdict::Delete,
+        };
+        let going = on(key, moment).filter(|(_, one)| is_leaving(one));
         going.map(|(at, _)| at).collect()
     };
     for at in &going {

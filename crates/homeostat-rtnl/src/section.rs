@@ -2,12 +2,14 @@
 //! `[[neighbours]]` and `[[nexthops]]`. Each kind has its own in `section.rs` of its folder; here they
 //! become one desired state.
 
-use homeostat_core::{Failure, Retry};
+use std::collections::BTreeMap;
+
+use homeostat_core::{Condition, Failure, Retry};
 use homeostat_document::{
     Checker, Diagnostic, Document, HOST, NamespaceName, Scope, SectionType, SourceSections, Span,
     Spanned,
 };
-use homeostat_registry::{Error, Lists};
+use homeostat_registry::{DeclaredCondition, Error, Lists};
 
 use crate::builder::{Builder, DesiredError};
 use crate::desired::DesiredState;
@@ -57,13 +59,20 @@ pub struct Declared<K, O> {
     pub object: O,
     /// Whether it may be taken over from any owner.
     pub adopt: bool,
+    /// What must be good for it to be there.
+    pub condition: Option<Condition>,
     /// Where the whole entry is.
     pub entry: Spanned<()>,
 }
 
 impl<K, O> Declared<K, O> {
     pub(crate) fn new(key: Spanned<K>, object: O, adopt: bool, entry: Span) -> Self {
-        Declared { key, object, adopt, entry: Spanned::new((), entry) }
+        Declared { key, object, adopt, condition: None, entry: Spanned::new((), entry) }
+    }
+
+    /// The same, which is there only while a check is good.
+    pub(crate) fn only_while(self, condition: Option<DeclaredCondition>) -> Self {
+        Declared { condition: condition.map(|DeclaredCondition(condition)| condition), ..self }
     }
 }
 
@@ -195,6 +204,19 @@ fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
         add(Key::Neighbour(one.key.value), object, one.adopt, one.entry.span);
     }
 }
+
+/// The keys of a scope that are there only while a check is good.
+pub(crate) fn conditions(scope: &Scope) -> BTreeMap<Key, Condition> {
+    let addresses = links(scope).flat_map(|link| link.addresses.iter().flatten());
+    let addresses = addresses.map(|one| (Key::Address(one.key.value), &one.condition));
+    let routes = routes(scope).map(|one| (Key::Route(one.key.value), &one.condition));
+    let rules = rules(scope).map(|one| (Key::from(one.key.value), &one.condition));
+    let all = addresses.chain(routes).chain(rules);
+    all.filter_map(|(key, condition)| Some((key, condition.clone()?))).collect()
+}
+
+/// What a field `while` is for.
+pub(crate) const WHILE: &str = "There only while a check is good; a daemon runs it";
 
 /// Where a key is declared. Routes of lists beside the document are not looked for.
 pub(crate) fn written(scope: &Scope, key: &Key) -> Option<Span> {

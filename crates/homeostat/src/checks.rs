@@ -1,5 +1,5 @@
-//! Checks of whether something works: an address answers, a port accepts connections, a program succeeds. Each runs in a
-//! network namespace, for a bounded time.
+//! Runs checks of whether something works: an address answers, a port accepts connections, a server answers a request, a
+//! program succeeds. Each runs in a network namespace, for a bounded time.
 
 use std::fmt;
 use std::fs::File;
@@ -9,20 +9,19 @@ use std::net::{IpAddr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::str::FromStr;
 use std::time::Duration;
 
 use anyhow::Result;
 use futures_util::future::join_all;
+pub(crate) use homeostat_engine::Check;
 use homeostat_netns::Netns;
 use rustix::net::{AddressFamily, Protocol, SocketFlags, SocketType, ipproto, socket_with};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process_group, pidfd_open};
 use serde::{Deserialize, Serialize};
-use tokio::io::{AsyncReadExt as _, Interest};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::unix::pipe;
 use tokio::time::timeout;
 
-use crate::failure::helped;
 use crate::output::line::plain;
 use crate::sys;
 
@@ -32,22 +31,10 @@ const CONNECT: Duration = Duration::from_secs(2);
 const PROGRAM: Duration = Duration::from_secs(10);
 /// How much of what a program prints is read for the reason of its failure, in bytes.
 const PRINTED: usize = 4096;
+/// How long the first line of an answer over HTTP may be, in bytes.
+const LONGEST_STATUS: usize = 4096;
 /// How long a reason may be, in characters.
 const REASON: usize = 200;
-
-const KINDS: &str = "a check is ping:ADDRESS, tcp:ADDRESS:PORT or cmd:/PATH [ARGUMENTS]";
-
-/// One check, written as `ping:192.0.2.1`, `tcp:192.0.2.1:22` or `cmd:/usr/local/bin/healthy --all`.
-#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(try_from = "String", into = "String")]
-pub(crate) enum Check {
-    /// The address answers an echo request.
-    Ping(IpAddr),
-    /// The port accepts a connection.
-    Tcp(SocketAddr),
-    /// The program, which is started without a shell, exits with 0.
-    Program { path: String, arguments: Vec<String> },
-}
 
 /// What one run of a check came to.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
@@ -55,71 +42,6 @@ pub(crate) struct CheckResult {
     pub(crate) check: Check,
     /// Why it failed, if it did.
     pub(crate) error: Option<String>,
-}
-
-impl FromStr for Check {
-    type Err = anyhow::Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let bad = |why: &str| helped(format!("`{}` is no check: {why}", plain(text)), KINDS);
-        let (kind, of) = text.split_once(':').ok_or_else(|| bad("it names no kind"))?;
-        match kind {
-            "ping" | "tcp" if of.is_empty() => Err(bad("it names no address")),
-            "ping" => {
-                let address = of.parse().map_err(|_| bad("that is no IP address"))?;
-                Ok(Check::Ping(address))
-            }
-            "tcp" => {
-                let why =
-                    "that is no IP address with a port, such as 192.0.2.1:22 or [2001:db8::1]:22";
-                match of.parse::<SocketAddr>().map_err(|_| bad(why))? {
-                    address if address.port() == 0 => Err(bad("there is no port 0")),
-                    address => Ok(Check::Tcp(address)),
-                }
-            }
-            "cmd" => {
-                let mut words = of.split_whitespace().map(str::to_owned);
-                let path = words.next().ok_or_else(|| bad("it names no program"))?;
-                if !path.starts_with('/') {
-                    return Err(bad("the program needs an absolute path"));
-                }
-                Ok(Check::Program { path, arguments: words.collect() })
-            }
-            _ => {
-                let kind = plain(kind);
-                Err(bad(&format!(
-                    "there is no kind `{kind}`; write ping:ADDRESS, tcp:ADDRESS:PORT or cmd:/PATH"
-                )))
-            }
-        }
-    }
-}
-
-impl fmt::Display for Check {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Check::Ping(address) => write!(f, "ping:{address}"),
-            Check::Tcp(address) => write!(f, "tcp:{address}"),
-            Check::Program { path, arguments } => {
-                write!(f, "cmd:{path}")?;
-                arguments.iter().try_for_each(|argument| write!(f, " {argument}"))
-            }
-        }
-    }
-}
-
-impl TryFrom<String> for Check {
-    type Error = anyhow::Error;
-
-    fn try_from(text: String) -> Result<Self> {
-        text.parse()
-    }
-}
-
-impl From<Check> for String {
-    fn from(check: Check) -> Self {
-        check.to_string()
-    }
 }
 
 impl fmt::Display for CheckResult {
@@ -132,38 +54,73 @@ impl fmt::Display for CheckResult {
     }
 }
 
-impl Check {
-    /// Runs it once.
-    pub(crate) async fn run(&self, netns: &Netns) -> CheckResult {
-        let (longest, ran) = match self {
-            Check::Ping(address) => (PING, timeout(PING, ping(*address, netns)).await),
-            Check::Tcp(address) => (CONNECT, timeout(CONNECT, connect(*address, netns)).await),
-            Check::Program { path, arguments } => {
-                (PROGRAM, timeout(PROGRAM, run_program(path, arguments, netns)).await)
-            }
-        };
-        let error = match ran {
-            Ok(Ok(())) => None,
-            Ok(Err(error)) => Some(format!("{error:#}")),
-            Err(_) => Some(format!("no answer within {longest:?}")),
-        };
-        let error = error.map(|error| error.chars().take(REASON).collect());
-        CheckResult { check: self.clone(), error }
-    }
+/// Runs a check once.
+pub(crate) async fn run(check: &Check, netns: &Netns) -> CheckResult {
+    let (longest, ran) = match check {
+        Check::Ping(address) => (PING, timeout(PING, ping(*address, netns)).await),
+        Check::Tcp(address) => (CONNECT, timeout(CONNECT, connect(*address, netns)).await),
+        Check::Http { address, path } => {
+            (CONNECT, timeout(CONNECT, request(*address, path, netns)).await)
+        }
+        Check::Program { path, arguments } => {
+            (PROGRAM, timeout(PROGRAM, run_program(path, arguments, netns)).await)
+        }
+    };
+    let error = match ran {
+        Ok(Ok(())) => None,
+        Ok(Err(error)) => Some(format!("{error:#}")),
+        Err(_) => Some(format!("no answer within {longest:?}")),
+    };
+    let error = error.map(|error| error.chars().take(REASON).collect());
+    CheckResult { check: check.clone(), error }
 }
 
 /// Runs all of these once, at the same time.
 pub(crate) async fn run_all(checks: &[Check], netns: &Netns) -> Vec<CheckResult> {
-    join_all(checks.iter().map(|check| check.run(netns))).await
+    join_all(checks.iter().map(|check| run(check, netns))).await
 }
 
 async fn connect(address: SocketAddr, netns: &Netns) -> Result<()> {
+    open_stream(address, netns).await.map(drop)
+}
+
+async fn open_stream(address: SocketAddr, netns: &Netns) -> Result<tokio::net::TcpStream> {
     let family = family(address.ip());
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = netns.run(|| socket_with(family, SocketType::STREAM, flags, None))??;
     let stream =
         tokio::net::TcpSocket::from_std_stream(TcpStream::from(socket)).connect(address).await?;
-    is_another(&stream.local_addr()?, &address)
+    is_another(&stream.local_addr()?, &address)?;
+    Ok(stream)
+}
+
+/// Asks for a path. What the answer says beside its status is not read.
+async fn request(address: SocketAddr, path: &str, netns: &Netns) -> Result<()> {
+    let mut stream = open_stream(address, netns).await?;
+    let request = format!(
+        "GET {path} HTTP/1.1\r\nHost: {address}\r\nUser-Agent: homeostat\r\nConnection: close\r\n\r\n"
+    );
+    stream.write_all(request.as_bytes()).await?;
+    let (mut line, mut chunk) = (Vec::new(), [0; 256]);
+    while line.len() < LONGEST_STATUS && !line.contains(&b'\n') {
+        match stream.read(&mut chunk).await? {
+            0 => break,
+            length => line.extend(chunk.iter().take(length)),
+        }
+    }
+    let line = String::from_utf8_lossy(&line);
+    judge_status(line.lines().next().unwrap_or_default())
+}
+
+fn judge_status(line: &str) -> Result<()> {
+    let mut words = line.split(' ');
+    let version = words.next().unwrap_or_default();
+    let status = words.next().and_then(|word| word.parse::<u16>().ok());
+    match status.filter(|_| version.starts_with("HTTP/1.")) {
+        Some(200..=399) => Ok(()),
+        Some(_) => Err(anyhow::anyhow!("it answers {}", line.trim())),
+        None => Err(anyhow::anyhow!("what answers there does not speak HTTP")),
+    }
 }
 
 /// Quirk `a-connection-to-itself` (Linux 6.18): a connection from this host to a port of its own that nobody listens on
@@ -317,35 +274,8 @@ fn judge(status: ExitStatus, printed: &[u8]) -> Result<()> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_check_is_written_as_it_is_read() {
-        for text in
-            ["ping:192.0.2.1", "ping:2001:db8::1", "tcp:[2001:db8::1]:22", "cmd:/bin/ok --all 1"]
-        {
-            assert_eq!(text.parse::<Check>().unwrap().to_string(), text);
-        }
-    }
-
-    #[test]
-    fn what_is_no_check_is_refused_with_a_reason() {
-        for (text, why) in [
-            ("", "it names no kind"),
-            ("icmp:192.0.2.1", "there is no kind `icmp`; write ping:ADDRESS"),
-            ("ping:", "it names no address"),
-            ("ping:example.org", "no IP address"),
-            ("tcp:192.0.2.1", "no IP address with a port"),
-            ("tcp:192.0.2.1:0", "there is no port 0"),
-            ("tcp::22", "no IP address with a port"),
-            ("cmd:", "it names no program"),
-            ("cmd:healthy", "absolute path"),
-        ] {
-            let error = text.parse::<Check>().unwrap_err().to_string();
-            assert!(error.contains(why), "{text}: {error}");
-        }
-    }
-
     async fn failure(check: &str) -> Option<String> {
-        check.parse::<Check>().unwrap().run(&Netns::current().unwrap()).await.error
+        run(&check.parse().unwrap(), &Netns::current().unwrap()).await.error
     }
 
     #[tokio::test]
@@ -374,6 +304,38 @@ mod tests {
         drop(listener);
         let why = failure(&format!("tcp:{address}")).await.unwrap();
         assert!(why.contains("refused"), "{why}");
+    }
+
+    /// Answers each connection with this, and closes it.
+    async fn serve(listener: tokio::net::TcpListener, answer: &'static str) {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let mut asked = [0; 512];
+            let length = stream.read(&mut asked).await.unwrap();
+            assert!(asked[..length].starts_with(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1:"));
+            stream.write_all(answer.as_bytes()).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
+    async fn a_server_is_judged_by_the_status_that_it_answers() {
+        let namespace = homeostat_testkit::namespace::Namespace::enter().unwrap();
+        namespace.ip(&["link", "set", "lo", "up"]).unwrap();
+        for (answer, why) in [
+            ("HTTP/1.1 200 OK\r\n\r\nwell", None),
+            ("HTTP/1.0 302 Found\r\n\r\n", None),
+            (
+                "HTTP/1.1 503 Service Unavailable\r\n\r\n",
+                Some("it answers HTTP/1.1 503 Service Unavailable"),
+            ),
+            ("SSH-2.0-OpenSSH\r\n", Some("what answers there does not speak HTTP")),
+            ("", Some("what answers there does not speak HTTP")),
+        ] {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let check = format!("http://{}/health", listener.local_addr().unwrap());
+            let serving = tokio::spawn(serve(listener, answer));
+            assert_eq!(failure(&check).await.as_deref(), why, "{answer}");
+            serving.abort();
+        }
     }
 
     #[test]

@@ -238,8 +238,8 @@ pub(crate) struct ApplyArgs {
     /// 1s to 24h, 2m if none is given
     #[arg(long, value_name = "TIME", num_args = 0..=1, default_missing_value = "2m", value_parser = trial_time)]
     pub(crate) confirm_within: Option<Period>,
-    /// Check during the trial that this works: ping:ADDRESS, tcp:ADDRESS:PORT or `cmd:/PATH ARGUMENTS`; may be given
-    /// several times. If a check fails before the trial, the trial does not start
+    /// Check during the trial that this works: ping:ADDRESS, tcp:ADDRESS:PORT, http://ADDRESS:PORT/PATH or
+    /// `cmd:/PATH ARGUMENTS`; may be given several times. If a check fails before the trial, the trial does not start
     #[arg(long = "check", value_name = "CHECK", requires = "confirm_within")]
     pub(crate) checks: Vec<Check>,
     /// What confirms the trial

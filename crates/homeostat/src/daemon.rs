@@ -13,6 +13,7 @@ mod drift;
 mod elections;
 mod firewall;
 mod headline;
+mod health;
 pub(crate) mod http;
 mod interfaces;
 mod live;

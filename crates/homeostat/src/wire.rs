@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use homeostat_document::Format;
+pub(crate) use homeostat_engine::health::State as CheckState;
 use homeostat_engine::{Cascades, Failure, Guards, MassDelete, Mode, OpenCounts};
 use homeostat_fleet::order::{self, SignedOrder};
 use serde::{Deserialize, Serialize};
@@ -322,6 +323,28 @@ pub(crate) struct Overview {
     /// What was put beside the document, by name.
     #[serde(default)]
     pub(crate) pieces: Vec<PieceStatus>,
+    /// The checks of what is there only while they are good.
+    #[serde(default)]
+    pub(crate) checks: Vec<CheckStatus>,
+}
+
+/// How a check stands, of what is there only while it is good.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub(crate) struct CheckStatus {
+    pub(crate) scope: String,
+    pub(crate) check: Check,
+    pub(crate) state: CheckState,
+    /// Since when; nothing while that is not decided.
+    pub(crate) since: Option<String>,
+    /// Why it failed the last time.
+    pub(crate) reason: Option<String>,
+    /// For how long it does not count as good, because it failed soon after it had come back.
+    pub(crate) held_ms: Option<u64>,
+    /// How often it began to fail since the daemon was started.
+    pub(crate) failures: u64,
+    pub(crate) every_ms: u64,
+    pub(crate) fall: u32,
+    pub(crate) rise: u32,
 }
 
 /// A piece of desired state beside the document.

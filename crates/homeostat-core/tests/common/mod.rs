@@ -5,6 +5,7 @@
 //! `KEY=MAIN,ORIGINAL,STAGE[,SETTLED]`, where the original is a number or `absent`.
 
 #![allow(dead_code, reason = "every test binary uses another part of it")]
+#![allow(clippy::panic, reason = "a row that cannot be read is a mistake in the test")]
 #![allow(clippy::unwrap_used, reason = "a row that cannot be read is a mistake in the test")]
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use homeostat_core::desired::find_near;
 use homeostat_core::{
     Agreement, Change, Changes, Desired, Diff, Exclusive, Finding, Focus, Kind, OnRelease,
     Original, Owner, Ownership, Prefixes, Record, Records, Rights, Seen, Slot, Snapshot, Stage,
+    Standing, Standings, WaitsOn,
 };
 use proptest::test_runner::Config;
 use serde::{Deserialize, Serialize};
@@ -178,6 +180,22 @@ pub(crate) fn ownership(name: &str) -> Ownership {
     }
 }
 
+/// How conditions let keys stand: `KEY-` is withdrawn, `KEY~` undecided, `KEY+` has just returned.
+pub(crate) fn standings(text: &str) -> Standings<String> {
+    let on = || WaitsOn::Check { check: "c".to_owned(), why: "no".to_owned() };
+    let standing = |word: &str| {
+        let (key, sign) = word.split_at(word.len() - 1);
+        let standing = match sign {
+            "-" => Standing::Withdrawn(on()),
+            "~" => Standing::Undecided(on()),
+            "+" => Standing::Returned,
+            other => panic!("{other} is no standing"),
+        };
+        (key.to_owned(), standing)
+    };
+    text.split_whitespace().map(standing).collect()
+}
+
 /// Everything that a diff depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
@@ -188,6 +206,7 @@ pub(crate) struct World {
     pub(crate) adopt: BTreeSet<String>,
     pub(crate) focus: Focus<String>,
     pub(crate) on_release: OnRelease,
+    pub(crate) standings: Standings<String>,
 }
 
 impl World {
@@ -198,7 +217,7 @@ impl World {
             adopt: &self.adopt,
             on_release: self.on_release,
         };
-        let mut diff = Diff::new(&self.desired, &self.focus, rights);
+        let mut diff = Diff::new(&self.desired, &self.focus, rights).heeding(&self.standings);
         self.seen.iter().cloned().for_each(|seen| diff.see(seen));
         diff.finish()
     }
@@ -215,10 +234,15 @@ pub(crate) fn findings(desired: &DesiredState, found: &Changes<String, Thing>) -
         found.list.clone().into_iter().map(|change| text_of(desired, &change)).collect();
     lines.extend(found.claims.iter().map(|slot| format!("claim {}", key(slot))));
     lines.extend(found.originals.iter().map(|(key, was)| format!("{key} was {}", text(was))));
-    for kind in [Kind::Conflict, Kind::Matched, Kind::Settled, Kind::Unknown] {
+    for kind in [Kind::Conflict, Kind::Matched, Kind::Settled, Kind::Unknown, Kind::Withdrawn] {
         let findings = found.findings.iter().filter(|(_, finding)| finding.kind() == kind);
         lines.extend(findings.map(finding_line));
     }
+    let withheld: Vec<_> = found.list.withheld().keys().cloned().collect();
+    if !withheld.is_empty() {
+        lines.push(format!("withheld {}", withheld.join(" ")));
+    }
+    lines.extend(found.by_check.iter().map(|key| format!("by check {key}")));
     lines.extend(found.pruned.iter().map(|key| format!("prune {key}")));
     lines.extend(found.confirmed.iter().map(|key| format!("confirm {key}")));
     if found.owned > 0 {
@@ -238,6 +262,7 @@ fn finding_line((key, finding): &(String, Finding)) -> String {
             format!("settled {key} {}", text(&held))
         }
         Finding::Unknown { why } => format!("unknown {key} {why}"),
+        Finding::Pending { on } => format!("withdrawn {key} by {on}"),
         other => unreachable!("a diff does not find {other:?}"),
     }
 }

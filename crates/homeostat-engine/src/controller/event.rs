@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use homeostat_core::health::State;
 use homeostat_core::pacing::Reasons;
 use homeostat_core::{Action, Cause, Failure, Phase, Summary, WaitsOn};
 use serde::{Serialize, Serializer};
@@ -129,6 +130,16 @@ pub enum EventKind {
         /// How long the key is left alone.
         #[serde(rename = "pause_us", serialize_with = "micros")]
         pause: Duration,
+    },
+    /// A check has come to another result: what is there only while it is good goes or returns.
+    Health {
+        check: String,
+        state: State,
+        /// Why it fails, if it does.
+        reason: Option<String>,
+        /// How long it will not count as good, because it failed soon after it had come back.
+        #[serde(rename = "held_us", serialize_with = "micros")]
+        held: Option<Duration>,
     },
     /// A step works, and the target never shows it.
     NotConverging { key: String },

@@ -193,7 +193,15 @@ impl<K: Key> OpenKeys<K> {
             };
             (key, open)
         });
-        let found: BTreeMap<K, OpenKey> = found.collect();
+        let mut worst = BTreeMap::<K, OpenKey>::new();
+        for (key, open) in found {
+            // What waits for a check and could not be deleted is not as declared.
+            let is_worse = |known: &OpenKey| known.kind.is_open() && !open.kind.is_open();
+            if !worst.get(&key).is_some_and(is_worse) {
+                worst.insert(key, open);
+            }
+        }
+        let found = worst;
         drop(before);
         // Readers wait only while the maps are exchanged, not while the former one is freed.
         let _former = match focus {

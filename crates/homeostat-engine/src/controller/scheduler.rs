@@ -25,7 +25,7 @@ pub(super) enum Wakeup<K> {
     Command(Reason),
     /// A full pass at the pace of such passes: the desired state changed, hints were lost.
     Paced(Reason),
-    /// The target said that these keys may have changed.
+    /// The target said that these keys may have changed, or a check has come to another result.
     Hint(Vec<K>),
 }
 

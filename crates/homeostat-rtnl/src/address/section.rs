@@ -13,7 +13,7 @@ use crate::address::{Address, AddressKey, Lifetime, is_never_deprecated};
 use crate::builder::Impossible;
 use crate::link::LinkName;
 use crate::net::Family;
-use crate::section::Declared;
+use crate::section::{Declared, WHILE};
 
 /// An address as a document declares it: `"192.0.2.1/24"`, or a table with more. Its link has no name before the
 /// reader of the link has filled it in.
@@ -68,6 +68,7 @@ impl Record for DeclaredAddress {
         let noprefixroute =
             fields.flag("noprefixroute", "Keep the kernel from making a route for its network");
         let adopt = fields.flag("adopt", "Take this address over from any owner");
+        let condition = fields.optional("while", WHILE);
         let ip = ip?;
         check_families(fields, ip, [peer, broadcast]);
         check_lifetimes(fields, ip, valid, preferred);
@@ -83,7 +84,9 @@ impl Record for DeclaredAddress {
             noprefixroute: noprefixroute.then_some(true),
             is_duplicate: false,
         };
-        declared(ip.value, peer.map(|peer| peer.value), address, adopt, fields.span())
+        let peer = peer.map(|peer| peer.value);
+        let declared = declared(ip.value, peer, address, adopt, fields.span())?;
+        Some(declared.only_while(condition))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::net::Family;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
 use crate::route::{Hop, Route, RouteKey, RouteKind, has_equal_ways};
-use crate::section::{Declared, list_section};
+use crate::section::{Declared, WHILE, list_section};
 use crate::show::{fields, plain};
 use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS, WEIGHT};
 
@@ -89,11 +89,12 @@ impl Record for RouteEntry {
         let nexthop = fields.number("nexthop", "A nexthop object by its id", NEXTHOP_ID);
         let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
         let adopt = fields.flag("adopt", "Take this route over from any owner");
+        let condition = fields.optional("while", WHILE);
         let allow_empty = fields.flag("allow-empty", "Take a list without routes to mean none");
         if fields.has("from-file") {
             for other in [
                 "to", "via", "dev", "table", "metric", "type", "src", "nexthop", "nexthops",
-                "onlink", "mtu", "scope", "tos",
+                "onlink", "mtu", "scope", "tos", "while",
             ] {
                 fields.exclusive("from-file", other);
             }
@@ -130,7 +131,8 @@ impl Record for RouteEntry {
             scope,
         };
         let key = Spanned::new(key, to.span);
-        Some(Self::One(Box::new(Declared::new(key, route, adopt, fields.span()))))
+        let declared = Declared::new(key, route, adopt, fields.span());
+        Some(Self::One(Box::new(declared.only_while(condition))))
     }
 }
 

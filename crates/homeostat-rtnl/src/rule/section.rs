@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::net::Family;
 use crate::number::{Table, Tos};
 use crate::rule::{Mark, Ports, Rule, RuleAction, RuleKey, TunId, UidRange};
-use crate::section::{Declared, list_section};
+use crate::section::{Declared, WHILE, list_section};
 use crate::show::plain;
 use crate::values::{Destination, TOS};
 
@@ -70,6 +70,7 @@ impl Record for Declared<RuleKey, Rule> {
             SUPPRESS,
         );
         let adopt = fields.flag("adopt", "Take this rule over from any owner");
+        let condition = fields.optional("while", WHILE);
         check_action(fields, kind);
         let action = match kind {
             Some(RuleType::Blackhole) => RuleAction::Blackhole,
@@ -81,7 +82,8 @@ impl Record for Declared<RuleKey, Rule> {
             Some(RuleType::Lookup) | None => RuleAction::Table(table.unwrap_or(Table::MAIN)),
         };
         let key = Spanned::new(key.plain(), fields.span());
-        Some(Self::new(key, Rule { action, suppress_prefixlength }, adopt, fields.span()))
+        let rule = Rule { action, suppress_prefixlength };
+        Some(Self::new(key, rule, adopt, fields.span()).only_while(condition))
     }
 }
 

@@ -16,9 +16,9 @@ use crate::commands::plan::NOT_CONVERGED;
 use crate::output::line::plain;
 use crate::output::stream;
 use crate::wire::{
-    About, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem, Overview, PieceStatus,
-    ProviderStatus, Request, Role, RoleStatus, TrialEnd, TrialStatus, millis,
-    time_in_words as time,
+    About, CheckState, CheckStatus, Contended, KeyStatus, LastTrial, LoopStatus, OpenItem,
+    Overview, PieceStatus, ProviderStatus, Request, Role, RoleStatus, TrialEnd, TrialStatus,
+    millis, time_in_words as time,
 };
 
 /// How long a daemon that is just starting may take to listen.
@@ -90,6 +90,7 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
     if let Some(provider) = &overview.provider {
         draw_provider(provider, to)?;
     }
+    draw_checks(&overview.checks, to)?;
     draw_pieces(&overview.pieces, to)?;
     match overview.handed_number {
         _ if !overview.handed || overview.trial.is_some() => {}
@@ -127,6 +128,31 @@ fn draw(overview: &Overview, to: &mut dyn Write) -> io::Result<()> {
         (_, true) => writeln!(to, "Converged."),
         (false, _) => writeln!(to, "Not converged: starting."),
         _ => writeln!(to, "Not converged."),
+    }
+}
+
+/// The checks that are not good first, and how many others there are.
+fn draw_checks(checks: &[CheckStatus], to: &mut dyn Write) -> io::Result<()> {
+    let (good, others): (Vec<_>, Vec<_>) =
+        checks.iter().partition(|check| check.state == CheckState::Good);
+    for check in others.iter().chain(&good).take(SHOWN) {
+        let since = check.since.as_ref().map(|since| format!(" since {since}")).unwrap_or_default();
+        let state = match check.state {
+            CheckState::Good => "good",
+            CheckState::Failing => "fails",
+            CheckState::Undecided => "not decided yet",
+        };
+        let (name, scope) = (check.check.to_string(), &check.scope);
+        writeln!(to, "check {} in {}: {state}{since}", plain(&name), plain(scope))?;
+        row("reason", check.reason.as_deref().filter(|_| check.state != CheckState::Good), to)?;
+        let held = check
+            .held_ms
+            .map(|left| format!("for {} more: it failed soon after it had come back", time(left)));
+        row("held", held.as_deref(), to)?;
+    }
+    match checks.len().saturating_sub(SHOWN) {
+        0 => Ok(()),
+        others => writeln!(to, "{others} other checks; --json lists all of them."),
     }
 }
 
@@ -262,7 +288,7 @@ fn state(one: &LoopStatus) -> String {
     for kind in Kind::listed().filter(|kind| one.open.count(*kind) > 0) {
         let word = match kind {
             Kind::Conflict => "in conflict",
-            Kind::Held | Kind::Optional => kind.title(),
+            Kind::Held | Kind::Optional | Kind::Withdrawn => kind.title(),
             other => OpenCounts::name(other),
         };
         words.push(format!("{} {word}", one.open.count(kind)));

@@ -224,6 +224,7 @@ mod tests {
             loops: vec![one],
             open_keys: Vec::new(),
             pieces: Vec::new(),
+            checks: Vec::new(),
         };
         change(&mut overview);
         overview

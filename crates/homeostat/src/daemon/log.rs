@@ -1,6 +1,7 @@
 //! The log of the daemon on stderr, by `tracing`: one constant message, everything else in fields. A converged
 //! daemon logs nothing.
 
+use homeostat_engine::health::State;
 use homeostat_engine::{Cause, Event, EventKind};
 use tracing::{Level, error};
 use tracing_subscriber::filter::Targets;
@@ -71,12 +72,20 @@ pub(super) fn log_event(event: &Event) -> Option<Level> {
         EventKind::Lost => log!(WARN, "hints were lost, looking at everything again"),
         EventKind::StepApplied { action, key, cause, by } => {
             let (action, outcome) = (action.word(), "applied");
-            let cause = if *cause == Cause::Drift { "drift" } else { "config" };
+            let cause = match cause {
+                Cause::Config => "config",
+                Cause::Drift => "drift",
+                Cause::Check => "check",
+            };
             log!(INFO, key, action, cause, outcome, by = by.as_deref(), "step applied")
         }
         EventKind::Pending { key, on } => {
             log!(INFO, key, outcome = "pending", waits_on = %on, "pending")
         }
+        EventKind::Health { check, state: State::Failing, reason, held } => {
+            log!(WARN, check, reason, ?held, "check fails, what depends on it is withdrawn")
+        }
+        EventKind::Health { check, .. } => log!(INFO, check, "check is good"),
         EventKind::RolledBack { failure } => {
             log!(WARN, error = failure.error, help = failure.help, "rolled back")
         }

@@ -45,6 +45,20 @@ impl LoopThreads {
     }
 }
 
+impl LoopThreads {
+    /// Runs something on the first thread, whatever runs there already.
+    pub(super) fn spawn_on_first(
+        &mut self,
+        run: impl Future<Output = ()> + Send + 'static,
+    ) -> io::Result<JoinHandle<()>> {
+        if self.0.is_empty() {
+            self.0.push(LoopThread::start()?);
+        }
+        let first = self.0.first().ok_or_else(|| io::Error::other("no thread for checks"))?;
+        Ok(first.runtime.spawn(run))
+    }
+}
+
 impl LoopThread {
     fn start() -> io::Result<Self> {
         let runtime = Builder::new_current_thread().enable_all().build()?;

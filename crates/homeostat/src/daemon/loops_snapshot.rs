@@ -8,7 +8,9 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use homeostat_document::{Document, NamespaceName};
 use homeostat_engine::journal::Millis;
-use homeostat_engine::{Control, Finding, Kind, LedgerKey, Mode, OpenCounts, Patience, Status};
+use homeostat_engine::{
+    Control, Finding, HealthBoard, Kind, LedgerKey, Mode, OpenCounts, Patience, Status,
+};
 use homeostat_registry::{CommandDeps, Leader, Memory, Standby, Turn, Turns};
 use tokio::time::Instant;
 
@@ -21,8 +23,8 @@ use crate::orders::OrderGate;
 use crate::registry::{find, is_late, is_remote};
 use crate::way_out::Invocation;
 use crate::wire::{
-    Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, PieceStatus, Role,
-    RoleStatus, millis,
+    CheckStatus, Contended, FORMAT_VERSION, LoopStatus, OpenItem, OpenPage, Overview, PieceStatus,
+    Role, RoleStatus, millis,
 };
 
 /// How many open keys a page has.
@@ -87,7 +89,29 @@ impl LoopsSnapshot {
             loops,
             open_keys: self.open(None, Some(SHOWN)).open,
             pieces: self.pieces.to_vec(),
+            checks: self.checks(),
         }
+    }
+
+    /// How the checks stand, by scope.
+    fn checks(&self) -> Vec<CheckStatus> {
+        let verdicts = self.memory.of::<HealthBoard>().verdicts().into_iter();
+        let all = verdicts.map(|((scope, condition), verdict)| CheckStatus {
+            scope,
+            check: condition.check,
+            state: verdict.state,
+            since: verdict.since.map(|since| Stamp::ago(since.elapsed()).to_string()),
+            reason: verdict.reason,
+            held_ms: verdict
+                .held_until
+                .map(|until| millis(until.saturating_duration_since(Instant::now())))
+                .filter(|left| *left > 0),
+            failures: verdict.failures,
+            every_ms: millis(condition.every),
+            fall: condition.fall,
+            rise: condition.rise,
+        });
+        all.collect()
     }
 
     fn of_loop(&self, control: &dyn Control) -> LoopStatus {

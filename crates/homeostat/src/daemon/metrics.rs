@@ -12,9 +12,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use homeostat_engine::health::State;
 use homeostat_engine::journal::Millis;
 use homeostat_engine::pacing::Reason;
-use homeostat_engine::{Cause, Event, EventKind, LedgerKey, Status};
+use homeostat_engine::{Cause, Event, EventKind, HealthBoard, LedgerKey, Status};
 use homeostat_registry::{Registration, Sample, SampleKind, Turn};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
@@ -146,6 +147,7 @@ impl Meters {
         }
         add_documents(&mut registry, now);
         add_roles(&mut registry, now);
+        add_checks(&mut registry, now);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry)?;
         Ok(format.of(text))
@@ -218,6 +220,26 @@ fn add_documents(to: &mut Registry, now: &LoopsSnapshot) {
         ended.get_or_create(&[("end", end)]).inc_by(count);
     }
     to.register("trials", "Trials that ended", ended);
+}
+
+/// Adds how the checks stand of what is there only while they are good.
+fn add_checks(to: &mut Registry, now: &LoopsSnapshot) {
+    let verdicts = now.memory.of::<HealthBoard>().verdicts();
+    if verdicts.is_empty() {
+        return;
+    }
+    let (good, failures) = (Family::<_, Gauge>::default(), Family::<_, Counter>::default());
+    for ((scope, condition), verdict) in verdicts {
+        let labels = [("scope", scope), ("check", condition.check.to_string())];
+        // Conditions may differ in their numbers alone: the check is good only if all of them say so.
+        let is_good = i64::from(verdict.state == State::Good);
+        let gauge = good.get_or_create_owned(&labels);
+        let is_first = failures.get(&labels).is_none();
+        gauge.set(if is_first { is_good } else { gauge.get().min(is_good) });
+        failures.get_or_create(&labels).inc_by(verdict.failures);
+    }
+    to.register("check_good", "Whether what depends on the check may be there", good);
+    to.register("check_failures", "How often the check began to fail", failures);
 }
 
 /// Whether this machine acts on what machines of a fleet share, and since when it does or does not.

@@ -17,6 +17,7 @@ use tokio::task::JoinHandle;
 
 use super::command::{SharedPass, StartedPass, start_pass};
 use super::firewall::Firewall;
+use super::health::{Place, ScopeChecks};
 use super::loop_threads::LoopThreads;
 use crate::context::Context;
 use crate::machine::{Gates, Machine, Part, Waiting};
@@ -27,6 +28,8 @@ use crate::registry::{SOURCES, find, is_remote};
 pub(super) struct Scopes {
     running: BTreeMap<String, Running>,
     threads: LoopThreads,
+    /// The one on which checks run.
+    check_thread: LoopThreads,
     /// The passes that a client waits for.
     started: Vec<StartedPass>,
     waiting: Vec<Waiting>,
@@ -38,12 +41,14 @@ pub(super) struct Scopes {
 
 /// What runs in one scope.
 struct Running {
+    scope: String,
     identity: String,
     netns: Arc<Netns>,
     reach: Reach,
     /// One writer per scope and mark; shared by its loops.
     lock: Arc<ScopeLock>,
     loops: BTreeMap<LoopName, Looping>,
+    checks: ScopeChecks,
     firewall: Firewall,
 }
 
@@ -243,6 +248,7 @@ impl Scopes {
             let running = match self.running.entry(scope.name.clone()) {
                 Entry::Occupied(running) => running.into_mut(),
                 Entry::Vacant(vacant) => vacant.insert(Running {
+                    scope: scope.name.clone(),
                     identity: scope.identity.clone(),
                     netns: Arc::clone(&scope.netns),
                     reach: scope.reach,
@@ -251,6 +257,7 @@ impl Scopes {
                         _ => Arc::new(by.context.lock_to_mark(&scope, &**by.ledger)?),
                     },
                     loops: BTreeMap::new(),
+                    checks: ScopeChecks::default(),
                     firewall: Firewall::default(),
                 }),
             };
@@ -260,6 +267,7 @@ impl Scopes {
             for (_, looping) in ended.collect::<Vec<_>>() {
                 looping.end().await;
             }
+            running.keep_checks(&first, &rest, by, &mut self.check_thread)?;
             for planner in first {
                 if let (_, Put::Begun(pass)) =
                     running.put(planner, by, &mut self.threads, &mut self.started).await?
@@ -284,6 +292,34 @@ async fn end(scopes: Vec<(String, Running)>) {
 }
 
 impl Running {
+    /// Checks what the sources of the scope ask for, from before their first passes on.
+    fn keep_checks(
+        &mut self,
+        first: &[Box<dyn Planner>],
+        rest: &[Box<dyn Planner>],
+        by: Arrangement<'_>,
+        thread: &mut LoopThreads,
+    ) -> Result<()> {
+        let mut conditions = BTreeSet::new();
+        let mut source = "";
+        for planner in first.iter().chain(rest) {
+            let to_check = planner.to_check();
+            if let Some(found) = find(&planner.ledger_key().source).filter(|_| !to_check.is_empty())
+            {
+                source = found.name();
+            }
+            conditions.extend(to_check);
+        }
+        let place = Place {
+            source,
+            scope: self.scope.as_str().into(),
+            netns: Arc::clone(&self.netns),
+            board: by.context.caller.memory.of(),
+            events: by.events.clone(),
+        };
+        self.checks.keep(conditions, &place, thread)
+    }
+
     /// Gives loops their desired states, and starts those that are missing in their order.
     async fn start(
         &mut self,

@@ -149,11 +149,12 @@ impl<'a> Page<'a> {
         if self.drawing.detail == Detail::Quiet {
             return Ok(());
         }
-        let [config, drift] = [(); 2].map(|()| Lines::new(self.drawing.length));
-        let mut changes = Changes { config, drift };
+        let [config, drift, check] = [(); 3].map(|()| Lines::new(self.drawing.length));
+        let mut changes = Changes { config, drift, check };
         source.report.sample(Kind::Change, &mut changes);
         self.section("config changed", &changes.config)?;
-        self.section("drifted", &changes.drift)
+        self.section("drifted", &changes.drift)?;
+        self.section("by a check", &changes.check)
     }
 
     fn applied(&mut self, source: &SourceReport) -> io::Result<()> {
@@ -259,6 +260,7 @@ impl Sampler for Lines {
 struct Changes {
     config: Lines,
     drift: Lines,
+    check: Lines,
 }
 
 impl Changes {
@@ -266,6 +268,7 @@ impl Changes {
         match cause {
             Cause::Config => &mut self.config,
             Cause::Drift => &mut self.drift,
+            Cause::Check => &mut self.check,
         }
     }
 }

@@ -61,7 +61,7 @@ fn a_report_in_json_holds_every_list() {
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","cause":"config"}],"failed":[
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_default_ttl","error":"the kernel refused the value `0`: Invalid argument (os error 22)","help":null}],"pending":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9"}],"conflicts":[],"settled":[
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"matched":[],"unknown":[],"held":[],"parked":[],"optional":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"matched":[],"unknown":[],"held":[],"parked":[],"optional":[],"withdrawn":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
 
 "#]]);
 }

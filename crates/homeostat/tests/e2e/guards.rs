@@ -102,7 +102,7 @@ Not converged: no changes; 1 held back.
 "#]]);
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[
-  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_fin_timeout","by":"missing-section","reason":"`[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete"}],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_fin_timeout","by":"missing-section","reason":"`[sysctl]` is missing from the document; to delete what it declared, write an empty `[sysctl]`, or use --allow-mass-delete"}],"refused":[],"irreversible":[],"optional":[],"withdrawn":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("apply --yes host.toml").exits(1);

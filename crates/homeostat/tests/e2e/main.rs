@@ -41,6 +41,7 @@ mod forwarding;
 mod guards;
 mod guests;
 mod half_written;
+mod healthy;
 mod holder;
 mod hostile_cluster;
 mod http;

@@ -154,7 +154,7 @@ Not converged: no changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[
-  {"source":"knobs","scope":"blue","key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"blue","key":"sysctl net.ipv4.tcp_retries1","on":"namespace blue"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"withdrawn":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);

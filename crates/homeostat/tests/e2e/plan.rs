@@ -45,7 +45,7 @@ fn a_plan_in_json_holds_every_list() {
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.ip_forward","before":"0","after":"1","cause":"config","note":null},
   {"source":"knobs","scope":"host","action":"update","key":"sysctl net.ipv4.conf.all.rp_filter","before":"0","after":"2","cause":"config","note":null}],"conflicts":[],"pending":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.eth9.rp_filter","on":"link eth9"}],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[
-  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","action":null,"key":"sysctl net.ipv4.nosuch","error":"the kernel has no such knob","help":null}],"irreversible":[],"optional":[],"withdrawn":[],"warnings":[],"summary":{"create":0,"update":2,"replace":0,"delete":0}}
 
 "#]]);
 }
@@ -56,7 +56,7 @@ fn each_list_of_a_plan_in_json_is_there_even_if_empty() {
     let empty = json!({
         "format_version": "1.0", "changes": [], "conflicts": [], "pending": [], "matched": [],
         "settled": [], "unknown": [], "held": [], "refused": [], "irreversible": [],
-        "optional": [], "warnings": [],
+        "optional": [], "withdrawn": [], "warnings": [],
         "summary": { "create": 0, "update": 0, "replace": 0, "delete": 0 },
     });
     assert_eq!(world.plan(), empty);
@@ -131,7 +131,7 @@ Plan: 0 to create, 0 to update, 0 to replace, 2 to delete.
     world.run("plan --revert-on-release --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[
   {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.ip_forward","before":"1","after":"0","cause":"config","note":"released, original restored"},
-  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
+  {"source":"knobs","scope":"host","action":"delete","key":"sysctl net.ipv4.tcp_retries1","before":"6","after":null,"cause":"config","note":"released, the value stays"}],"conflicts":[],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"withdrawn":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":2}}
 
 "#]]);
 }
@@ -186,7 +186,7 @@ No changes.
     );
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[],"pending":[],"matched":[],"settled":[
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.neigh.lo.retrans_time_ms","wanted":"1234","held":"[..]"}],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"withdrawn":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify host.toml").says(0, "");
@@ -282,7 +282,7 @@ Not converged: no changes; 2 in conflict.
     world.run("plan --json host.toml").says(0, str![[r#"
 {"format_version":"1.0","changes":[],"conflicts":[
   {"source":"knobs","scope":"host","key":"sysctl net.ipv4.conf.all.forwarding","owner":"nobody","reason":"fights with `sysctl net.ipv4.ip_forward`, which undoes it"},
-  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
+  {"source":"knobs","scope":"host","key":"sysctl net.ipv4.ip_forward","owner":"nobody","reason":"fights with `sysctl net.ipv4.conf.all.forwarding`, which undoes it"}],"pending":[],"matched":[],"settled":[],"unknown":[],"held":[],"refused":[],"irreversible":[],"optional":[],"withdrawn":[],"warnings":[],"summary":{"create":0,"update":0,"replace":0,"delete":0}}
 
 "#]]);
     world.run("verify -q host.toml").exits(2);

@@ -30,7 +30,7 @@ impl World {
         listed.lines().filter_map(|line| Some(line.split_whitespace().next()?.to_owned())).collect()
     }
 
-    fn in_blue(&self, args: &str) -> String {
+    pub(crate) fn in_blue(&self, args: &str) -> String {
         let mut command = self.command("ip");
         command.args(["netns", "exec", "blue"]).args(args.split_whitespace());
         output(command).trim().to_owned()

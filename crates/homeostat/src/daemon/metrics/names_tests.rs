@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use homeostat_engine::{Condition, Verdict};
+
 use super::*;
 
 const PREFIX: &str = "homeostat_";
@@ -51,6 +53,10 @@ fn existing() -> BTreeSet<String> {
     add_loop_metrics(&mut registry, &[(labels, Status::default())]);
     add_provider(&mut registry, &ProviderHealth::new("files"));
     add_documents(&mut registry, &LoopsSnapshot::default());
+    let checked = LoopsSnapshot::default();
+    let condition = Condition::new("ping:127.0.0.1".parse().unwrap());
+    checked.memory.of::<HealthBoard>().set("host", &condition, Verdict::undecided());
+    add_checks(&mut registry, &checked);
     let (leads, since) = (Roles::default(), Roles::default());
     for family in [&leads, &since] {
         family.get_or_create(&[("source", "guests")]).set(1);

@@ -13,6 +13,7 @@ use homeostat_document::{
 use homeostat_etcd::{Config, Endpoint, TlsFiles};
 use homeostat_fleet::Name;
 use homeostat_fleet::keys::GROUP;
+use homeostat_registry::DeclaredCheck;
 use serde_json::{Value, json};
 
 use super::window::Window;
@@ -94,14 +95,6 @@ impl Text for Member {
     }
 }
 
-impl Text for Check {
-    const WHAT: &'static str = "a check";
-
-    fn from_text(text: &str) -> Result<Self, ValueError> {
-        text.parse().map_err(|error: anyhow::Error| ValueError::new(error.to_string()))
-    }
-}
-
 impl Section for FleetSettings {
     const NAME: &'static str = NAME;
     const DOC: &'static str = "The fleet that assigns this machine its documents";
@@ -145,8 +138,9 @@ impl Record for FleetSettings {
         let signatures = fields.number("signatures", doc, keys);
         let doc = "Least time that everything is as declared before a document is good";
         let settle: Option<Period> = fields.optional("settle", doc);
-        let doc = "What must work before a document is good: ping:ADDRESS, tcp:ADDRESS:PORT or `cmd:/PATH ARGUMENTS`";
-        let checks = fields.optional("checks", doc);
+        let doc = "What must work before a document is good: ping:ADDRESS, tcp:ADDRESS:PORT, http://ADDRESS:PORT/PATH or `cmd:/PATH ARGUMENTS`";
+        let checks: Option<Vec<DeclaredCheck>> = fields.optional("checks", doc);
+        let checks = checks.map(|all| all.into_iter().map(|one| one.0).collect());
         let hold = fields.flag("hold", "Take no new document; `homeostat hold` does the same");
         let doc = "When new documents are taken, in UTC: \"02:00-04:00\", \"Sat,Sun 22:00-04:00\"";
         let windows = fields.optional("maintenance-windows", doc);
