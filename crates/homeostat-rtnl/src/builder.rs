@@ -285,6 +285,8 @@ pub enum Impossible {
     RuleAction,
     #[error("a neighbour has a hardware address, and a proxy entry has none")]
     NeighbourMac,
+    #[error("{0}")]
+    Fdb(&'static str),
     #[error("its key is that of another kind of object")]
     OtherKind,
     #[error("a link of kind `{0}` cannot be made")]

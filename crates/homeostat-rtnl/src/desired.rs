@@ -14,6 +14,7 @@ use homeostat_core::{Agreement, Desired, FoundKeys, Slot};
 
 use crate::address::AddressKey;
 use crate::builder::Builder;
+use crate::fdb::FdbKey;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::{Field, Link, Setting};
@@ -198,6 +199,23 @@ impl DesiredState {
         })
     }
 
+    pub(crate) fn fdb(&self) -> impl Iterator<Item = &FdbKey> {
+        let first = self.others.partition_point(|declared| {
+            !matches!(declared.key, Key::Fdb(_)) && !declared.key.is_link()
+        });
+        self.others.iter().skip(first).map_while(|declared| match &declared.key {
+            Key::Fdb(key) => Some(&**key),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn fdb_on(&self, link: LinkName) -> impl Iterator<Item = &Key> {
+        let lowest = Key::from(FdbKey::lowest_on(link));
+        let first = self.others.partition_point(|declared| declared.key < lowest);
+        let keys = self.others.iter().skip(first).map(|declared| &declared.key);
+        keys.take_while(move |key| matches!(key, Key::Fdb(key) if key.link == link))
+    }
+
     /// The keys of the routes of some templates, by their numbers.
     pub(crate) fn routes_of_all(
         &self,
@@ -226,11 +244,12 @@ impl DesiredState {
         keys.take_while(is_there).cloned()
     }
 
-    /// The links that addresses, routes, nexthops, neighbours and fields need in this namespace.
+    /// The links that addresses, routes, nexthops, neighbours, forwarding entries and fields need in this namespace.
     pub(crate) fn links_needed(&self) -> impl Iterator<Item = LinkName> {
         let of_other = |declared: &Declared| match (&declared.key, &declared.object) {
             (Key::Address(key), _) => Some(key.link),
             (Key::Neighbour(key), _) => Some(key.link),
+            (Key::Fdb(key), _) => Some(key.link),
             (Key::LinkField(link, _), _) => Some(*link),
             (_, Object::Nexthop(nexthop)) => nexthop.dev,
             _ => None,
@@ -396,7 +415,8 @@ impl DesiredState {
         for link in &set.links {
             let address = Key::Address(AddressKey::lowest_on(*link));
             let neighbour = Key::Neighbour(NeighbourKey::lowest_on(*link));
-            for lowest in [address, neighbour] {
+            let entry = Key::from(FdbKey::lowest_on(*link));
+            for lowest in [address, neighbour, entry] {
                 let first = self.others.partition_point(|declared| declared.key < lowest);
                 let keys = self.others.iter().skip(first).map(|declared| &declared.key);
                 keys.take_while(|key| key.is_on(*link)).for_each(|key| each(key.clone()));

@@ -40,7 +40,7 @@ use crate::rule::RuleKey;
 use crate::shadow::{MarkedRoute, RouteEvent, Shadow};
 use crate::source::Rtnl;
 use crate::unused::{Kind, UnusedKinds};
-use crate::{neighbour, nexthop, rule};
+use crate::{fdb, neighbour, nexthop, rule};
 
 /// The keys that events named and that no hint has handed out yet.
 pub(crate) struct DirtyKeys {
@@ -145,6 +145,9 @@ impl DirtyKeys {
             }
             RTM_NEWLINK | RTM_DELLINK => self.link(message),
             RTM_NEWRULE | RTM_DELRULE => self.rule(message),
+            RTM_NEWNEIGH | RTM_DELNEIGH if message.payload.first() == Some(&fdb::AF_BRIDGE) => {
+                Ok(self.fdb(message))
+            }
             RTM_NEWNEIGH | RTM_DELNEIGH => Ok(self.neighbour(message)),
             RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message),
             _ => Ok(false),
@@ -186,6 +189,23 @@ impl DirtyKeys {
         if !is_echo && (is_declared(&self.desired) || seen.protocol == self.source.protocol) {
             self.name(key);
         }
+        true
+    }
+
+    /// The declared entry that an event is about, also if a bridge has it on another port by now. The event does not say
+    /// who caused it, but that an entry is as it is declared is no hint, whoever made it.
+    fn fdb(&mut self, message: &Message<'_>) -> bool {
+        let KnownLinks { links, table, .. } = &self.links;
+        let Ok(Some(seen)) = fdb::decode(message, links) else { return true };
+        let seen = seen.in_words_of(&self.desired, table);
+        let declared = self.desired.get(&Key::from(seen.key));
+        let is_alike = declared.is_some_and(|one| one.object == Object::Fdb(seen.entry));
+        let is_there = message.kind == RTM_NEWNEIGH && seen.nature == fdb::Nature::Static;
+        if is_alike && is_there {
+            return true;
+        }
+        let desired = Arc::clone(&self.desired);
+        desired.relations.fdb_at(&seen.key.place()).for_each(|key| self.name(key));
         true
     }
 

@@ -111,6 +111,7 @@ impl Found {
         desired.fields_of(link).for_each(|key| self.add(key));
         desired.addresses_on(link).for_each(|key| self.add(Key::Address(key)));
         desired.neighbours_on(link).for_each(|key| self.add(Key::Neighbour(key)));
+        desired.fdb_on(link).for_each(|key| self.add(key.clone()));
         let set = LinkSet::new(desired, BTreeSet::from([link]));
         set.nexthops.iter().for_each(|id| self.add(Key::Nexthop(*id)));
         desired.relations.referring_to(link).iter().for_each(|key| self.add(key.clone()));

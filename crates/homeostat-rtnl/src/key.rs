@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use crate::address::AddressKey;
+use crate::fdb::FdbKey;
 use crate::link::LinkName;
 use crate::link::model::Field;
 use crate::link::sysctls::SysctlSet;
@@ -29,6 +30,8 @@ pub enum Key {
     Rule(Box<RuleKey>),
     /// A neighbour: `neighbour 10.0.0.9 dev br0`.
     Neighbour(NeighbourKey),
+    /// A static entry of a forwarding database: `fdb 02:00:00:00:00:09 dev eth1 vlan 10`. Boxed as a rule is.
+    Fdb(Box<FdbKey>),
     /// A link that is made: `link br0`.
     Link(LinkName),
     /// A field of a link that is only configured: `link eth0 mtu`.
@@ -62,11 +65,12 @@ impl Key {
         }
     }
 
-    /// Whether it is an address or a neighbour on a link.
+    /// Whether it is an address, a neighbour or a forwarding entry on a link.
     pub(crate) fn is_on(&self, link: LinkName) -> bool {
         match self {
             Key::Address(key) => key.link == link,
             Key::Neighbour(key) => key.link == link,
+            Key::Fdb(key) => key.link == link,
             _ => false,
         }
     }
@@ -79,6 +83,12 @@ impl Key {
     }
 }
 
+impl From<FdbKey> for Key {
+    fn from(key: FdbKey) -> Self {
+        Key::Fdb(Box::new(key))
+    }
+}
+
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -87,6 +97,7 @@ impl fmt::Display for Key {
             Key::Nexthop(id) => write!(f, "nexthop {id}"),
             Key::Rule(key) => key.fmt(f),
             Key::Neighbour(key) => key.fmt(f),
+            Key::Fdb(key) => key.fmt(f),
             Key::Link(name) => write!(f, "link {name}"),
             Key::LinkField(name, field) => write!(f, "link {name} {field}"),
             Key::LinkSysctls(name, set) => write!(f, "link {name} {}", set.word()),
@@ -110,6 +121,7 @@ impl FromStr for Key {
             ["nexthop", id] => id.parse().ok().map(Key::Nexthop),
             ["rule", options @ ..] => RuleKey::read(options).map(|key| Key::Rule(Box::new(key))),
             ["neighbour", options @ ..] => NeighbourKey::read(options).map(Key::Neighbour),
+            ["fdb", options @ ..] => FdbKey::read(options).map(Key::from),
             ["link", name] => name.parse().ok().map(Key::Link),
             ["link", name, part] => name.parse().ok().and_then(|name| part_of_link(name, part)),
             _ => None,
@@ -241,6 +253,16 @@ mod key_tests {
             ("rule ipproto 99", "rule ipproto 99"),
             ("neighbour 10.0.0.9 dev br0", "neighbour 10.0.0.9 dev br0"),
             ("neighbour FD00::9 dev br0 proxy", "neighbour fd00::9 dev br0 proxy"),
+            ("fdb 02:00:00:00:00:AB dev va", "fdb 02:00:00:00:00:ab dev va"),
+            ("fdb 02:00:00:00:00:ab dev va vlan 10", "fdb 02:00:00:00:00:ab dev va vlan 10"),
+            (
+                "fdb 02:00:00:00:00:ab dev vx self src-vni 10",
+                "fdb 02:00:00:00:00:ab dev vx self src-vni 10",
+            ),
+            (
+                "fdb 00:00:00:00:00:00 dev vx self src-vni 10 dst FD00::1 port 4790 vni 20",
+                "fdb 00:00:00:00:00:00 dev vx self src-vni 10 dst fd00::1 port 4790 vni 20",
+            ),
         ] {
             let key: Key = text.parse().unwrap();
             assert_eq!(key.to_string(), shown);
@@ -271,6 +293,12 @@ mod key_tests {
             "rule sport 5-",
             "neighbour 10.0.0.9",
             "neighbour 10.0.0.9 dev br0 router",
+            "fdb 02:00:00:00:00:09",
+            "fdb 02:00:00:00:00:09 dev va vlan",
+            "fdb 02:00:00:00:00:09 dev va vlan x",
+            "fdb 02:00:00:00:00:09 dev vx self dst 192.0.2.1",
+            "fdb 00:00:00:00:00:00 dev vx self",
+            "fdb 00:00:00:00:00:00 dev vx self vni 7",
             "link",
             "link a/b",
             "link eth0 colour",
@@ -297,6 +325,7 @@ mod key_tests {
             "rule priority 5",
             "rule inet6",
             "neighbour 10.0.0.9 dev br0",
+            "fdb 02:00:00:00:00:09 dev br0",
         ];
         let mut keys: Vec<Key> = sorted.iter().rev().map(|text| text.parse().unwrap()).collect();
         keys.sort();
@@ -330,6 +359,8 @@ mod print_tests {
             "rule inet6 priority 10",
             "neighbour 10.0.0.9 dev br0",
             "neighbour 10.0.0.9 dev br0 proxy",
+            "fdb 02:00:00:00:00:09 dev va",
+            "fdb 02:00:00:00:00:09 dev va vlan 1",
             "link br0",
             "link br1",
             "link br0 mtu",

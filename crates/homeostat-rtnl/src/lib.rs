@@ -1,4 +1,4 @@
-//! The rtnl source: links, addresses, routes, nexthops, rules and neighbours, owned by marks in the
+//! The rtnl source: links, addresses, routes, nexthops, rules, neighbours and forwarding entries, owned by marks in the
 //! kernel.
 //!
 //! Links are looked up by name: a desired object on a link that does not exist waits for it, unless the same
@@ -38,6 +38,7 @@ mod apply;
 mod builder;
 mod desired;
 mod events;
+mod fdb;
 mod find;
 mod key;
 mod link;
@@ -83,6 +84,7 @@ pub use address::{Address, AddressKey, AddressMarks, Lifetime};
 pub use apply::Writer;
 pub use builder::{Builder, DesiredError, Impossible};
 pub use desired::DesiredState;
+pub use fdb::{Fdb, FdbKey, FdbTable, Remote};
 pub use homeostat_core::{Finding, WaitsOn};
 pub use homeostat_kit::{Applied, Change, Plan, Report, Verdict};
 pub use homeostat_netns::Netns;

@@ -124,6 +124,7 @@ mod decode_tests {
         let _ = crate::nexthop::decode(&message, &links);
         let _ = crate::rule::decode(&message);
         let _ = crate::neighbour::decode(&message, &links);
+        let _ = crate::fdb::decode(&message, &links);
     }
 
     proptest! {
@@ -134,7 +135,7 @@ mod decode_tests {
 
         #[test]
         fn no_attribute_can_panic(
-            family in prop_oneof![Just(AF_INET), Just(AF_INET6)],
+            family in prop_oneof![Just(AF_INET), Just(AF_INET6), Just(crate::fdb::AF_BRIDGE)],
             attrs in proptest::collection::vec((0u16..32, proptest::collection::vec(any::<u8>(), 0..40)), 0..6),
         ) {
             for head in [8, 12, 16] {

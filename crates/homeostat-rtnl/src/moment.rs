@@ -7,6 +7,7 @@ use std::sync::Arc;
 use homeostat_core::{Owner, Taken};
 
 use crate::address::{Address, AddressKey, AddressMarks};
+use crate::fdb;
 use crate::link::model::{Field, Setting};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::LinkTable;
@@ -28,6 +29,8 @@ pub struct Moment {
     pub(crate) nexthops: Nexthops,
     pub(crate) rules: Vec<ObservedRule>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
+    /// The places of declared forwarding entries, by bridge or VXLAN, whose present entry gives way.
+    pub(crate) yielding: BTreeSet<(IfIndex, fdb::Place)>,
     pub(crate) table: LinkTable,
     /// The VLANs of bridges and their ports, as far as the focus is on them.
     pub(crate) vlans: BTreeMap<IfIndex, Vlans>,

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::address::{self, Address, address_agrees};
 use crate::builder::Impossible;
+use crate::fdb::{self, Fdb};
 use crate::key::Key;
 use crate::link;
 use crate::link::model::{Configured, Link, link_agrees};
@@ -23,6 +24,7 @@ pub enum Object {
     Nexthop(Nexthop),
     Rule(Rule),
     Neighbour(Neighbour),
+    Fdb(Fdb),
     Link(Box<Link>),
     Address(Address),
     /// Of a field of a link.
@@ -38,6 +40,7 @@ impl Object {
             (Key::Nexthop(id), Object::Nexthop(desired)) => nexthop::normalize(*id, desired),
             (Key::Rule(key), Object::Rule(desired)) => rule::check(key, desired),
             (Key::Neighbour(key), Object::Neighbour(desired)) => neighbour::check(key, *desired),
+            (Key::Fdb(key), Object::Fdb(desired)) => fdb::check(key, desired),
             (Key::Link(name), Object::Link(desired)) => link::model::normalize(*name, desired),
             (Key::LinkField(name, field), Object::Setting(desired)) => {
                 link::model::check_setting(*name, *field, &desired.setting)

@@ -24,7 +24,7 @@ use crate::shadow::Shadow;
 use crate::source::Rtnl;
 use crate::subscription::Subscription;
 use crate::unused::{Kind, UnusedKinds};
-use crate::{address, neighbour, nexthop, route, rule, snapshot};
+use crate::{address, fdb, neighbour, nexthop, route, rule, snapshot};
 
 /// Observes one network namespace, and receives hints of changes in it.
 pub struct Reader {
@@ -229,6 +229,7 @@ impl Observation<'_, '_> {
                 if !self.left_out.contains(&Kind::Neighbour) {
                     neighbour::observe_all(self, &mut moment)?;
                 }
+                fdb::observe_all(self, &mut moment)?;
             }
             Focus::Keys(keys) => self.some(&mut moment, keys)?,
         }
@@ -249,6 +250,7 @@ impl Observation<'_, '_> {
         if may_lose.neighbours || address_goes || !neighbour::observe_some(self, moment, keys)? {
             neighbour::observe_all(self, moment)?;
         }
+        fdb::observe_some(self, moment, keys)?;
         let nexthop_goes = if may_lose.ipv6_routes {
             nexthop::observe_all(self, moment)?
         } else {

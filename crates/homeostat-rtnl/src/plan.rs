@@ -17,9 +17,11 @@ use homeostat_core::{
 use crate::address::cascade::{Cascade, Leaving, Nets, Subnets};
 use crate::address::{AddressKey, AddressMarks, is_fixed_alike};
 use crate::desired::{DesiredState, RouteTemplate};
+use crate::fdb::{FdbKey, FdbTable};
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
+use crate::link::kinds::LinkKind;
 use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
 use crate::nexthop;
@@ -149,6 +151,7 @@ impl<'a> Planner<'a> {
             (Key::Address(key), _) => missing_link(&has, key.link).or_else(|| self.too_small(key)),
             (_, Object::Nexthop(nexthop)) => nexthop::waits_for(nexthop, desired, &has),
             (Key::Neighbour(key), _) => missing_link(&has, key.link),
+            (Key::Fdb(key), _) => missing_link(&has, key.link).or_else(|| self.in_no_bridge(key)),
             // The kernel takes any name of a link in a rule, and binds it when such a link is created.
             _ => None,
         }
@@ -167,6 +170,29 @@ impl<'a> Planner<'a> {
         })
     }
 
+    /// A port has entries only while it is one.
+    fn in_no_bridge(&self, key: &FdbKey) -> Option<WaitsOn> {
+        let link = key.link;
+        let is_port = || {
+            self.desired.master(link).is_some()
+                || self.moment.table.get(link).is_some_and(|seen| seen.master.is_some())
+        };
+        let waits = matches!(key.table, FdbTable::Bridge { .. }) && !is_port();
+        waits.then(|| WaitsOn::Condition(format!("a bridge that {link} is a port of")))
+    }
+
+    /// Any other link takes a request for an entry with a remote end, and leaves the remote end out.
+    fn is_no_vxlan(&self, slot: Slot) -> bool {
+        let Some(Key::Fdb(key)) = self.desired.other_at(slot).map(|other| &other.key) else {
+            return false;
+        };
+        let declared = self.desired.link(key.link);
+        let seen = || self.moment.table.get(key.link).map(|seen| &seen.link);
+        let kind = declared.or_else(seen).map(|link| &link.kind);
+        matches!(key.table, FdbTable::Vxlan { .. })
+            && kind.is_some_and(|kind| !matches!(kind, LinkKind::Vxlan(_)))
+    }
+
     fn is_pending(&mut self, slot: Slot) -> bool {
         let Some(on) = self.waits_for(slot) else { return false };
         self.draft.wait(self.desired.key(slot), on);
@@ -179,14 +205,18 @@ impl<'a> Planner<'a> {
 
     /// Whether the ledger is needed to know the object in a slot as ours: routes always carry their mark.
     fn is_recorded(&self, slot: Slot) -> bool {
-        let is_address = |key: &Key| matches!(key, Key::Address(_));
-        self.moment.address_marks == AddressMarks::Ledger
-            && self.desired.other_at(slot).is_some_and(|other| is_address(&other.key))
+        let key = self.desired.other_at(slot).map(|other| &other.key);
+        match key {
+            Some(Key::Address(_)) => self.moment.address_marks == AddressMarks::Ledger,
+            Some(Key::Fdb(_)) => true,
+            _ => false,
+        }
     }
 
     /// Creates in the same pass what is lost with links that are created again.
     fn put_on_renewed(&mut self, changes: &ChangeList<Key, Object>) {
-        if self.links.renewed.is_empty() {
+        let moving = self.entries_of_moving_ports();
+        if self.links.renewed.is_empty() && moving.is_empty() {
             return;
         }
         let others = changes.others().iter().filter_map(|change| match change {
@@ -194,14 +224,32 @@ impl<'a> Planner<'a> {
             Change::Delete { .. } | Change::Release { .. } | Change::GiveBack { .. } => None,
         });
         let planned: BTreeSet<Slot> = changes.creates().iter().copied().chain(others).collect();
-        let (desired, mut lost) = (self.desired, BTreeSet::new());
+        let (desired, mut lost) = (self.desired, moving);
         desired
             .on_links(self.links.renewed.clone(), &mut |key| lost.extend(desired.slot(&key, None)));
         lost.difference(&planned).for_each(|slot| self.create(*slot));
         self.lost = lost;
     }
 
+    /// A bridge forgets the entries of a port that leaves it.
+    fn entries_of_moving_ports(&self) -> BTreeSet<Slot> {
+        let is_moving = |link: LinkName| {
+            let master = self.desired.master(link);
+            let seen = self.moment.table.get(link).and_then(|seen| seen.master);
+            master.is_some_and(|master| seen.is_some() && seen != self.moment.links.index(master))
+        };
+        let declared = self.desired.fdb();
+        let entries = declared.filter(|key| matches!(key.table, FdbTable::Bridge { .. }));
+        let lost = entries.filter(|key| is_moving(key.link));
+        lost.filter_map(|key| self.desired.slot(&Key::from(*key), None)).collect()
+    }
+
     fn create(&mut self, slot: Slot) {
+        if self.is_no_vxlan(slot) {
+            let why = Failure::new("its link is no VXLAN, and `dst` is for one", Retry::OnChange);
+            let why = why.with_help("name the VXLAN in `dev`, or leave `dst` out");
+            return self.draft.refuse(self.desired.key(slot), why);
+        }
         if !self.is_pending(slot) {
             let (phase, is_recorded) = (self.phase(slot), self.is_recorded(slot));
             self.draft.steps.push(Step::Create { slot, phase, is_recorded });

@@ -16,14 +16,14 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::number::Protocol;
 use crate::other_programs::take_kept_by_others;
-use crate::section::{self, Links, Neighbours, Nexthops, Routes, Rules, route_files};
+use crate::section::{self, FdbEntries, Links, Neighbours, Nexthops, Routes, Rules, route_files};
 use crate::source::Rtnl;
 use crate::step::LINK_DATA;
 
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
     StepKind::new(
-        "a route, rule, address, neighbour or nexthop is made, changed or deleted",
+        "a route, rule, address, neighbour, nexthop or forwarding entry is made, changed or deleted",
         Undo::FormerDesired,
     ),
     StepKind::new("an object of another owner is taken over, or deleted along", Undo::Record),
@@ -88,6 +88,7 @@ fn carries(key: &Key, connection: &Connection) -> bool {
         | Key::AddressOrder(link)
         | Key::Ports(link) => is_link(link),
         Key::Neighbour(neighbour) => is_link(&neighbour.link),
+        Key::Fdb(entry) => is_link(&entry.link),
         Key::Nexthop(_) | Key::Rule(_) => false,
     }
 }
@@ -176,7 +177,7 @@ fn namespaces(binding: &Binding<'_>) -> Result<BTreeMap<String, Arc<Netns>>, Err
 /// one. Addresses are a section of their own only while their link is written: without it they go with the
 /// link.
 fn missing(binding: &Binding<'_>, place: DocumentPlace) -> MissingSections<Key> {
-    let lists = [Routes::NAME, Rules::NAME, Neighbours::NAME, Nexthops::NAME];
+    let lists = [Routes::NAME, Rules::NAME, Neighbours::NAME, Nexthops::NAME, FdbEntries::NAME];
     let links = binding.section.and_then(|section| section.get::<Links>());
     let written = links.into_iter().flat_map(|links| &links.0);
     let missing = Missing {
@@ -208,6 +209,7 @@ impl Missing {
             Key::Route(_) => list(Routes::NAME),
             Key::Rule(_) => list(Rules::NAME),
             Key::Neighbour(_) => list(Neighbours::NAME),
+            Key::Fdb(_) => list(FdbEntries::NAME),
             Key::Nexthop(_) => list(Nexthops::NAME),
             Key::Address(key) if self.without.contains(&key.link) => {
                 let link = key.link;
@@ -234,7 +236,7 @@ mod tests {
     use crate::object::Object;
     use crate::step::{Act, Cycle, Delete, LinkStep, Phase, Step, Update};
 
-    const PLAIN: &str = "a route, rule, address, neighbour or nexthop is made, changed or deleted";
+    const PLAIN: &str = "a route, rule, address, neighbour, nexthop or forwarding entry is made, changed or deleted";
     const TAKEN: &str = "an object of another owner is taken over, or deleted along";
     const MADE: &str = "a link is made";
     const CHANGED: &str = "a link is changed";

@@ -6,6 +6,7 @@ use std::net::IpAddr;
 
 use crate::address::AddressKey;
 use crate::desired::{Declared, DesiredState, RouteTemplate};
+use crate::fdb;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::model::Field;
@@ -23,6 +24,8 @@ pub(crate) struct Relations {
     /// The keys of links, and of masters of links, that refer to a link.
     referring: BTreeMap<LinkName, Vec<Key>>,
     nexthops_on: BTreeMap<LinkName, Vec<NexthopId>>,
+    /// The links that have a forwarding entry for a place.
+    fdb: BTreeMap<fdb::Place, Vec<LinkName>>,
     /// The groups that a nexthop is in.
     groups_with: BTreeMap<NexthopId, Vec<NexthopId>>,
     templates: TemplateIndex,
@@ -75,6 +78,10 @@ impl Relations {
         match (key, object) {
             (Key::Address(key), _) => _ = self.named.insert(key.link),
             (Key::Neighbour(key), _) => _ = self.named.insert(key.link),
+            (Key::Fdb(key), _) => {
+                self.named.insert(key.link);
+                self.fdb.entry(key.place()).or_default().push(key.link);
+            }
             (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
                 if let Some(link) = nexthop.dev {
                     self.named.insert(link);
@@ -132,6 +139,18 @@ impl Relations {
 
     pub(crate) fn nexthops_on(&self, name: LinkName) -> &[NexthopId] {
         self.nexthops_on.get(&name).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Whether a forwarding entry for a place is declared.
+    pub(crate) fn has_fdb(&self, place: &fdb::Place) -> bool {
+        self.fdb.contains_key(place)
+    }
+
+    /// The declared forwarding entries for a place: a bridge has only one of them.
+    pub(crate) fn fdb_at(&self, place: &fdb::Place) -> impl Iterator<Item = Key> {
+        let (mac, table) = *place;
+        let links = self.fdb.get(place).into_iter().flatten();
+        links.map(move |link| Key::from(fdb::FdbKey { link: *link, mac, table }))
     }
 
     /// The declared groups that a nexthop is in.

@@ -14,7 +14,7 @@ use crate::object::Object;
 use crate::rule::Leaving;
 use crate::step::{Delete, GiveBack, Phase, Step, Update};
 use crate::subscription::OwnWrites;
-use crate::{address, neighbour, nexthop, route, rule, snapshot};
+use crate::{address, fdb, neighbour, nexthop, route, rule, snapshot};
 
 /// What one message of a batch is for.
 #[derive(Clone, Copy)]
@@ -86,6 +86,11 @@ impl RequestWriter<'_> {
                     let put = if self.moment.learned.contains(key) { Put::Replace } else { put };
                     neighbour::put(&mut self.encoder, key, *neighbour, put)
                 }
+                (Key::Fdb(key), Object::Fdb(entry)) => {
+                    let replaces = fdb::is_replacing(key, self.moment, desired);
+                    let put = if replaces { Put::Replace } else { put };
+                    fdb::put(&mut self.encoder, key, entry, put)
+                }
                 _ => return Ok(()),
             },
             None => {
@@ -136,6 +141,7 @@ impl RequestWriter<'_> {
                 return rule::delete(self, key, leaving);
             }
             (Key::Neighbour(key), _) => neighbour::delete(&mut self.encoder, key),
+            (Key::Fdb(key), Object::Fdb(before)) => fdb::delete(&mut self.encoder, key, before),
             _ => return Ok(()),
         };
         if encoded.is_err() {

@@ -1,5 +1,5 @@
 //! The sections of the document: `[links]` with their addresses, `[[routes]]`, `[[rules]]`,
-//! `[[neighbours]]` and `[[nexthops]]`. Each kind has its own in `section.rs` of its folder; here they
+//! `[[neighbours]]`, `[[nexthops]]` and `[[fdb]]`. Each kind has its own in `section.rs` of its folder; here they
 //! become one desired state.
 
 use std::collections::BTreeMap;
@@ -13,6 +13,7 @@ use homeostat_registry::{DeclaredCondition, Error, Lists};
 
 use crate::builder::{Builder, DesiredError};
 use crate::desired::DesiredState;
+use crate::fdb::section::fdb_entries;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::LinkKind;
@@ -25,6 +26,7 @@ use crate::rule::section::rules;
 use crate::words::{ADVICE, SYNONYMS};
 
 pub use crate::address::section::DeclaredAddress;
+pub use crate::fdb::section::FdbEntries;
 pub use crate::link::section::{DeclaredLink, Links, namespaces, warnings};
 pub use crate::neighbour::section::Neighbours;
 pub use crate::nexthop::section::Nexthops;
@@ -46,6 +48,7 @@ pub const SECTIONS: SourceSections = SourceSections {
             SectionType::of::<Rules>(),
             SectionType::of::<Neighbours>(),
             SectionType::of::<Nexthops>(),
+            SectionType::of::<FdbEntries>(),
         ],
     )
 };
@@ -203,6 +206,9 @@ fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
         let object = Object::Neighbour(one.object);
         add(Key::Neighbour(one.key.value), object, one.adopt, one.entry.span);
     }
+    for one in fdb_entries(scope) {
+        add(one.key.value.into(), Object::Fdb(one.object), one.adopt, one.entry.span);
+    }
 }
 
 /// The keys of a scope that are there only while a check is good.
@@ -240,6 +246,9 @@ pub(crate) fn written(scope: &Scope, key: &Key) -> Option<Span> {
         }
         Key::Neighbour(neighbour) => {
             neighbours(scope).find(|one| one.key.value == *neighbour).map(|one| one.entry.span)
+        }
+        Key::Fdb(entry) => {
+            fdb_entries(scope).find(|one| one.key.value == **entry).map(|one| one.entry.span)
         }
         _ => links(scope).find_map(of_link),
     }

@@ -15,8 +15,8 @@ use crate::link::kinds::behaviour::Parent;
 use crate::link::model::{Configured, Field, Link, LinkRef};
 use crate::object::Object;
 use crate::observe::ListedObject;
-use crate::section::{Neighbours, Nexthops, Routes, Rules};
-use crate::{neighbour, nexthop, route, rule};
+use crate::section::{FdbEntries, Neighbours, Nexthops, Routes, Rules};
+use crate::{fdb, neighbour, nexthop, route, rule};
 
 /// The document that everything found would be declared by. What the kernel makes by itself, and objects that share a
 /// key, are left out.
@@ -33,9 +33,10 @@ pub fn show(found: &[ListedObject]) -> Map<String, Value> {
         (Rules::NAME, Vec::new()),
         (Neighbours::NAME, Vec::new()),
         (Nexthops::NAME, Vec::new()),
+        (FdbEntries::NAME, Vec::new()),
     ];
     for one in &declarable {
-        let [routes, rules, neighbours, nexthops] = &mut lists;
+        let [routes, rules, neighbours, nexthops, entries] = &mut lists;
         match (&one.key, &one.object) {
             (Key::Route(key), Object::Route(one)) => {
                 routes.1.extend(route::section::show(key, one));
@@ -46,6 +47,7 @@ pub fn show(found: &[ListedObject]) -> Map<String, Value> {
             (Key::Neighbour(key), Object::Neighbour(one)) => {
                 neighbours.1.push(neighbour::section::show(key, *one));
             }
+            (Key::Fdb(key), Object::Fdb(one)) => entries.1.push(fdb::section::show(key, one)),
             (Key::Nexthop(id), Object::Nexthop(one)) => {
                 nexthops.1.extend(nexthop::section::show(*id, one));
             }

@@ -18,15 +18,17 @@ use homeostat_netlink::uapi::{
     IFLA_BRPORT_MULTICAST_ROUTER, IFLA_BRPORT_NEIGH_SUPPRESS, IFLA_BRPORT_NEIGH_VLAN_SUPPRESS,
     IFLA_BRPORT_PRIORITY, IFLA_BRPORT_PROTECT, IFLA_BRPORT_PROXYARP, IFLA_BRPORT_PROXYARP_WIFI,
     IFLA_BRPORT_UNICAST_FLOOD, IFLA_BRPORT_VLAN_TUNNEL, IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND,
-    IFLA_LINKINFO, IFLA_MASTER, NDA_CACHEINFO, NDA_PROBES, NHA_OIF, NTF_PROXY, RTA_CACHEINFO,
-    RTA_EXPIRES, RTA_GATEWAY, RTA_IIF, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_VIA, RTM_GETADDR,
-    RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP, RTM_GETROUTE, RTM_GETRULE, RTM_NEWADDR,
-    RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE, RTNH_F_ONLINK, RTPROT_KERNEL,
+    IFLA_LINKINFO, IFLA_MASTER, NDA_CACHEINFO, NDA_MASTER, NDA_PROBES, NHA_OIF, NTF_MASTER,
+    NTF_PROXY, NTF_SELF, RTA_CACHEINFO, RTA_EXPIRES, RTA_GATEWAY, RTA_IIF, RTA_MULTIPATH,
+    RTA_NH_ID, RTA_OIF, RTA_VIA, RTM_GETADDR, RTM_GETLINK, RTM_GETNEIGH, RTM_GETNEXTHOP,
+    RTM_GETROUTE, RTM_GETRULE, RTM_NEWADDR, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE,
+    RTM_NEWRULE, RTNH_F_ONLINK, RTPROT_KERNEL,
 };
 use homeostat_netlink::{Attr, Batch, Connection, Error, Malformed, Message};
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
+use crate::fdb::AF_BRIDGE;
 use crate::key::Key;
 use crate::link::model::{Field, Link, LinkRef};
 use crate::link::observe::SeenLink;
@@ -36,7 +38,7 @@ use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, NoLink};
 use crate::neighbour::{Mac, Nature};
 use crate::number::Protocol;
 use crate::observe::collect;
-use crate::{address, neighbour, nexthop, route, rule};
+use crate::{address, fdb, neighbour, nexthop, route, rule};
 
 /// The flags of an address that a request can set.
 const IFA_F_SETTABLE: u32 =
@@ -105,6 +107,12 @@ impl Copied {
         };
         if let Some(reported) = reported {
             *reported = 0;
+        }
+        // A request says whose table is meant, and a report of a bridge does not.
+        if self.fixed.first() == Some(&AF_BRIDGE)
+            && let Some(flags) = self.fixed.get_mut(10).filter(|flags| **flags & NTF_SELF == 0)
+        {
+            *flags |= NTF_MASTER;
         }
         let settable = match self.message {
             RTM_NEWROUTE | RTM_NEWNEXTHOP => RTNH_F_ONLINK,
@@ -202,7 +210,7 @@ fn requested(
         }
         (RTM_NEWROUTE, RTA_IIF | RTA_EXPIRES)
         | (RTM_NEWRULE, FRA_PAD)
-        | (RTM_NEWNEIGH, NDA_CACHEINFO | NDA_PROBES) => None,
+        | (RTM_NEWNEIGH, NDA_CACHEINFO | NDA_PROBES | NDA_MASTER) => None,
         (RTM_NEWADDR, IFA_FLAGS) => {
             Some((IFA_FLAGS, (attr.u32()? & IFA_F_SETTABLE).to_ne_bytes().to_vec()))
         }
@@ -498,7 +506,7 @@ pub(crate) fn take(
         _ => None,
     });
     found.extend(link::ports::take(connection, &links, bridges)?);
-    let kinds = |kind: u16| keys.iter().any(|key| dump_of(key) == Some(kind));
+    let kinds = |dump: Dump| keys.iter().any(|key| dump_of(key) == Some(dump));
     let all = dump(connection, &links, &kinds, &mut |seen| {
         keys.contains(&seen.key) && !former.contains(&seen.protocol)
     })?;
@@ -512,7 +520,7 @@ pub(crate) fn lost_when_down(
     links: &Links,
     link: LinkName,
 ) -> Result<BTreeMap<Key, Snapshot>, Error> {
-    dump(connection, links, &|kind| kind == RTM_GETADDR, &mut |seen| match seen.key {
+    dump(connection, links, &|dump| dump == Dump::Addresses, &mut |seen| match seen.key {
         Key::Address(key) => {
             key.link == link && key.ip.is_ipv6() && !address::is_link_local(key.ip)
         }
@@ -528,27 +536,41 @@ pub(crate) fn take_along(
 ) -> Result<BTreeMap<Key, Snapshot>, Error> {
     let links = links(connection)?;
     let mut on: BTreeSet<LinkName> = BTreeSet::new();
-    dump(connection, &links, &|_| true, &mut |seen| {
+    // Whose a forwarding entry is, it does not say; those of a port are recorded with its place.
+    let marked = |dump: Dump| dump != Dump::Fdb;
+    dump(connection, &links, &marked, &mut |seen| {
         if keys.contains(&seen.key) {
             on.extend(seen.links.iter().copied());
         }
         false
     })?;
-    dump(connection, &links, &|_| true, &mut |seen| {
+    dump(connection, &links, &marked, &mut |seen| {
         let is_foreign = seen.protocol != ours && seen.protocol != Protocol(RTPROT_KERNEL);
         let hangs_on = seen.has_nexthop || seen.links.iter().any(|link| on.contains(link));
         is_foreign && (hangs_on || keys.contains(&seen.key))
     })
 }
 
-/// The request for the dump that has a key in it.
-fn dump_of(key: &Key) -> Option<u16> {
+/// A dump that objects are copied from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Dump {
+    Addresses,
+    Nexthops,
+    Routes,
+    Rules,
+    Neighbours,
+    Fdb,
+}
+
+/// The dump that has a key in it.
+fn dump_of(key: &Key) -> Option<Dump> {
     match key {
-        Key::Route(_) => Some(RTM_GETROUTE),
-        Key::Rule(_) => Some(RTM_GETRULE),
-        Key::Address(_) => Some(RTM_GETADDR),
-        Key::Nexthop(_) => Some(RTM_GETNEXTHOP),
-        Key::Neighbour(_) => Some(RTM_GETNEIGH),
+        Key::Route(_) => Some(Dump::Routes),
+        Key::Rule(_) => Some(Dump::Rules),
+        Key::Address(_) => Some(Dump::Addresses),
+        Key::Nexthop(_) => Some(Dump::Nexthops),
+        Key::Neighbour(_) => Some(Dump::Neighbours),
+        Key::Fdb(_) => Some(Dump::Fdb),
         Key::Link(_)
         | Key::LinkField(..)
         | Key::LinkSysctls(..)
@@ -570,26 +592,28 @@ impl Copied {
 fn dump(
     connection: &mut Connection,
     links: &Links,
-    is_wanted_kind: &dyn Fn(u16) -> bool,
+    is_wanted_dump: &dyn Fn(Dump) -> bool,
     is_wanted: &mut dyn FnMut(&Reported) -> bool,
 ) -> Result<BTreeMap<Key, Snapshot>, Error> {
     const PROXIES: [u8; 12] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NTF_PROXY, 0];
+    const FDB: [u8; 12] = [AF_BRIDGE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let mut found = BTreeMap::new();
     let of_family = |family: u8| [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
     let (v4, v6) = (of_family(AF_INET), of_family(AF_INET6));
-    let dumps: [(u16, &[u8]); 8] = [
-        (RTM_GETADDR, &[0; 8]),
-        (RTM_GETNEXTHOP, &[0; 8]),
-        (RTM_GETROUTE, &v4),
-        (RTM_GETROUTE, &v6),
-        (RTM_GETRULE, &v4),
-        (RTM_GETRULE, &v6),
-        (RTM_GETNEIGH, &[0; 12]),
-        (RTM_GETNEIGH, &PROXIES),
+    let dumps: [(Dump, u16, &[u8]); 9] = [
+        (Dump::Addresses, RTM_GETADDR, &[0; 8]),
+        (Dump::Nexthops, RTM_GETNEXTHOP, &[0; 8]),
+        (Dump::Routes, RTM_GETROUTE, &v4),
+        (Dump::Routes, RTM_GETROUTE, &v6),
+        (Dump::Rules, RTM_GETRULE, &v4),
+        (Dump::Rules, RTM_GETRULE, &v6),
+        (Dump::Neighbours, RTM_GETNEIGH, &[0; 12]),
+        (Dump::Neighbours, RTM_GETNEIGH, &PROXIES),
+        (Dump::Fdb, RTM_GETNEIGH, &FDB),
     ];
-    for (kind, fixed) in dumps.into_iter().filter(|(kind, _)| is_wanted_kind(*kind)) {
+    for (dump, kind, fixed) in dumps.into_iter().filter(|(dump, ..)| is_wanted_dump(*dump)) {
         let all = collect(connection, kind, fixed, |message| {
-            let Some(seen) = reported(kind, message, links)?.filter(&mut *is_wanted) else {
+            let Some(seen) = reported(dump, message, links)?.filter(&mut *is_wanted) else {
                 return Ok(None);
             };
             Ok(Copied::of(message, links)?.snapshot().map(|snapshot| (seen.key, snapshot)))
@@ -600,28 +624,31 @@ fn dump(
 }
 
 fn reported(
-    kind: u16,
+    dump: Dump,
     message: &Message<'_>,
     links: &Links,
 ) -> Result<Option<Reported>, Malformed> {
-    Ok(match kind {
-        RTM_GETADDR => address::decode(message, links)?.map(|seen| {
+    Ok(match dump {
+        Dump::Addresses => address::decode(message, links)?.map(|seen| {
             // The kernel marks what it makes by itself with 1 to 3.
             let is_made = matches!(seen.protocol, Protocol(1..=3));
             let protocol = if is_made { Protocol(RTPROT_KERNEL) } else { seen.protocol };
             Reported::new(Key::Address(seen.key), protocol, [seen.key.link])
         }),
-        RTM_GETNEXTHOP => nexthop::decode(message, links)?
+        Dump::Nexthops => nexthop::decode(message, links)?
             .map(|seen| Reported::new(Key::Nexthop(seen.id), seen.protocol, seen.nexthop.dev)),
-        RTM_GETROUTE => {
+        Dump::Routes => {
             route::message::decode(message, &mut LinkNames::new(links))?.map(|seen| Reported {
                 has_nexthop: seen.route.nexthop.is_some(),
                 ..Reported::new(Key::Route(seen.key), seen.protocol, seen.route.links())
             })
         }
-        RTM_GETRULE => rule::decode(message)?
+        Dump::Rules => rule::decode(message)?
             .map(|seen| Reported::new(Key::from(seen.key), seen.protocol, None)),
-        _ => neighbour::decode(message, links)?
+        Dump::Fdb => fdb::decode(message, links)?
+            .filter(|seen| seen.nature == fdb::Nature::Static)
+            .map(|seen| Reported::new(Key::from(seen.key), Protocol(0), [seen.key.link])),
+        Dump::Neighbours => neighbour::decode(message, links)?
             .filter(|seen| !matches!(seen.nature, Nature::Learned | Nature::Derived))
             .map(|seen| Reported::new(Key::Neighbour(seen.key), seen.protocol, [seen.key.link])),
     })

@@ -13,6 +13,7 @@ use homeostat_netns::Netns;
 use crate::address::AddressMarks;
 use crate::apply::Writer;
 use crate::desired::DesiredState;
+use crate::fdb::{self, SeenFdb};
 use crate::key::Key;
 use crate::link::kinds::LinkKind;
 use crate::link::model::{Field, Link, Setting};
@@ -28,7 +29,7 @@ use crate::snapshot::{FormerLink, FormerLinks};
 use crate::step::Step;
 use crate::subscription::{OwnWrites, Subscription};
 
-/// The links, addresses, routes, nexthops, rules and neighbours of one network namespace.
+/// The links, addresses, routes, nexthops, rules, neighbours and forwarding entries of one network namespace.
 #[derive(Clone, Debug)]
 pub struct Rtnl {
     netns: Option<Arc<Netns>>,
@@ -239,6 +240,7 @@ impl Rtnl {
             }
         })?;
         found.extend(self.list_vlans(&found)?);
+        found.extend(self.list_fdb(&moment)?);
         let ports = moment
             .table
             .values()
@@ -250,6 +252,19 @@ impl Rtnl {
         found.extend(ports);
         found.sort_by(|a, b| a.key.cmp(&b.key));
         Ok(found)
+    }
+
+    /// The static entries of bridges and VXLANs.
+    fn list_fdb(&self, moment: &Moment) -> Result<Vec<ListedObject>, Failure> {
+        let read = fdb::read(&mut self.connect()?, None, moment.links());
+        let read = read.map_err(|error| Failure::from_error(&error, Retry::Soon))?;
+        let is_made = |seen: &SeenFdb| seen.nature == fdb::Nature::Static && !seen.entry.local;
+        let made = read.into_iter().filter(is_made).map(|seen| ListedObject {
+            key: Key::from(seen.key),
+            object: Object::Fdb(seen.entry),
+            owner: Owner::Unmarked,
+        });
+        Ok(made.collect())
     }
 
     /// The VLANs of bridges that filter by them, and of their ports.

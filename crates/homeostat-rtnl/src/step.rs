@@ -41,7 +41,7 @@ pub enum Phase {
     PutGroups,
     /// Routes are made and changed.
     PutRoutes,
-    /// Neighbours are made and changed.
+    /// Neighbours and forwarding entries are made and changed.
     PutNeighbours,
     /// Rules are made and changed.
     PutRules,
@@ -67,7 +67,7 @@ impl Phase {
             Object::Nexthop(nexthop) if nexthop.is_group() => Phase::PutGroups,
             Object::Nexthop(_) => Phase::PutNexthops,
             Object::Rule(_) => Phase::PutRules,
-            Object::Neighbour(_) => Phase::PutNeighbours,
+            Object::Neighbour(_) | Object::Fdb(_) => Phase::PutNeighbours,
             Object::Address(_) => Phase::PutAddresses,
             Object::Route(_) => Phase::PutRoutes,
             Object::Link(_) | Object::Setting(_) => Phase::PutLinks,
@@ -241,6 +241,11 @@ impl homeostat_core::Step<DesiredState> for Step {
             Some(At::Other(other)) => match (&other.key, &other.object) {
                 (Key::Address(key), _) => desired.needed_for(key.link, need),
                 (Key::Neighbour(key), _) => desired.needed_for(key.link, need),
+                // Its VLAN, too.
+                (Key::Fdb(key), _) => {
+                    desired.needed_for(key.link, need);
+                    desired.fields_of(key.link).for_each(need);
+                }
                 (_, Object::Nexthop(nexthop)) => nexthop::needs(nexthop, desired, need),
                 _ => {}
             },
@@ -262,6 +267,7 @@ impl homeostat_core::Step<DesiredState> for Step {
             Key::Nexthop(_) => "nexthops".to_owned(),
             Key::Rule(key) => format!("{} rules", key.family),
             Key::Neighbour(key) => format!("neighbours on {}", key.link),
+            Key::Fdb(key) => format!("forwarding entries of {}", key.link),
             Key::Link(_)
             | Key::LinkField(..)
             | Key::LinkSysctls(..)

@@ -62,14 +62,14 @@ impl Subscription {
         Ok(Subscription { dirty, listener, echo_filter, has_neighbours: false, is_drained: false })
     }
 
-    /// Joins the group of neighbours once some are declared: they come and go with every packet.
+    /// Joins the group of neighbours and forwarding entries once some are declared: they come and go with every packet.
     pub(crate) fn set_desired(&mut self, desired: &Arc<DesiredState>) -> Result<(), Failure> {
         if self.dirty.desired.is(desired) {
             return Ok(());
         }
         self.dirty.desired = Arc::clone(desired);
         let mut keys = desired.others.iter().map(|declared| &declared.key);
-        if self.has_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_))) {
+        if self.has_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_) | Key::Fdb(_))) {
             return Ok(());
         }
         self.has_neighbours = true;

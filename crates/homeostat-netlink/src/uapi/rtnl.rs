@@ -77,6 +77,7 @@ constants! { raw as u32:
 // Neighbours.
 constants! { raw as u16:
     NDA_DST NDA_LLADDR NDA_PROTOCOL NDA_CACHEINFO NDA_PROBES NDA_VLAN NDA_MASTER
+    NDA_PORT NDA_VNI NDA_SRC_VNI
 }
 
 constants! { raw as u16:

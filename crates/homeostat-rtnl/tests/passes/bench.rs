@@ -11,9 +11,10 @@ use homeostat_engine::{
     Plan, Record, Report, Slot, Source as _, Stage, pass,
 };
 use homeostat_rtnl::{
-    Address, Bridge, Builder, DesiredError, DesiredState, Family, Field, Hop, Key, Lifetime, Link,
-    LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol, Route,
-    RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth, VlanRange, Vxlan, Writer,
+    Address, Bridge, Builder, DesiredError, DesiredState, Family, Fdb, Field, Hop, Key, Lifetime,
+    Link, LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol,
+    Remote, Route, RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth, VlanRange, Vxlan,
+    Writer,
 };
 use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
@@ -42,6 +43,7 @@ pub(crate) fn add(builder: &mut Builder, key: Key, attrs: &str) -> Result<(), De
         Key::Nexthop(_) => Object::Nexthop(nexthop(attrs)),
         Key::Rule(_) => Object::Rule(rule(attrs)),
         Key::Neighbour(_) => Object::Neighbour(neighbour(attrs)),
+        Key::Fdb(_) => Object::Fdb(fdb(attrs)),
         Key::Link(_) => Object::Link(Box::new(link(attrs))),
         Key::LinkField(_, field) => Object::Setting(setting(*field, attrs).into()),
         other => panic!("{other}"),
@@ -192,6 +194,28 @@ fn rule(attrs: &str) -> Rule {
 /// A hardware address, or nothing for a proxy entry.
 fn neighbour(attrs: &str) -> Neighbour {
     Neighbour { mac: (!attrs.is_empty()).then(|| attrs.parse().unwrap()) }
+}
+
+/// `sticky`, `local` or `dst IP [port N] [vni N]`.
+fn fdb(attrs: &str) -> Fdb {
+    let words: Vec<&str> = attrs.split_whitespace().collect();
+    match words.as_slice() {
+        [] => Fdb::default(),
+        ["sticky"] => Fdb { sticky: true, ..Fdb::default() },
+        ["local"] => Fdb { local: true, ..Fdb::default() },
+        ["dst", ip, options @ ..] => {
+            let mut remote = Remote::new(ip.parse().unwrap());
+            for pair in options.chunks(2) {
+                match pair[0] {
+                    "port" => remote.port = Some(pair[1].parse().unwrap()),
+                    "vni" => remote.vni = Some(pair[1].parse().unwrap()),
+                    other => panic!("{other}"),
+                }
+            }
+            Fdb::to(remote)
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 fn kind(word: &str) -> RouteKind {

@@ -1,5 +1,6 @@
 //! The law suite over the objects of a real network namespace.
 
+mod fdb;
 mod links;
 mod others;
 mod routes;

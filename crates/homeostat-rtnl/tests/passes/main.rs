@@ -12,6 +12,7 @@ mod bench;
 mod bridge_ports;
 mod calls;
 mod churn;
+mod fdb;
 mod focus;
 mod given_back;
 mod hints;
