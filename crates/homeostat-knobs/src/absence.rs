@@ -30,9 +30,9 @@ impl Absence {
     /// Why there is no file, by how much of its path exists.
     pub(crate) fn of(key: &Key, missing: &Missing) -> Self {
         match key {
-            Key::Sysctl(_)
+            Key::Sysctl(_) | Key::Sysfs(_)
                 if let Some(link) = key.link()
-                    && missing.depth == LINK_DEPTH =>
+                    && missing.depth == key.link_depth() =>
             {
                 Absence::NoLink { link: link.to_owned() }
             }
@@ -75,9 +75,6 @@ impl Absence {
     }
 }
 
-/// `net/ipv4/conf/LINK/...`: three parts stand before the link.
-const LINK_DEPTH: usize = 3;
-
 /// The same key with its first missing part replaced by the nearest name.
 fn similar(key: &Key, missing: &Missing) -> Option<String> {
     let path = key.path();
@@ -89,6 +86,7 @@ fn similar(key: &Key, missing: &Missing) -> Option<String> {
     let right = match key {
         Key::Sysctl(_) => Key::sysctl(&right.join("/")),
         Key::Cgroup(file) => Key::cgroup(file.group(), near),
+        Key::Sysfs(_) => Key::sysfs(&right.join("/")),
     };
     right.ok().map(|key| key.to_string())
 }
@@ -106,11 +104,18 @@ fn no_knob_help(key: &Key, similar: Option<&str>) -> Option<String> {
     if let Some(similar) = similar {
         return Some(format!("did you mean `{similar}`?"));
     }
-    let Key::Sysctl(path) = key else {
-        return Some("enable its controller in `cgroup.subtree_control` of the parent".to_owned());
-    };
-    let module = MODULES.iter().find(|(prefix, _)| path.as_str().starts_with(prefix));
-    module.map(|(_, module)| format!("a module may be missing: `modprobe {module}`"))
+    match key {
+        Key::Sysctl(path) => {
+            let module = MODULES.iter().find(|(prefix, _)| path.as_str().starts_with(prefix));
+            module.map(|(_, module)| {
+                format!("a module may be missing: `modprobe {module}`, or declare it in `modules`")
+            })
+        }
+        Key::Cgroup(_) => {
+            Some("enable its controller in `cgroup.subtree_control` of the parent".to_owned())
+        }
+        Key::Sysfs(_) => Some("its device or its module may be missing".to_owned()),
+    }
 }
 
 /// The name that differs from `wanted` in the fewest letters, if it is near enough to be meant.
@@ -139,6 +144,9 @@ mod tests {
         assert_eq!(absence(&limit, 0, &[]).waits_on().unwrap().to_string(), "cgroup machine/web");
         assert_eq!(absence(&limit, 1, &[]).waits_on().unwrap().to_string(), "cgroup machine/web");
         assert_eq!(absence(&limit, 2, &[]).waits_on(), None);
+        let threaded = Key::sysfs("class/net/eth0/threaded").unwrap();
+        assert_eq!(absence(&threaded, 2, &[]).waits_on(), Some(WaitsOn::link("eth0")));
+        assert_eq!(absence(&threaded, 3, &[]).waits_on(), None);
     }
 
     #[test]

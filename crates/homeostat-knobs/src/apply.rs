@@ -14,6 +14,7 @@ use crate::model::Value;
 use crate::observe::{Look, find_file, look};
 use crate::plan::Step;
 use crate::source::Knobs;
+use crate::sysfs;
 
 #[derive(Debug)]
 pub struct Writer {
@@ -148,7 +149,17 @@ impl Writer {
     fn refusal(&self, key: &Key, value: &str, error: &io::Error) -> Outcome<Value> {
         match (errno(error), self.find(key)) {
             (Some(Errno::NOENT | Errno::NODEV), Err(gone)) => gone,
-            _ => Outcome::Failed(refused(key, value, error)),
+            (_, file) => {
+                let refused = refused(key, value, error);
+                let text = file.ok().filter(|_| matches!(key, Key::Sysfs(_)));
+                let text = text.and_then(|file| file.read().ok()).unwrap_or_default();
+                Outcome::Failed(match sysfs::choices(&text) {
+                    Some(choices) if !choices.contains(&value) => {
+                        refused.with_help(format!("the kernel offers {}", choices.join(", ")))
+                    }
+                    _ => refused,
+                })
+            }
         }
     }
 }

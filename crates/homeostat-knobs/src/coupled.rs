@@ -106,7 +106,7 @@ fn links(root: &Path, family: &str) -> Vec<String> {
 pub(crate) fn caused(general: &Key, value: &Value, coupled: &Key) -> Value {
     let name = |key: &Key| match key {
         Key::Sysctl(path) => path.name().to_owned(),
-        Key::Cgroup(_) => String::new(),
+        Key::Cgroup(_) | Key::Sysfs(_) => String::new(),
     };
     let is_same = name(general) == name(coupled)
         || name(general) == "ip_forward" && name(coupled) == "forwarding"

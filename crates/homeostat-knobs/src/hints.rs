@@ -16,6 +16,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
 
 use crate::key::Key;
+use crate::observe::find_file;
 use crate::source::Knobs;
 use crate::sys::{Waiting, register};
 
@@ -46,11 +47,10 @@ impl Hints {
         let Some(queue) = &self.queue else { return };
         let mut current = HashMap::new();
         for key in keys {
-            let Ok(root) = knobs.root(key) else { continue };
-            let path = root.join(key.path());
-            let flags = WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW;
             // A file that cannot be watched is read by the next resync.
-            if let Ok(watch) = inotify::add_watch(queue, &path, flags) {
+            let Ok(Ok(file)) = find_file(knobs, key) else { continue };
+            let flags = WatchFlags::MODIFY | WatchFlags::DONT_FOLLOW;
+            if let Ok(watch) = inotify::add_watch(queue, file.path(), flags) {
                 current.insert(watch, key.clone());
             }
         }
@@ -127,6 +127,7 @@ mod tests {
 
     use super::*;
     use crate::source::Roots;
+    use crate::sysfs::Sysfs;
 
     /// How many watches the kernel holds for us.
     fn held(hints: &Hints) -> usize {
@@ -143,7 +144,12 @@ mod tests {
             std::fs::write(root.path().join(path), "0").unwrap();
             Key::sysctl(path).unwrap()
         });
-        let roots = Roots { sysctl: root.path().to_owned(), cgroup: None, systemd: false };
+        let roots = Roots {
+            sysctl: root.path().to_owned(),
+            sysfs: Sysfs::Directory(root.path().to_owned()),
+            cgroup: None,
+            systemd: false,
+        };
         let (knobs, mut hints) = (Knobs::new(roots, None), Hints::open());
         let [a, b, c] = keys;
         hints.watch(&knobs, &BTreeSet::from([a, b.clone()]), &Focus::All);

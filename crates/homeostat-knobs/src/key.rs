@@ -12,6 +12,8 @@ pub enum Key {
     Sysctl(SysctlPath),
     /// A file of a control group.
     Cgroup(CgroupFile),
+    /// A file of sysfs.
+    Sysfs(SysfsPath),
 }
 
 /// The path of a kernel parameter below `/proc/sys`, such as `net/ipv4/ip_forward`.
@@ -24,6 +26,10 @@ pub struct CgroupFile {
     group: String,
     file: String,
 }
+
+/// The path of a file below `/sys`, such as `kernel/mm/transparent_hugepage/enabled`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SysfsPath(String);
 
 /// Why a text is no key.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -50,7 +56,10 @@ pub enum KeyError {
     /// A name that no file of a control group has.
     #[error("`{0}` is not a file of a control group")]
     NotAFile(String),
-    /// A line that begins with neither `sysctl` nor `cgroup`.
+    /// A path that begins with `/` or with `/sys`.
+    #[error("the key `{0}` is not a path below /sys")]
+    NotBelowSysfs(String),
+    /// A line that begins with neither `sysctl` nor `cgroup` nor `sysfs`.
     #[error("`{0}` is not the key of a knob")]
     NoKind(String),
 }
@@ -68,6 +77,9 @@ impl KeyError {
             KeyError::NotAFile(_) => "write the name of a file, such as `memory.max`",
             KeyError::NoKind(_) => {
                 "write `sysctl net.ipv4.ip_forward` or `cgroup machine/web memory.max`"
+            }
+            KeyError::NotBelowSysfs(_) => {
+                "leave `/sys/` out: \"kernel/mm/transparent_hugepage/enabled\""
             }
             KeyError::Traversal(_) => "parts of a key cannot be `.` or `..`",
             KeyError::Control(_) => "a key is one line of plain text",
@@ -130,21 +142,58 @@ impl Key {
         Ok(Key::Cgroup(CgroupFile { group: group.to_owned(), file: file.to_owned() }))
     }
 
+    /// A file of sysfs, by its path below `/sys`. Names there have dots and colons in them: only slashes separate.
+    ///
+    /// ```
+    /// use homeostat_knobs::Key;
+    /// let key = Key::sysfs("kernel/mm/transparent_hugepage/enabled")?;
+    /// assert_eq!(key.to_string(), "sysfs kernel/mm/transparent_hugepage/enabled");
+    /// # Ok::<(), homeostat_knobs::KeyError>(())
+    /// ```
+    pub fn sysfs(text: &str) -> Result<Self, KeyError> {
+        if text.starts_with('/') || text.starts_with("sys/") {
+            return Err(KeyError::NotBelowSysfs(text.to_owned()));
+        }
+        let parts: Vec<&str> = text.split('/').collect();
+        check_parts(text, &parts)?;
+        if text.contains(char::is_whitespace) {
+            return Err(KeyError::Control(text.to_owned()));
+        }
+        if parts.len() < 2 {
+            return Err(KeyError::NoSeparator(text.to_owned()));
+        }
+        Ok(Key::Sysfs(SysfsPath(text.to_owned())))
+    }
+
     /// Whether the knob belongs to the whole host, so that a network namespace has no own one.
     #[must_use]
     pub fn is_host_wide(&self) -> bool {
         match self {
             Key::Sysctl(path) => !path.0.starts_with("net/"),
             Key::Cgroup(_) => true,
+            Key::Sysfs(path) => path.link_and_rest().is_none(),
         }
     }
 
     /// The link without which the knob does not exist.
     #[must_use]
     pub fn link(&self) -> Option<&str> {
-        let Key::Sysctl(path) = self else { return None };
-        let (link, _) = path.link_and_name()?;
-        (!matches!(link, "all" | "default")).then_some(link)
+        match self {
+            Key::Sysctl(path) => {
+                let (link, _) = path.link_and_name()?;
+                (!matches!(link, "all" | "default")).then_some(link)
+            }
+            Key::Cgroup(_) => None,
+            Key::Sysfs(path) => path.link_and_rest().map(|(link, _)| link),
+        }
+    }
+
+    /// How many parts of the path stand before the name of the link.
+    pub(crate) fn link_depth(&self) -> usize {
+        match self {
+            Key::Sysctl(_) | Key::Cgroup(_) => 3,
+            Key::Sysfs(_) => 2,
+        }
     }
 
     /// The same knob of another link.
@@ -161,6 +210,7 @@ impl Key {
         match self {
             Key::Sysctl(path) => path.0.clone(),
             Key::Cgroup(CgroupFile { group, file }) => format!("{group}/{file}"),
+            Key::Sysfs(path) => path.0.clone(),
         }
     }
 }
@@ -183,6 +233,25 @@ impl SysctlPath {
         let (net, _family, group) = (parts.next()?, parts.next()?, parts.next()?);
         let link_and_name = (parts.next()?, parts.next()?);
         (net == "net" && matches!(group, "conf" | "neigh")).then_some(link_and_name)
+    }
+
+    /// The last part.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.0.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+impl SysfsPath {
+    /// The whole path.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `("eth0", "queues/rx-0/rps_cpus")` of `class/net/eth0/queues/rx-0/rps_cpus`.
+    pub(crate) fn link_and_rest(&self) -> Option<(&str, &str)> {
+        self.0.strip_prefix("class/net/")?.split_once('/')
     }
 
     /// The last part.
@@ -269,6 +338,7 @@ impl fmt::Display for Key {
         match self {
             Key::Sysctl(path) => write!(f, "sysctl {path}"),
             Key::Cgroup(CgroupFile { group, file }) => write!(f, "cgroup {group} {file}"),
+            Key::Sysfs(path) => write!(f, "sysfs {}", path.0),
         }
     }
 }
@@ -282,6 +352,7 @@ impl FromStr for Key {
             Some(("cgroup", rest)) if let Some((group, file)) = rest.rsplit_once(' ') => {
                 Key::cgroup(group, file)
             }
+            Some(("sysfs", path)) => Key::sysfs(path),
             _ => Err(KeyError::NoKind(line.to_owned())),
         }
     }
@@ -400,6 +471,27 @@ mod tests {
             ("a", "memory.max "),
         ] {
             assert!(Key::cgroup(group, file).is_err(), "{group:?} {file:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_of_sysfs_is_a_path_below_it() {
+        for (text, link) in [
+            ("kernel/mm/transparent_hugepage/enabled", None),
+            ("devices/pci0000:00/0000:00:1f.2/sriov_numvfs", None),
+            ("class/net/enp3s0.200/queues/rx-0/rps_cpus", Some("enp3s0.200")),
+            ("class/net/bonding_masters", None),
+        ] {
+            let key = Key::sysfs(text).unwrap();
+            assert_eq!(key.to_string().parse(), Ok(key.clone()), "{text}");
+            assert_eq!((key.path().as_str(), key.link()), (text, link));
+            assert_eq!(key.is_host_wide(), link.is_none(), "{text}");
+        }
+        for text in ["/sys/kernel/x", "sys/kernel/x", "/kernel/x"] {
+            assert_eq!(Key::sysfs(text), Err(KeyError::NotBelowSysfs(text.to_owned())));
+        }
+        for text in ["", "kernel", "kernel/", "a//b", "a/../b", "./a", "a/b c", "a/b\n"] {
+            assert!(Key::sysfs(text).is_err(), "{text:?}");
         }
     }
 

@@ -1,14 +1,14 @@
 //! Finds, reads and writes one file below a root, and never leaves that root.
 //!
-//! Every part of a path is opened by itself and without following links, so that what is missing
-//! is known exactly. Nothing is ever created.
+//! Every part of a path is opened by itself, so that what is missing is known exactly. Links are followed in sysfs
+//! only, where each device has several paths, and never to another file system. Nothing is ever created.
 
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, fstat, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 /// What is at a path.
@@ -38,8 +38,8 @@ pub(crate) struct KnobFile {
 }
 
 /// Looks for the file at `path` below `root`.
-pub(crate) fn find(root: &Path, path: &str) -> io::Result<Found> {
-    let mut dir = open_root(root)?;
+pub(crate) fn find(root: impl AsFd, path: &str) -> io::Result<Found> {
+    let mut dir = open_dir(root, Path::new("."), OFlags::empty())?;
     let mut parts: Vec<&str> = path.split('/').collect();
     let name = parts.pop().unwrap_or_default();
     for (depth, part) in parts.iter().enumerate() {
@@ -49,9 +49,105 @@ pub(crate) fn find(root: &Path, path: &str) -> io::Result<Found> {
             Err(error) => return Err(error.into()),
         };
     }
+    found(dir, name, parts.len())
+}
+
+/// The same in sysfs, where directories may be links to others below the root.
+pub(crate) fn find_in_sysfs(root: impl AsFd, path: &str) -> io::Result<Found> {
+    let mut walk = Walk::from(open_dir(root, Path::new("."), OFlags::empty())?)?;
+    let mut parts: Vec<&str> = path.split('/').collect();
+    let name = parts.pop().unwrap_or_default();
+    for (depth, part) in parts.iter().enumerate() {
+        match walk.enter(part)? {
+            Entered::Directory => {}
+            Entered::Nothing => return Ok(missing(walk.here(), depth)),
+            Entered::Other(what) => return Ok(Found::Other(what)),
+        }
+    }
+    found(walk.into_here(), name, parts.len())
+}
+
+/// Where a path has led: the directories from the root on. `openat2` would do this in one call, but systemd's
+/// `RestrictSUIDSGID` denies it.
+struct Walk {
+    root: OwnedFd,
+    below: Vec<OwnedFd>,
+    device: u64,
+    links: u8,
+}
+
+enum Entered {
+    Directory,
+    Nothing,
+    Other(&'static str),
+}
+
+impl Walk {
+    /// As many links as the kernel follows in one path.
+    const MOST_LINKS: u8 = 40;
+    const OUTSIDE: Entered = Entered::Other("in another file system than sysfs");
+
+    fn from(root: OwnedFd) -> io::Result<Self> {
+        let device = fstat(&root)?.st_dev;
+        Ok(Walk { root, below: Vec::new(), device, links: 0 })
+    }
+
+    fn here(&self) -> &OwnedFd {
+        self.below.last().unwrap_or(&self.root)
+    }
+
+    fn into_here(mut self) -> OwnedFd {
+        self.below.pop().unwrap_or(self.root)
+    }
+
+    fn enter(&mut self, part: &str) -> io::Result<Entered> {
+        match open_dir(self.here(), Path::new(part), OFlags::NOFOLLOW) {
+            // Another mount is cgroupfs, debugfs or tracefs.
+            Ok(next) if fstat(&next)?.st_dev != self.device => Ok(Walk::OUTSIDE),
+            Ok(next) => {
+                self.below.push(next);
+                Ok(Entered::Directory)
+            }
+            Err(Errno::NOENT) => Ok(Entered::Nothing),
+            Err(Errno::NOTDIR | Errno::LOOP) => self.follow(part),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Enters what a link points at. Links of sysfs are relative.
+    fn follow(&mut self, part: &str) -> io::Result<Entered> {
+        let target = match readlinkat(self.here(), part, Vec::new()) {
+            Ok(target) => target,
+            Err(Errno::INVAL) => return Ok(Entered::Other("below a file")),
+            Err(error) => return Err(error.into()),
+        };
+        self.links += 1;
+        if self.links > Walk::MOST_LINKS {
+            return Err(Errno::LOOP.into());
+        }
+        let Ok(target) = target.to_str() else { return Ok(Walk::OUTSIDE) };
+        if target.starts_with('/') {
+            return Ok(Walk::OUTSIDE);
+        }
+        for part in target.split('/') {
+            let entered = match part {
+                ".." if self.below.pop().is_none() => Walk::OUTSIDE,
+                "" | "." | ".." => Entered::Directory,
+                part => self.enter(part)?,
+            };
+            if !matches!(entered, Entered::Directory) {
+                return Ok(entered);
+            }
+        }
+        Ok(Entered::Directory)
+    }
+}
+
+/// What has this name in the directory.
+fn found(dir: OwnedFd, name: &str, depth: usize) -> io::Result<Found> {
     let stat = match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat,
-        Err(Errno::NOENT) => return Ok(missing(&dir, parts.len())),
+        Err(Errno::NOENT) => return Ok(missing(&dir, depth)),
         Err(error) => return Err(error.into()),
     };
     Ok(match FileType::from_raw_mode(stat.st_mode) {
@@ -70,7 +166,7 @@ pub(crate) fn open_root(root: &Path) -> io::Result<OwnedFd> {
     Ok(open_dir(CWD, root, OFlags::empty())?)
 }
 
-fn open_dir(dir: impl std::os::fd::AsFd, path: &Path, extra: OFlags) -> Result<OwnedFd, Errno> {
+fn open_dir(dir: impl AsFd, path: &Path, extra: OFlags) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC | extra;
     openat(dir, path, flags, Mode::empty())
 }
@@ -92,6 +188,11 @@ fn names(dir: &OwnedFd) -> io::Result<Vec<String>> {
 }
 
 impl KnobFile {
+    /// Where the file is, for a call that takes no descriptor: valid as long as this is kept.
+    pub(crate) fn path(&self) -> String {
+        format!("/proc/self/fd/{}/{}", self.dir.as_raw_fd(), self.name)
+    }
+
     /// Whether any user may read it.
     pub(crate) fn is_readable(&self) -> bool {
         self.mode.intersects(Mode::RUSR | Mode::RGRP | Mode::ROTH)
@@ -135,6 +236,10 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     use super::*;
+
+    fn find(root: &Path, path: &str) -> io::Result<Found> {
+        super::find(open_root(root)?, path)
+    }
 
     fn tree() -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -189,6 +294,39 @@ mod tests {
         assert_eq!(other("net/knob"), "a symbolic link");
         assert_eq!(other("net/pipe"), "not a regular file");
         assert_eq!(other("net/ipv4"), "a directory");
+    }
+
+    #[test]
+    fn links_of_sysfs_are_followed_as_far_as_its_root() {
+        let root = tempfile::tempdir().unwrap();
+        let device = root.path().join("devices/virtual/eth0");
+        fs::create_dir_all(&device).unwrap();
+        fs::create_dir_all(root.path().join("class/net")).unwrap();
+        fs::write(device.join("threaded"), "0\n").unwrap();
+        symlink("../../devices/virtual/eth0", root.path().join("class/net/eth0")).unwrap();
+        symlink("../../../", root.path().join("class/out")).unwrap();
+        symlink("round", root.path().join("class/round")).unwrap();
+        assert!(find_in_sysfs(open_root(root.path()).unwrap(), "class/round/x").is_err());
+        let found = |path: &str| find_in_sysfs(open_root(root.path()).unwrap(), path).unwrap();
+        let Found::File(file) = found("class/net/eth0/threaded") else { panic!() };
+        assert_eq!(file.read().unwrap(), "0\n");
+        assert_eq!(fs::read_to_string(file.path()).unwrap(), "0\n");
+        for (path, expected) in [
+            ("class/out/etc", "in another file system than sysfs"),
+            ("class/net/eth0", "a symbolic link"),
+            ("devices/virtual", "a directory"),
+            ("class/net/eth0/threaded/x", "below a file"),
+        ] {
+            let Found::Other(what) = found(path) else { panic!("{path}") };
+            assert_eq!(what, expected, "{path}");
+        }
+        for (path, depth, sibling) in
+            [("class/net/eth1/threaded", 2, "eth0"), ("class/net/eth0/thread", 3, "threaded")]
+        {
+            let Found::Missing(missing) = found(path) else { panic!("{path}") };
+            assert_eq!(missing.depth, depth, "{path}");
+            assert!(missing.siblings.iter().any(|name| name == sibling), "{path}");
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::key::{Key, KeyError};
 
 use crate::normalize::{Form, lines_are_complete, lines_restoring};
+use crate::sysfs;
 
 /// What a knob's file holds, in normal form. Empty means that it was never set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -172,6 +173,9 @@ pub enum DesiredError {
     /// A file that does something when it is written, and holds no setting.
     #[error("`{key}` is a command, not a setting")]
     Command { key: Key },
+    /// A file that links have as an option.
+    #[error("`{key}` is an option of a link, not a knob")]
+    OfLinks { key: Key, help: &'static str },
     /// Not a number of bytes.
     #[error("the value `{value}` of `{key}` is not a size")]
     Size { key: Key, value: String },
@@ -189,6 +193,7 @@ impl DesiredError {
             DesiredError::Twice { .. } => Some("keep one of them"),
             DesiredError::Empty { .. } => Some("leave the knob out to leave its value alone"),
             DesiredError::Control { .. } => Some("the value is one line, without its end"),
+            DesiredError::OfLinks { help, .. } => Some(help),
             DesiredError::Command { .. } => Some("run it from a script or a timer"),
             DesiredError::Size { .. } => Some("write bytes, or `256M`, `1G`, or `max`"),
             DesiredError::Line { .. } => Some("write it as `8:0 rbps=1M wiops=120`"),
@@ -216,6 +221,11 @@ impl Builder {
     /// Declares a limit of a control group.
     pub fn cgroup(self, group: &str, file: &str, value: &str) -> Result<Self, DesiredError> {
         self.knob(Key::cgroup(group, file)?, value)
+    }
+
+    /// Declares a file of sysfs, by its path below `/sys`.
+    pub fn sysfs(self, path: &str, value: &str) -> Result<Self, DesiredError> {
+        self.knob(Key::sysfs(path)?, value)
     }
 
     /// Declares any knob.
@@ -260,6 +270,11 @@ fn check(key: &Key, text: &str) -> Result<Value, DesiredError> {
     let has_control = body.contains('\0') || body.contains(['\n', '\r']) && form != Form::Lines;
     let normal = Value::of(key, body);
     let is_size = normal.0 == "max" || normal.0.bytes().all(|byte| byte.is_ascii_digit());
+    if let Key::Sysfs(path) = key
+        && let Some(help) = sysfs::kept_by_links(path)
+    {
+        return Err(DesiredError::OfLinks { key: key.clone(), help });
+    }
     let (key, value) = (key.clone(), text.to_owned());
     match form {
         _ if is_command(&key) => Err(DesiredError::Command { key }),
@@ -278,6 +293,7 @@ pub(crate) fn is_command(key: &Key) -> bool {
             matches!(path.as_str(), "vm/drop_caches" | "vm/compact_memory" | "vm/stat_refresh")
                 || path.name() == "flush"
         }
+        Key::Sysfs(path) => sysfs::is_command(path),
         Key::Cgroup(file) => match file.file().rsplit_once('.') {
             // `cgroup.pressure` is a switch; the others arm triggers. A peak is reset by a write.
             Some(("cgroup", "pressure")) => false,
@@ -378,6 +394,9 @@ mod tests {
             assert!(matches!(limit(file, "1"), Err(DesiredError::Command { .. })), "{file}");
         }
         assert_eq!(limit("cgroup.pressure", "0").as_deref(), Ok("0"));
+        let sysfs = |path| DesiredState::builder().sysfs(path, "1").map(|_| ()).unwrap_err();
+        assert!(matches!(sysfs("power/state"), DesiredError::Command { .. }));
+        assert!(matches!(sysfs("class/net/eth0/mtu"), DesiredError::OfLinks { .. }));
     }
 
     #[test]

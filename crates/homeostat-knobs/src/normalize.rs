@@ -9,6 +9,7 @@ use std::net::Ipv6Addr;
 
 use crate::cgroup::{self, bytes};
 use crate::key::Key;
+use crate::sysfs;
 
 /// What the text in a knob's file means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +28,12 @@ pub(crate) enum Form {
     Quota,
     /// One line for each thing: `8:0 rbps=1048576`, or `mlx4_0 100`.
     Lines,
+    /// Tokens, or one of several words: the one in brackets.
+    Choice,
+    /// Tokens, or a switch of a module, where `Y` is 1.
+    Parameter,
+    /// A mask of bits in hexadecimal: `00000000,00000003`.
+    Mask,
 }
 
 impl Form {
@@ -47,6 +54,7 @@ impl Form {
                 _ => Form::Tokens,
             },
             Key::Cgroup(file) => cgroup::form(file.file()),
+            Key::Sysfs(path) => sysfs::form(path),
         }
     }
 
@@ -55,7 +63,9 @@ impl Form {
     pub(crate) fn normalize(self, text: &str) -> String {
         match self {
             Form::Text => text.trim().to_owned(),
-            Form::Tokens | Form::Quota => tokens(text),
+            Form::Tokens | Form::Quota | Form::Parameter => tokens(text),
+            Form::Choice => sysfs::chosen(text).map_or_else(|| tokens(text), str::to_owned),
+            Form::Mask => sysfs::mask(text).unwrap_or_else(|| tokens(text)),
             Form::Ranges => normalize_ranges(text).unwrap_or_else(|| tokens(text)),
             Form::Address => address(text).unwrap_or_else(|| tokens(text)),
             Form::Size { grain } => cgroup::size(text, grain)
@@ -71,6 +81,10 @@ impl Form {
             // The period is the kernel's own as long as none is declared.
             Form::Quota if !wanted.contains(' ') => seen.split(' ').next() == Some(wanted),
             Form::Lines => lines_agree(wanted, seen),
+            Form::Parameter => {
+                let switch = sysfs::switch(wanted);
+                wanted == seen || switch.is_some() && switch == sysfs::switch(seen)
+            }
             _ => wanted == seen,
         }
     }
@@ -219,7 +233,7 @@ mod tests {
 
     use super::*;
 
-    const FORMS: [Form; 7] = [
+    const FORMS: [Form; 10] = [
         Form::Tokens,
         Form::Text,
         Form::Ranges,
@@ -227,6 +241,9 @@ mod tests {
         Form::Size { grain: 4096 },
         Form::Quota,
         Form::Lines,
+        Form::Choice,
+        Form::Parameter,
+        Form::Mask,
     ];
 
     fn check(form: Form, text: &str, expected: &str) {
@@ -288,6 +305,15 @@ mod tests {
             ("max", "50000 100000", false),
         ] {
             assert_eq!(Form::Quota.agrees(wanted, seen), expected, "{wanted} / {seen}");
+        }
+    }
+
+    #[test]
+    fn a_switch_of_a_module_is_on_by_either_word() {
+        for (wanted, seen, expected) in
+            [("1", "Y", true), ("N", "0", true), ("1", "N", false), ("2", "Y", false)]
+        {
+            assert_eq!(Form::Parameter.agrees(wanted, seen), expected, "{wanted} / {seen}");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::gate::{self, Gate};
 use crate::hints::Hints;
 use crate::ipv6_off::{Ipv6Objects, may_turn_off, turns_off};
 use crate::key::Key;
-use crate::knob_file::{Found, KnobFile, find, open_root};
+use crate::knob_file::{Found, KnobFile, open_root};
 use crate::model::Value;
 use crate::source::Knobs;
 
@@ -207,7 +207,8 @@ fn owner(knobs: &Knobs, key: &Key) -> Option<String> {
 
 /// Without its root, nothing can be said of a knob: that is no reason to call it absent.
 fn check_roots(knobs: &Knobs, keys: &BTreeSet<Key>) -> Result<(), Failure> {
-    let roots: BTreeSet<&Path> = keys.iter().filter_map(|key| knobs.root(key).ok()).collect();
+    let roots = keys.iter().filter_map(|key| knobs.root(key).ok()?.directory());
+    let roots: BTreeSet<&Path> = roots.collect();
     for root in roots {
         open_root(root).map_err(|error| {
             let error = format!("{} cannot be opened: {error}", root.display());
@@ -241,7 +242,7 @@ pub(crate) fn find_file(knobs: &Knobs, key: &Key) -> io::Result<Result<KnobFile,
         Ok(root) => root,
         Err(absence) => return Ok(Err(absence)),
     };
-    Ok(match find(root, &key.path())? {
+    Ok(match root.find(key)? {
         Found::File(file) => Ok(file),
         Found::Other(what) => Err(Absence::NotAKnob { what }),
         Found::Missing(missing) => Err(Absence::of(key, &missing)),

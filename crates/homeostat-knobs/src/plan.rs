@@ -175,16 +175,22 @@ pub enum Step {
 }
 
 /// The knobs that cannot be set back before the next boot, and why.
-pub(crate) const ONE_WAY: [(&str, &str); 4] = [
+pub(crate) const ONE_WAY: [(&str, &str); 6] = [
     ("kernel/modules_disabled", "no module can be loaded before the next boot"),
     ("kernel/kexec_load_disabled", "no kernel can be loaded before the next boot"),
     ("kernel/unprivileged_bpf_disabled", "at 1 the kernel keeps it until the next boot"),
     ("kernel/yama/ptrace_scope", "at 3 the kernel keeps it until the next boot"),
+    ("devices/system/cpu/smt/control", "at `forceoff` the kernel keeps it until the next boot"),
+    ("module/apparmor/parameters/lock_policy", "at 1 the kernel keeps it until the next boot"),
 ];
 
 fn one_way(key: &Key) -> Option<&'static str> {
-    let Key::Sysctl(path) = key else { return None };
-    ONE_WAY.iter().find(|(knob, _)| *knob == path.as_str()).map(|(_, why)| *why)
+    let path = match key {
+        Key::Sysctl(path) => path.as_str(),
+        Key::Sysfs(path) => path.as_str(),
+        Key::Cgroup(_) => return None,
+    };
+    ONE_WAY.iter().find(|(knob, _)| *knob == path).map(|(_, why)| *why)
 }
 
 /// Why a knob is written.

@@ -1,4 +1,4 @@
-//! How a program binds knobs: `[sysctl]`, a link's `sysctl`, and `[cgroups]`.
+//! How a program binds knobs: `[sysctl]`, a link's `sysctl`, `[sysfs]` and `[cgroups]`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use homeostat_registry::{
 use crate::gate::Gate;
 use crate::key::Key;
 use crate::plan::ONE_WAY;
-use crate::section::{self, Cgroups, LinkSysctl, Sysctl, desired, is_stated, knobs};
+use crate::section::{self, Cgroups, LinkSysctl, Sysctl, SysfsKnobs, desired, is_stated, knobs};
 use crate::show;
 use crate::source::{Knobs, Roots};
 
 /// What steps do, and how each kind is undone.
 const STEP_KINDS: &[StepKind] = &[
-    StepKind::new("a sysctl or a limit is written", Undo::Record),
+    StepKind::new("a sysctl, a file of sysfs or a limit is written", Undo::Record),
     StepKind::losing(
         "IPv6 is turned off where others have addresses, routes or neighbours",
         Undo::Never,
@@ -29,6 +29,16 @@ const STEP_KINDS: &[StepKind] = &[
     StepKind::losing("`kernel.kexec_load_disabled` is written", Undo::Never, ONE_WAY[1].1),
     StepKind::losing("`kernel.unprivileged_bpf_disabled` is written", Undo::Never, ONE_WAY[2].1),
     StepKind::losing("`kernel.yama.ptrace_scope` is written", Undo::Never, ONE_WAY[3].1),
+    StepKind::losing(
+        "`devices/system/cpu/smt/control` of sysfs is written",
+        Undo::Never,
+        ONE_WAY[4].1,
+    ),
+    StepKind::losing(
+        "`module/apparmor/parameters/lock_policy` of sysfs is written",
+        Undo::Never,
+        ONE_WAY[5].1,
+    ),
 ];
 
 /// Knobs, for a list of sources.
@@ -45,14 +55,17 @@ pub const REGISTRATION: Registration = Registration {
     ..Registration::new(section::SECTIONS, bind)
 };
 
-/// Below `net/` the kernel asks for nothing else, but for the compiler of filters.
+/// Below `net/` the kernel asks for nothing else, but for the compiler of filters. The sysfs of a namespace is mounted.
 fn capabilities(section: &Section) -> CapabilitySet {
-    let is_beyond = |key: &Key| match key {
-        Key::Sysctl(path) => key.is_host_wide() || path.as_str().contains("bpf_jit"),
-        Key::Cgroup(_) => false,
+    let needed = |key: &Key| match key {
+        Key::Sysctl(path) if key.is_host_wide() || path.as_str().contains("bpf_jit") => {
+            CapabilitySet::all()
+        }
+        Key::Sysfs(_) if key.is_host_wide() => CapabilitySet::all(),
+        Key::Sysfs(_) => CapabilitySet::SYS_ADMIN,
+        Key::Sysctl(_) | Key::Cgroup(_) => CapabilitySet::empty(),
     };
-    let beyond = knobs(section).any(|knob| is_beyond(&knob.key));
-    if beyond { CapabilitySet::all() } else { CapabilitySet::empty() }
+    knobs(section).map(|knob| needed(&knob.key)).fold(CapabilitySet::empty(), CapabilitySet::union)
 }
 
 fn bind(binding: &Binding<'_>) -> BindResult {
@@ -83,7 +96,9 @@ fn source(binding: &Binding<'_>) -> Knobs {
         Reach::Sandbox => Some("a sandbox"),
     };
     let refusal = |here| {
-        format!("{here} has only `net` knobs of its own; this one belongs to the whole host")
+        format!(
+            "{here} has only `net` knobs of its own, and `class/net` in sysfs; this one belongs to the whole host"
+        )
     };
     let knobs = Knobs::new(Roots::of_the_system(), Some(Arc::clone(&binding.scope.netns)));
     Knobs { host_wide_refusal: here.map(refusal), ..knobs }
@@ -99,7 +114,7 @@ fn refuse_host_wide(binding: &Binding<'_>, section: &Section) -> Result<(), Diag
     let mut checker = Checker::new(binding.document.files.clone());
     for knob in knobs(section).filter(|knob| knob.key.is_host_wide()) {
         let message = format!("`{}` belongs to the whole host, not to {here}", knob.key.value);
-        let help = "only knobs under `net` exist once per namespace";
+        let help = "only knobs under `net`, and `class/net` in sysfs, exist once per namespace";
         checker.report(Diagnostic::new(knob.key.span, message).help(help));
     }
     checker.into_result()
@@ -117,6 +132,7 @@ fn missing(binding: &Binding<'_>, owned: &[Key], place: DocumentPlace) -> Missin
     let missing = Missing {
         cgroups: !binding.states(Cgroups::NAME),
         sysctl,
+        sysfs: !binding.states(SysfsKnobs::NAME),
         every_link: sysctl && had_sysctl,
         links: without.map(|link| link.link.clone()).collect(),
         place,
@@ -129,6 +145,7 @@ struct Missing {
     cgroups: bool,
     /// `[sysctl]`.
     sysctl: bool,
+    sysfs: bool,
     /// Whether `[sysctl]` may have declared the knobs of any link.
     every_link: bool,
     /// The links that are written without a section of their own.
@@ -142,6 +159,7 @@ impl Missing {
         let sysctl = || self.place.missing_table(&[Sysctl::NAME]);
         match (key, key.link()) {
             (Key::Cgroup(_), _) => self.cgroups.then(|| self.place.missing_table(&[Cgroups::NAME])),
+            (Key::Sysfs(_), _) => self.sysfs.then(|| self.place.missing_table(&[SysfsKnobs::NAME])),
             (_, None) => self.sysctl.then(sysctl),
             (_, Some(_)) if self.every_link => Some(sysctl()),
             (_, Some(link)) => self
@@ -178,8 +196,9 @@ mod tests {
     use crate::plan::{Step, Why};
 
     fn nothing() -> Missing {
-        let (cgroups, sysctl, every_link, links) = (false, false, false, BTreeSet::new());
-        Missing { cgroups, sysctl, every_link, links, place: DocumentPlace::Top }
+        let (cgroups, sysctl, sysfs, every_link) = (false, false, false, false);
+        let (links, place) = (BTreeSet::new(), DocumentPlace::Top);
+        Missing { cgroups, sysctl, sysfs, every_link, links, place }
     }
 
     /// The rest is tested with the program: control groups need a kernel whose hierarchy is ours.
@@ -205,20 +224,23 @@ mod tests {
 
     #[test]
     fn every_step_is_undone_as_the_list_of_its_kinds_says() {
-        let (forward, off) = ("net.ipv4.ip_forward", "net.ipv6.conf.lo.disable_ipv6");
-        let one_way = ONE_WAY.map(|(knob, _)| knob.replace('/', "."));
-        let knobs = one_way.iter().map(String::as_str).chain([forward, off]);
-        let knobs: Vec<&str> = knobs.collect();
+        let off = Key::sysctl("net.ipv6.conf.lo.disable_ipv6").unwrap();
+        let of_sysctl = |path: &str| path.starts_with("kernel/");
+        let one_way = ONE_WAY.map(|(path, _)| {
+            if of_sysctl(path) { Key::sysctl(path) } else { Key::sysfs(path) }.unwrap()
+        });
+        let forward = Key::sysctl("net.ipv4.ip_forward").unwrap();
+        let knobs: Vec<Key> = one_way.into_iter().chain([forward, off.clone()]).collect();
         let builder = knobs
             .iter()
-            .fold(DesiredState::builder(), |builder, knob| builder.sysctl(knob, "1").unwrap());
+            .cloned()
+            .fold(DesiredState::builder(), |builder, knob| builder.knob(knob, "1").unwrap());
         let desired = builder.build().unwrap();
         let lost = Taken::new("address 2001:db8::1/64 dev lo", Owner::foreign("somebody"));
-        let steps = knobs.iter().flat_map(|knob| {
-            let key = Key::sysctl(knob).unwrap();
+        let steps = knobs.into_iter().flat_map(|key| {
             let slot = desired.slot(&key, None).unwrap();
             let before = Value::of(&key, "0");
-            let takes = if *knob == off { vec![lost.clone()] } else { Vec::new() };
+            let takes = if key == off { vec![lost.clone()] } else { Vec::new() };
             let (why, restore) = (Why::Differs, Some(Value::of(&key, "1")));
             let set =
                 Step::Set { slot, before: before.clone(), why, phase: 0, takes: takes.clone() };

@@ -1,4 +1,4 @@
-//! The sections of the document: `[sysctl]`, a link's `sysctl` and `[cgroups]`.
+//! The sections of the document: `[sysctl]`, a link's `sysctl`, `[sysfs]` and `[cgroups]`.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,14 @@ use crate::model::{Builder, DesiredError, DesiredState};
 pub const SECTIONS: SourceSections = SourceSections {
     extensions: &[ExtensionType::of::<LinkSysctl>()],
     synonyms: &[("sysctls", "sysctl")],
-    ..SourceSections::new("knobs", &[SectionType::of::<Sysctl>(), SectionType::of::<Cgroups>()])
+    ..SourceSections::new(
+        "knobs",
+        &[
+            SectionType::of::<Sysctl>(),
+            SectionType::of::<SysfsKnobs>(),
+            SectionType::of::<Cgroups>(),
+        ],
+    )
 };
 
 /// A declared knob.
@@ -32,6 +39,10 @@ pub struct Knob {
 /// `[sysctl]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sysctl(pub Vec<Knob>);
+
+/// `[sysfs]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SysfsKnobs(pub Vec<Knob>);
 
 /// The `sysctl` of one link.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,8 +70,9 @@ pub struct Cgroups(pub Vec<Knob>);
 
 /// Every knob of a scope.
 pub fn knobs(scope: &Scope) -> impl Iterator<Item = &Knob> {
+    let sysfs = scope.get::<SysfsKnobs>().into_iter().flat_map(|all| &all.0);
     let groups = scope.get::<Cgroups>().into_iter().flat_map(|all| &all.0);
-    sysctls(scope).chain(groups)
+    sysctls(scope).chain(sysfs).chain(groups)
 }
 
 /// Those of `[sysctl]`, then those of the links.
@@ -73,7 +85,8 @@ fn sysctls(scope: &Scope) -> impl Iterator<Item = &Knob> {
 #[must_use]
 pub fn is_stated(scope: &Scope) -> bool {
     let of_links = scope.extensions::<LinkSysctl>().any(|link| link.knobs.is_some());
-    scope.states(Sysctl::NAME) || scope.states(Cgroups::NAME) || of_links
+    let sections = [Sysctl::NAME, SysfsKnobs::NAME, Cgroups::NAME];
+    sections.into_iter().any(|section| scope.states(section)) || of_links
 }
 
 /// Reports every knob that cannot be declared.
@@ -97,9 +110,11 @@ pub fn desired(scope: &Scope) -> Result<DesiredState, DesiredError> {
 /// Observed values, as sections of a document.
 pub fn show(found: impl Iterator<Item = (Key, String)>) -> serde_json::Map<String, Json> {
     let (mut sysctl, mut groups) = (BTreeMap::new(), BTreeMap::<_, BTreeMap<_, _>>::new());
+    let mut sysfs = BTreeMap::new();
     for (key, text) in found {
         match key {
             Key::Sysctl(path) => _ = sysctl.insert(path.to_string(), number_or(text)),
+            Key::Sysfs(path) => _ = sysfs.insert(path.as_str().to_owned(), number_or(text)),
             Key::Cgroup(file) => {
                 let group = groups.entry(file.group().to_owned()).or_default();
                 group.insert(file.file().to_owned(), number_or(text));
@@ -107,6 +122,9 @@ pub fn show(found: impl Iterator<Item = (Key, String)>) -> serde_json::Map<Strin
         }
     }
     let mut sections = serde_json::Map::from_iter([(Sysctl::NAME.to_owned(), json!(sysctl))]);
+    if !sysfs.is_empty() {
+        sections.insert(SysfsKnobs::NAME.to_owned(), json!(sysfs));
+    }
     if !groups.is_empty() {
         sections.insert(Cgroups::NAME.to_owned(), json!(groups));
     }
@@ -150,7 +168,8 @@ impl Section for Sysctl {
                 twins.see(path.clone(), knob.key.span, checker, what);
             }
             if namespace.is_some() {
-                scope.get().into_iter().for_each(|all| refuse_host_wide(document, all, checker));
+                let knobs = scope.get().into_iter().flat_map(|Self(knobs)| knobs);
+                refuse_host_wide(document, Self::NAME, knobs, checker);
             }
         }
     }
@@ -160,13 +179,35 @@ impl Section for Sysctl {
     }
 }
 
-/// Only `net` exists once per namespace: any other knob would change the host.
-fn refuse_host_wide(document: &Document, Sysctl(knobs): &Sysctl, checker: &mut Checker) {
-    for Knob { key, .. } in knobs.iter().filter(|knob| knob.key.is_host_wide()) {
+/// Only `net` and the `class/net` of sysfs exist once per namespace: any other knob would change the host.
+fn refuse_host_wide<'a>(
+    document: &Document,
+    section: &str,
+    knobs: impl Iterator<Item = &'a Knob>,
+    checker: &mut Checker,
+) {
+    for Knob { key, .. } in knobs.filter(|knob| knob.key.is_host_wide()) {
         let written = document.written_at(key.span).trim_matches(['"', '\'']);
         let message = format!("`{written}` is host-wide, not a knob of a namespace");
-        let help = "move it to the `sysctl` section at the top level of the document";
+        let help = format!("move it to the `{section}` section at the top level of the document");
         checker.report(Diagnostic::new(key.span, message).help(help));
+    }
+}
+
+impl Section for SysfsKnobs {
+    const NAME: &'static str = "sysfs";
+    const DOC: &'static str = "Files of sysfs by their path below `/sys`";
+    const JOIN: Join = Join::Tables(&[]);
+
+    type Value = Map<SysfsKnob>;
+    const NEW: fn(Self::Value) -> Self =
+        |Map(knobs)| Self(knobs.into_iter().map(|SysfsKnob(knob)| knob).collect());
+
+    fn check(document: &Document, checker: &mut Checker) {
+        for (_, scope) in document.scopes().filter(|(namespace, _)| namespace.is_some()) {
+            let knobs = scope.get().into_iter().flat_map(|Self(knobs)| knobs);
+            refuse_host_wide(document, Self::NAME, knobs, checker);
+        }
     }
 }
 
@@ -246,6 +287,39 @@ impl Keyed for Knob {
     fn entry_schema(definitions: &mut Definitions) -> Json {
         let plain = KnobText::schema(definitions);
         json!({ "anyOf": [plain, describe_record::<Detailed>(definitions)] })
+    }
+}
+
+/// A knob of `[sysfs]`, by its path.
+pub struct SysfsKnob(Knob);
+
+impl Keyed for SysfsKnob {
+    const KEY: &'static str = "a path below `/sys`: `kernel/mm/transparent_hugepage/enabled`";
+
+    fn read_entry(key: &Spanned<String>, node: &Node, checker: &mut Checker) -> Option<Self> {
+        let entry = Entry::read_entry(key, node, checker);
+        let known = Key::sysfs(key);
+        match &known {
+            // It became nested tables, and was reported.
+            Err(KeyError::NoSeparator(_))
+                if entry.is_none() && matches!(node.value, Value::Table(_)) => {}
+            Err(error) => checker.report(refuse_key_of_sysfs(key.span, error)),
+            Ok(_) => {}
+        }
+        let Entry { value, adopt, .. } = entry?;
+        Some(Self(Knob { key: Spanned::new(known.ok()?, key.span), value, adopt }))
+    }
+
+    fn entry_schema(definitions: &mut Definitions) -> Json {
+        Knob::entry_schema(definitions)
+    }
+}
+
+fn refuse_key_of_sysfs(span: Span, error: &KeyError) -> Diagnostic {
+    match error {
+        KeyError::NoSeparator(_) => Diagnostic::new(span, error.to_string())
+            .help("write the whole path, such as \"kernel/mm/transparent_hugepage/enabled\""),
+        error => refuse_key(span, error),
     }
 }
 

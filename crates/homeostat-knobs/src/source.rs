@@ -15,12 +15,14 @@ use crate::key::Key;
 use crate::model::{DesiredState, Value};
 use crate::observe::{Moment, Reader};
 use crate::plan::{self, Step};
+use crate::sysfs::{OwnSysfs, Root, Sysfs};
 
 /// The directories below which all knobs are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     /// Where kernel parameters are.
     pub sysctl: PathBuf,
+    pub sysfs: Sysfs,
     /// Where version 2 of the cgroup hierarchy is, if there is one.
     pub cgroup: Option<PathBuf>,
     /// Whether systemd manages the hierarchy.
@@ -33,6 +35,7 @@ impl Roots {
     pub fn of_the_system() -> Self {
         Roots {
             sysctl: PathBuf::from("/proc/sys"),
+            sysfs: Sysfs::OfTheSystem(OwnSysfs::default()),
             cgroup: cgroup::root(),
             // The directory that systemd itself makes to say that it is running.
             systemd: Path::new("/run/systemd/system").is_dir(),
@@ -70,13 +73,17 @@ impl Knobs {
     }
 
     /// The root below which a knob is, or why there is none.
-    pub(crate) fn root(&self, key: &Key) -> Result<&Path, Absence> {
+    pub(crate) fn root(&self, key: &Key) -> Result<Root<'_>, Absence> {
         if let Some(why) = self.host_wide_refusal.clone().filter(|_| key.is_host_wide()) {
             return Err(Absence::HostWide { why });
         }
         match key {
-            Key::Sysctl(_) => Ok(&self.roots.sysctl),
-            Key::Cgroup(_) => self.roots.cgroup.as_deref().ok_or(Absence::NoHierarchy),
+            Key::Sysctl(_) => Ok(Root::Directory(&self.roots.sysctl)),
+            Key::Cgroup(_) => {
+                let root = self.roots.cgroup.as_deref();
+                root.map(Root::Directory).ok_or(Absence::NoHierarchy)
+            }
+            Key::Sysfs(_) => Ok(self.roots.sysfs.root(key)),
         }
     }
 }

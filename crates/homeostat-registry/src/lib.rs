@@ -183,6 +183,8 @@ pub struct Shown {
 /// take over what `default` says. The knobs of those links come after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
+    /// Before all others, which wait for its first pass, whether it worked or not: what the others need of the kernel.
+    First,
     /// Before all others, which wait for its first pass; the [`Gate`] of the scope is closed until it has converged.
     Firewall,
     /// Before links are created; its first pass is waited for.

@@ -15,9 +15,11 @@ use crate::cli::Global;
 use crate::failure::DocumentErrors;
 use crate::provider::fleet;
 
-/// Every source, in the order in which they are driven: those that create scopes come first.
+/// Every source, in the order in which they are driven: those that create scopes come first, then what all others need of
+/// the kernel.
 pub(crate) static SOURCES: &[Registration] = &[
     homeostat_namespaces::REGISTRATION,
+    homeostat_modules::REGISTRATION,
     homeostat_nft::REGISTRATION,
     homeostat_rtnl::REGISTRATION,
     homeostat_knobs::REGISTRATION,

@@ -12,6 +12,7 @@ const PACKAGES: &[&str] = &[
     "homeostat-netns",
     "homeostat-netlink",
     "homeostat-namespaces",
+    "homeostat-modules",
     "homeostat-knobs",
     "homeostat-rtnl",
     "homeostat-nft",

@@ -8,7 +8,7 @@ use homeostat_engine::{
     Alone, Config, Entry, Error, Explain, Finding, Focus, LedgerKey, LedgerPage, MemoryLedger,
     Observer, OnRelease, Ownership, PassInput, Plan, Report, Source, ledger_page, pass, plan,
 };
-use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
+use homeostat_knobs::{DesiredState, Key, Knobs, Roots, Sysfs};
 use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
 
@@ -79,6 +79,12 @@ impl Bench {
         assert!(report.is_converged(), "{:#?}", report_lines(&report));
         assert!(report.plan().steps.is_empty(), "{:#?}", report_lines(&report));
     }
+}
+
+/// A tree of a test's own: `sys` for sysctls, `sysfs`, and no control groups.
+pub(crate) fn roots_below(root: &Path) -> Roots {
+    let sysfs = Sysfs::Directory(root.join("sysfs"));
+    Roots { sysctl: root.join("sys"), sysfs, cgroup: None, systemd: false }
 }
 
 fn filed() -> LedgerKey {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use homeostat_engine::Ownership;
-use homeostat_knobs::{DesiredState, Key, Knobs, Roots};
+use homeostat_knobs::{DesiredState, Key, Knobs};
 use homeostat_testkit::laws::{
     self, Ability, DesiredState as Which, Disturbance, Fault, Harness, Meter,
 };
@@ -18,7 +18,7 @@ use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags};
 use rustix::io::Errno;
 use tempfile::TempDir;
 
-use crate::bench::{block_on, desired};
+use crate::bench::{block_on, desired, roots_below};
 
 /// Knobs that hold `0` are as the kernel left them: nothing was written to them.
 const KNOBS: [&str; 5] = ["net/a", "net/b", "net/c", "net/d", "net/stranger"];
@@ -89,8 +89,7 @@ impl Harness for Tree {
     }
 
     fn source(&self) -> Knobs {
-        let sysctl = self.root.path().join("sys");
-        Knobs::new(Roots { sysctl, cgroup: None, systemd: false }, None)
+        Knobs::new(roots_below(self.root.path()), None)
     }
 
     fn ownership(&self) -> Ownership {

@@ -17,4 +17,5 @@ mod laws;
 mod limits;
 mod links;
 mod owning;
+mod sysfs;
 mod tree;

@@ -8,7 +8,7 @@ use homeostat_knobs::{DesiredState, Knobs, Roots};
 use rustix::fs::{XattrFlags, setxattr};
 use tempfile::TempDir;
 
-use crate::bench::{Bench, desired, report_lines};
+use crate::bench::{Bench, desired, report_lines, roots_below};
 
 /// Files of a fake `/proc/sys` and a fake hierarchy of groups, with what they hold.
 struct Fake {
@@ -38,8 +38,7 @@ impl Fake {
 
     fn source(&self) -> Knobs {
         let cgroup = Some(self.root.path().join("cgroup"));
-        let roots = Roots { sysctl: self.root.path().join("sys"), cgroup, systemd: true };
-        Knobs::new(roots, None)
+        Knobs::new(Roots { cgroup, systemd: true, ..roots_below(self.root.path()) }, None)
     }
 
     fn bench(&self) -> Bench {
@@ -236,8 +235,7 @@ fn a_root_that_is_not_there_fails_the_look() {
 #[test]
 fn without_a_hierarchy_limits_are_refused() {
     let fake = Fake::new(&[]);
-    let roots = Roots { sysctl: fake.root.path().join("sys"), cgroup: None, systemd: false };
-    let bench = Bench::new(Knobs::new(roots, None));
+    let bench = Bench::new(Knobs::new(roots_below(fake.root.path()), None));
     let plan = bench.plan(&limits("web", &[("memory.max", "1G")]));
     assert_eq!(
         report_lines(&plan),

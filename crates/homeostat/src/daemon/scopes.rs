@@ -345,6 +345,7 @@ impl Running {
             }
             let Put::Begun(pass) = put else { continue };
             match start {
+                Start::First => _ = pass.await,
                 Start::Firewall => first.push(control),
                 Start::BeforeLinks => {
                     // Whether it worked is in its report.

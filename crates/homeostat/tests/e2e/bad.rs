@@ -76,6 +76,35 @@ fn knobs_that_no_kernel_can_hold_are_refused_with_their_place() {
     }
 }
 
+#[test]
+fn files_of_sysfs_that_are_no_settings_are_refused_with_the_way_out() {
+    for (line, way_out) in [
+        ("\"power/state\" = \"mem\"", "run it from a script"),
+        ("\"devices/pci0000:00/remove\" = 1", "run it from a script"),
+        ("\"class/net/eth0/mtu\" = 9000", "in `[links]`"),
+        ("\"class/net/br0/bridge/stp_state\" = 1", "an option of the link"),
+        ("\"class/net/bonding_masters\" = \"+bond0\"", "kind `bond`"),
+        ("\"block/sda/queue/scheduler\" = \"\"", "leave the knob out"),
+    ] {
+        let world = World::with(&format!("[sysfs]\n{line}\n"));
+        let ran = refused(world.run("check host.toml"), line);
+        assert!(ran.stderr.contains("--> host.toml:2:1"), "{line}: {}", ran.stderr);
+        assert!(ran.stderr.contains(way_out), "{line}: {}", ran.stderr);
+    }
+}
+
+#[test]
+fn modules_and_files_of_the_host_are_refused_in_a_sandbox() {
+    for (document, what) in [
+        ("modules = [\"dummy\"]\n", "the module `dummy` belongs to the host, not to a sandbox"),
+        ("[sysfs]\n\"kernel/mm/ksm/run\" = 1\n", "belongs to the whole host, not to the sandbox"),
+    ] {
+        let world = World::with(document);
+        let ran = refused(world.run("plan host.toml --sandbox"), what);
+        assert!(ran.stderr.contains(what), "{}", ran.stderr);
+    }
+}
+
 /// Files that no editor makes.
 fn hostile() -> Vec<(&'static str, Vec<u8>)> {
     let junk = (0..40_000_u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 24) as u8);

@@ -84,6 +84,7 @@ fn an_installation_brings_everything_and_starts_nothing() {
         "/usr/share/homeostat/systemd/namespaces.conf",
         "/usr/share/homeostat/systemd/files.conf",
         "/usr/share/homeostat/systemd/fleet.conf",
+        "/usr/share/homeostat/systemd/modules.conf",
         "/usr/share/homeostat/prometheus/homeostat.rules.yml",
         "/usr/share/homeostat/grafana/homeostat.json",
         "/usr/share/homeostat/schema.json",
