@@ -13,7 +13,9 @@ trap 'rm -rf "$work"' EXIT
 sets="nexthop:NHA_:u16 nexthop:NEXTHOP_GRP_TYPE_:u16 veth:VETH_INFO_:u16 if_tunnel:IFLA_GRE_:u16 if_tunnel:IFLA_IPTUN_:u16 net_namespace:NETNSA_:u16 if_bridge:BRIDGE_VLANDB_:u16 if_bridge:IFLA_BRIDGE_:u16
     genetlink:CTRL_CMD_:u8 genetlink:CTRL_ATTR_:u16
     wireguard:WG_CMD_:u8 wireguard:WGDEVICE_A_:u16 wireguard:WGPEER_A_:u16 wireguard:WGALLOWEDIP_A_:u16
-    wireguard:WGPEER_F_:u32"
+    wireguard:WGPEER_F_:u32
+    lwtunnel:LWTUNNEL_ENCAP_:u16 mpls_iptunnel:MPLS_IPTUNNEL_:u16 seg6_iptunnel:SEG6_IPTUNNEL_:u16 seg6_iptunnel:SEG6_IPTUN_MODE_:u32
+    if_link:IFLA_MACSEC_:u16 if_macsec:MACSEC_CMD_:u8 if_macsec:MACSEC_ATTR_:u16 if_macsec:MACSEC_SECY_ATTR_:u16 if_macsec:MACSEC_RXSC_ATTR_:u16 if_macsec:MACSEC_SA_ATTR_:u16 if_macsec:MACSEC_SA_CONFIG_ATTR_:u16"
 # header:integer type:macros to take, as the host sees them
 macros="if_bonding:u8:BOND_MODE_ROUNDROBIN,BOND_MODE_ACTIVEBACKUP,BOND_MODE_XOR,BOND_MODE_BROADCAST,BOND_MODE_8023AD,BOND_MODE_TLB,BOND_MODE_ALB
 if_bonding:u8:BOND_XMIT_POLICY_LAYER2,BOND_XMIT_POLICY_LAYER34,BOND_XMIT_POLICY_LAYER23,BOND_XMIT_POLICY_ENCAP23,BOND_XMIT_POLICY_ENCAP34,BOND_XMIT_POLICY_VLAN_SRCMAC

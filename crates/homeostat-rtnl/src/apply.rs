@@ -9,6 +9,7 @@ use homeostat_netlink::uapi::{NLM_F_ECHO, RTM_NEWADDR, RTM_NEWROUTE};
 use homeostat_netlink::{Answer, Batch, Connection, Errno, Error, Message, Refusal};
 
 use crate::address::{AddressKey, is_link_local};
+use crate::desired::DesiredState;
 use crate::key::Key;
 use crate::link::kinds::Refs;
 use crate::link::message::Parts;
@@ -126,7 +127,7 @@ impl Writer {
                     outcomes.put(at, outcome);
                 }
             }
-            send(&mut open, batch, requests, work.moment, &mut outcomes)?;
+            send(&mut open, batch, requests, work, &mut outcomes)?;
         }
         if let Some(echo_filter) = echo_filter.filter(|_| !outcomes.has_made) {
             echo_filter.dropped_nothing();
@@ -337,16 +338,17 @@ fn send(
     connection: &mut Connection,
     batch: &mut Batch,
     requests: &[Request],
-    moment: &Moment,
+    work: &Work<'_, Rtnl>,
     outcomes: &mut OutcomeBuffer<'_>,
 ) -> Result<(), Failure> {
+    let moment = work.moment;
     let mut failed = None;
     let mut echoes = BTreeMap::new();
     let ran = connection.run(batch, &mut |place, answer| {
         let Some(request) = requests.get(place) else { return };
         outcomes.has_made |= !matches!(answer, Answer::Refused(_));
         if let Answer::Reply(message) = &answer {
-            echoes.extend(object(message, &moment.links).map(|object| (place, object)));
+            echoes.extend(object(message, moment, work.desired).map(|object| (place, object)));
         }
         let outcome = judge(request.goal, moment.extent, answer);
         match (request.goal, outcome) {
@@ -373,10 +375,12 @@ fn send(
 }
 
 /// The object that the kernel says it made.
-fn object(message: &Message<'_>, links: &Links) -> Option<Object> {
+fn object(message: &Message<'_>, moment: &Moment, desired: &DesiredState) -> Option<Object> {
+    let links = &moment.links;
     match message.kind {
         RTM_NEWROUTE => {
-            let seen = route::message::decode(message, &mut LinkNames::new(links)).ok()??;
+            let mut seen = route::message::decode(message, &mut LinkNames::new(links)).ok()??;
+            moment.gateways.put_into_words(desired, &seen.key, &mut seen.route);
             Some(Object::Route(seen.route))
         }
         RTM_NEWADDR => {

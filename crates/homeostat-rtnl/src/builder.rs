@@ -215,12 +215,36 @@ pub enum Impossible {
     NoNexthop,
     #[error("a route of its type goes nowhere, so a gateway or a link has no place in it")]
     GoesNowhere,
-    #[error("it has several ways, so a gateway or a link of its own has no place in it")]
+    #[error(
+        "it has several ways, so a gateway, a link or an encapsulation of its own has no place in it"
+    )]
     ManyWays,
     #[error("an IPv6 route cannot go via an IPv4 gateway")]
     GatewayFamily,
     #[error("the source address is of another family")]
     SourceFamily,
+    #[error(
+        "only IPv6 routes have a preference: a metric says which of several IPv4 routes is taken"
+    )]
+    PrefOnIpv4,
+    #[error("a route that follows the gateway of a link has no way of its own")]
+    GatewayOfAndWay,
+    #[error("only IPv6 routes expire")]
+    ExpiresOnIpv4,
+    #[error("a route expires in a second to 248 days")]
+    Expires,
+    #[error("the name of a way to avoid congestion has 1 to 15 characters")]
+    CongestionControl,
+    #[error(
+        "a route gets 1 to 30 labels, each below 1048576 and none of them 3, which stands for no label"
+    )]
+    MplsLabels,
+    #[error("a route gets 1 to 126 segments")]
+    Segments,
+    #[error("segments are added to IPv6 packets only: `inline` is for IPv6 routes")]
+    InlineOnIpv4,
+    #[error("an encapsulation that we do not know cannot be declared")]
+    OtherEncap,
     #[error("IPv6 routes have no type of service")]
     TosOnIpv6,
     #[error("a weight is a number from 1 to 256")]
@@ -242,7 +266,7 @@ pub enum Impossible {
     #[error("broadcast addresses are for IPv4 only")]
     BroadcastOnIpv6,
     #[error(
-        "a nexthop object is for unicast routes, which then have no gateway, link or hops of their own"
+        "a nexthop object is for unicast routes, which then have no gateway, link, encapsulation or hops of their own"
     )]
     NexthopAndWay,
     #[error("a nexthop is a way, a hole or a group, with a number above zero")]

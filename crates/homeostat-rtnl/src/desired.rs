@@ -171,6 +171,11 @@ impl DesiredState {
         self.templates.get(self.template_of(slot)?)
     }
 
+    /// Whether there is an IPv4 route in a slot.
+    pub(crate) fn is_ipv4_route(&self, slot: Slot) -> bool {
+        matches!(self.packed_at(slot), Some(Packed::V4(_)))
+    }
+
     /// The number of the template of the route in a slot.
     pub(crate) fn template_of(&self, slot: Slot) -> Option<usize> {
         self.packed_at(slot).map(|packed| packed.template())

@@ -34,6 +34,7 @@ use crate::message::LinkNames;
 use crate::number::Protocol;
 use crate::object::Object;
 use crate::observe::foreign;
+use crate::route::gateways::concerned_by;
 use crate::route::message::SeenRoute;
 use crate::route::{self, is_touched_by};
 use crate::rule::RuleKey;
@@ -250,7 +251,13 @@ impl DirtyKeys {
             _ if replaces => RouteEvent::Replaced,
             _ => RouteEvent::Added,
         };
-        let SeenRoute { key, route, protocol } = seen;
+        self.follow_gateways(&seen, replaces);
+        let SeenRoute { key, mut route, protocol } = seen;
+        if let Some(shadow) = &self.shadow
+            && let Some(gateways) = &shadow.gateways
+        {
+            gateways.put_into_words(shadow.desired(), &key, &mut route);
+        }
         let is_settled = match &mut self.shadow {
             Some(shadow) => {
                 shadow.apply_event(&key, MarkedRoute { route, protocol }, event);
@@ -265,6 +272,32 @@ impl DirtyKeys {
             }
             self.name(Key::Route(key));
         }
+    }
+
+    /// Names the routes that follow the gateway of a link, if an event is about a default route there.
+    fn follow_gateways(&mut self, seen: &SeenRoute, replaces: bool) {
+        let Some(shadow) = &mut self.shadow else { return };
+        let desired = Arc::clone(shadow.desired());
+        let links = concerned_by(&desired, seen, replaces, self.source.protocol);
+        for link in links {
+            self.forget_gateways(link);
+            let keys = desired.routes_of_all(desired.relations.following(link));
+            for key in keys.filter(|key| key.is_ipv4() == seen.key.is_ipv4()) {
+                self.name(Key::Route(key));
+            }
+        }
+    }
+
+    /// The gateway of a link may be another now, or gone: routes that follow it are uncertain.
+    fn forget_gateways(&mut self, link: LinkName) {
+        self.is_lost |= !self.mark_uncertain(|shadow| {
+            let desired = Arc::clone(shadow.desired());
+            if !desired.relations.follow_gateway_of(link) {
+                return true;
+            }
+            shadow.gateways = None;
+            shadow.mark_uncertain(desired.relations.following(link), |_| false)
+        });
     }
 
     fn address(&mut self, message: &Message<'_>, seen: &SeenAddress) -> bool {
@@ -292,6 +325,9 @@ impl DirtyKeys {
             shadow.mark_uncertain(touched, |route| is_touched_by(route, &seen.key))
         };
         let is_known = !is_going || self.mark_uncertain(goes_along);
+        if is_going {
+            self.forget_gateways(seen.key.link);
+        }
         if !is_echo && self.concerns(seen) {
             self.name(Key::Address(seen.key));
         }
@@ -357,6 +393,9 @@ impl DirtyKeys {
                 let templates = templates.chain(desired.relations.anywhere());
                 shadow.mark_uncertain(templates, |route| carriers.may_carry(route))
             });
+        }
+        for name in former.into_iter().chain([name]) {
+            self.forget_gateways(name);
         }
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
         for name in former.into_iter().chain([name]) {

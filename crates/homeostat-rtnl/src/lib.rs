@@ -108,6 +108,8 @@ pub use object::Object;
 pub use observe::{ListedObject, Reader};
 #[cfg(feature = "document")]
 pub use registration::REGISTRATION;
+pub use route::encap::{Encap, Seg6Mode};
+pub use route::rare::{Bit, Millis, PathMetrics, Preference, Rare, RareAttributes};
 pub use route::{Hop, Route, RouteKey, RouteKind};
 pub use rule::{Dscp, IpProtocol, Mark, Ports, Rule, RuleAction, RuleKey, TunId, UidRange};
 pub use source::Rtnl;

@@ -16,6 +16,7 @@ use crate::link::{IfIndex, LinkName, Links};
 use crate::neighbour::NeighbourKey;
 use crate::net::Net;
 use crate::nexthop::{NexthopId, Nexthops};
+use crate::route::gateways::Gateways;
 use crate::route::{Route, RouteKey};
 use crate::rule::ObservedRule;
 use crate::shared_map::SharedMap;
@@ -27,6 +28,8 @@ pub struct Moment {
     pub(crate) addresses: Addresses,
     pub(crate) foreign: Foreign,
     pub(crate) nexthops: Nexthops,
+    /// The gateways that declared routes follow.
+    pub(crate) gateways: Gateways,
     pub(crate) rules: Vec<ObservedRule>,
     pub(crate) learned: BTreeSet<NeighbourKey>,
     /// The places of declared forwarding entries, by bridge or VXLAN, whose present entry gives way.

@@ -62,8 +62,13 @@ impl Object {
 }
 
 /// What every object of its kind has, unless something else was asked for.
-const USUAL: [(&str, &str); 4] =
-    [("type", "unicast"), ("scope", "global"), ("valid", "forever"), ("preferred", "forever")];
+const USUAL: [(&str, &str); 5] = [
+    ("type", "unicast"),
+    ("scope", "global"),
+    ("pref", "medium"),
+    ("valid", "forever"),
+    ("preferred", "forever"),
+];
 
 /// An object in the words of a document.
 pub(crate) fn explained(object: &Object) -> Value {

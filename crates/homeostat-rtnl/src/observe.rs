@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use homeostat_core::{Failure, Focus, Hint, Owner, Records, Retry, See, Seen, Snapshot, View};
 use homeostat_netlink::uapi::RTA_TABLE;
-use homeostat_netlink::{Batch, Connection, Dumped, Errno, Error, Family, Malformed, Message};
+use homeostat_netlink::{
+    Batch, Connection, Dumped, Errno, Error, Family, Malformed, Message, MessageWriter,
+};
 
 use crate::address::AddressMarks;
 use crate::desired::DesiredState;
@@ -19,6 +21,7 @@ use crate::link::{self, IfIndex, LinkName};
 use crate::moment::{Beyond, Extent, Moment};
 use crate::number::{Protocol, Table};
 use crate::object::Object;
+use crate::route::gateways::Gateways;
 use crate::route::observe::{ALL_IPV6, EVERYTHING};
 use crate::shadow::Shadow;
 use crate::source::Rtnl;
@@ -210,6 +213,7 @@ impl Observation<'_, '_> {
         let address_marks = self.source.address_marks;
         let mut moment = Moment { address_marks, ..Moment::default() };
         self.links(&mut moment)?;
+        self.gateways(&mut moment)?;
         match self.view.focus {
             Focus::All => {
                 let address_goes = address::observe_all(self, &mut moment)?;
@@ -306,6 +310,23 @@ impl Observation<'_, '_> {
             self.other_namespaces(moment);
             link::observe::report(moment, self.source, self.view, self.see);
             self.look_beyond(moment);
+        }
+        Ok(())
+    }
+
+    /// Looks for the gateways that declared routes follow, unless the shadow knows them.
+    fn gateways(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        let followed: BTreeSet<LinkName> = self.view.desired.relations.followed_links().collect();
+        if followed.is_empty() {
+            return Ok(());
+        }
+        let known = self.shadow.as_mut().and_then(|shadow| shadow.gateways.take());
+        moment.gateways = match known.filter(|_| *self.view.focus != Focus::All) {
+            Some(gateways) => gateways,
+            None => Gateways::observe(self, &moment.links, &followed)?,
+        };
+        if let Some(shadow) = &mut self.shadow {
+            shadow.gateways = Some(moment.gateways.clone());
         }
         Ok(())
     }
@@ -436,12 +457,12 @@ pub(crate) fn collect<T>(
     read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
 ) -> Result<Vec<T>, Error> {
     let mut request = Batch::new();
-    request_for(&mut request, kind, fixed, None)?;
+    request_for(&mut request, kind, fixed, None, |_| {})?;
     collect_all(connection, request, read)
 }
 
 /// The same for a request of any form.
-fn collect_all<T>(
+pub(crate) fn collect_all<T>(
     connection: &mut Connection,
     mut request: Batch,
     mut read: impl FnMut(&Message<'_>) -> Result<Option<T>, Malformed>,
@@ -470,12 +491,14 @@ pub(crate) fn request_for(
     kind: u16,
     fixed: &[u8],
     table: Option<Table>,
+    more: impl FnOnce(&mut MessageWriter<'_>),
 ) -> Result<(), Error> {
     let mut message = request.message(kind, 0);
     message.fixed(fixed);
     if let Some(Table(table)) = table {
         message.attr_u32(RTA_TABLE, table);
     }
+    more(&mut message);
     message.finish()
 }
 

@@ -27,6 +27,7 @@ use crate::moment::Moment;
 use crate::nexthop;
 use crate::object::Object;
 use crate::route::Route;
+use crate::route::gateways::no_gateway;
 use crate::snapshot::{Copied, FormerLinks};
 use crate::source::Rtnl;
 use crate::step::{Delete, GiveBack, Phase, Step, Update};
@@ -92,8 +93,8 @@ struct Planner<'a> {
     emptied: BTreeSet<LinkName>,
     /// The IPv6 addresses that are created: a link can have an IPv6 address only once, whatever its prefix length.
     wanted: BTreeSet<(LinkName, IpAddr)>,
-    /// What the routes of a template wait for, computed when the first of them is planned.
-    waits: HashMap<usize, Option<WaitsOn>>,
+    /// What the routes of a template wait for, IPv4 ones or not, computed when the first of them is planned.
+    waits: HashMap<(usize, bool), Option<WaitsOn>>,
     /// What is lost with links that are created again.
     lost: BTreeSet<Slot>,
     /// What the last delete found; the next one often finds the same and shares it.
@@ -143,8 +144,9 @@ impl<'a> Planner<'a> {
         if let Some(number) = desired.template_of(slot) {
             let template = desired.templates.get(number)?;
             let absent = Absent { withheld, going };
-            let missing = || missing(desired, &has, moment, template, absent);
-            return waits.entry(number).or_insert_with(missing).clone();
+            let is_ipv4 = desired.is_ipv4_route(slot);
+            let missing = || missing(desired, &has, moment, template, is_ipv4, absent);
+            return waits.entry((number, is_ipv4)).or_insert_with(missing).clone();
         }
         let declared = desired.other_at(slot)?;
         match (&declared.key, &declared.object) {
@@ -530,6 +532,7 @@ fn missing(
     has: Has<'_>,
     moment: &Moment,
     template: &RouteTemplate,
+    is_ipv4: bool,
     absent_addresses: Absent<'_>,
 ) -> Option<WaitsOn> {
     let route = &template.route;
@@ -539,11 +542,13 @@ fn missing(
     let absent = || route.links().filter(|link| !has(*link));
     let link = absent().find(|link| !desired.is_optional(*link)).or_else(|| absent().next());
     let link = link.map(|link| WaitsOn::link(link.to_string()));
-    link.or_else(|| {
-        route.gateways().find_map(|via| waits_with(&|address| address.net().contains(via)))
-    })
-    .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip == src)))
-    .or_else(|| nexthop::waiting(route.nexthop?, desired, has))
+    let followed = route.rare.gateway_of.filter(|_| !moment.gateways.have(is_ipv4, route));
+    link.or_else(|| followed.map(no_gateway))
+        .or_else(|| {
+            route.gateways().find_map(|via| waits_with(&|address| address.net().contains(via)))
+        })
+        .or_else(|| route.src.and_then(|src| waits_with(&|address| address.ip == src)))
+        .or_else(|| nexthop::waiting(route.nexthop?, desired, has))
 }
 
 /// The absent link of declared addresses of which one is needed, or the check that keeps it away, unless another one exists.

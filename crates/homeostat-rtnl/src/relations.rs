@@ -41,6 +41,8 @@ struct TemplateIndex {
     by_gateway: BTreeMap<IpAddr, Vec<u32>>,
     /// Those whose routes may be on any link.
     anywhere: Vec<u32>,
+    /// By the links whose gateway the routes follow.
+    by_followed: BTreeMap<LinkName, Vec<u32>>,
     has_mtu: bool,
 }
 
@@ -170,6 +172,21 @@ impl Relations {
         on_links.chain(through).flatten().copied().collect()
     }
 
+    /// Whether declared routes follow the gateway of a link.
+    pub(crate) fn follow_gateway_of(&self, link: LinkName) -> bool {
+        self.templates.by_followed.contains_key(&link)
+    }
+
+    /// The links whose gateways declared routes follow.
+    pub(crate) fn followed_links(&self) -> impl Iterator<Item = LinkName> {
+        self.templates.by_followed.keys().copied()
+    }
+
+    /// The templates of routes that follow the gateway of a link.
+    pub(crate) fn following(&self, link: LinkName) -> impl Iterator<Item = u32> {
+        self.templates.by_followed.get(&link).into_iter().flatten().copied()
+    }
+
     /// The templates of routes that may be on any link.
     pub(crate) fn anywhere(&self) -> impl Iterator<Item = u32> {
         self.templates.anywhere.iter().copied()
@@ -212,6 +229,9 @@ impl TemplateIndex {
             }
             for gateway in route.gateways().collect::<BTreeSet<_>>() {
                 self.by_gateway.entry(gateway).or_default().push(number);
+            }
+            if let Some(link) = route.rare.gateway_of {
+                self.by_followed.entry(link).or_default().push(number);
             }
             self.has_mtu |= route.mtu.is_some();
         }

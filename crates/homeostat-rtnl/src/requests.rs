@@ -11,6 +11,7 @@ use crate::key::Key;
 use crate::message::{Encoded, Encoder, NoLink, Put};
 use crate::moment::Moment;
 use crate::object::Object;
+use crate::route::gateways::no_gateway;
 use crate::rule::Leaving;
 use crate::step::{Delete, GiveBack, Phase, Step, Update};
 use crate::subscription::OwnWrites;
@@ -71,7 +72,15 @@ impl RequestWriter<'_> {
     fn put(&mut self, desired: &DesiredState, slot: Slot, put: Put, goal: Goal) -> Written {
         let encoded = match desired.at(slot) {
             Some(At::Route(packed, template)) => {
-                route::message::put(&mut self.encoder, &packed.key(), &template.route, put)
+                let (key, route) = (packed.key(), &template.route);
+                let Some(link) = route.rare.gateway_of else {
+                    let encoded = route::message::put(&mut self.encoder, &key, route, put);
+                    return self.add(encoded, goal);
+                };
+                let Some(route) = self.moment.gateways.resolve(&key, route) else {
+                    return Err(Outcome::Pending { on: no_gateway(link) });
+                };
+                route::message::put(&mut self.encoder, &key, &route, put)
             }
             Some(At::Other(other)) => match (&other.key, &other.object) {
                 (Key::Address(key), Object::Address(address)) => {

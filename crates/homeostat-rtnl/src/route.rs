@@ -1,5 +1,7 @@
 //! Routes: key, managed part, and when what is seen agrees with what is declared. Pure.
 
+pub(crate) mod encap;
+pub(crate) mod gateways;
 #[cfg(feature = "document")]
 pub(crate) mod line;
 #[cfg(feature = "document")]
@@ -7,6 +9,7 @@ pub(crate) mod list;
 pub(crate) mod message;
 pub(crate) mod observe;
 pub(crate) mod packed;
+pub(crate) mod rare;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 #[cfg(test)]
@@ -30,6 +33,8 @@ use crate::net::Net;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Scope, Table, Tos, named_number, serde_as_text};
 use crate::object::agrees;
+use crate::route::encap::Encap;
+use crate::route::rare::{Rare, RareAttributes};
 
 /// The managed part of a route.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -60,6 +65,9 @@ pub struct Route {
     /// How far the destination is; IPv4 only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scope: Option<Scope>,
+    /// What few routes have.
+    #[serde(flatten)]
+    pub rare: Rare,
 }
 
 /// One way of several.
@@ -74,6 +82,9 @@ pub struct Hop {
     /// Whether the gateway counts as reachable on the link whatever its address is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub onlink: Option<bool>,
+    /// What its packets are wrapped into.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encap: Option<Encap>,
 }
 
 /// What happens to the packets of a route, by the kernel's number.
@@ -127,6 +138,13 @@ impl Route {
         Route { via: Some(gateway), ..Route::default() }
     }
 
+    /// A route through the gateway that a lease or a router advertisement has brought on a link, whichever that is.
+    #[must_use]
+    pub fn gateway_of(link: LinkName) -> Self {
+        let rare = RareAttributes { gateway_of: Some(link), ..RareAttributes::default() };
+        Route { rare: rare.into(), ..Route::default() }
+    }
+
     /// A route to what is directly on a link.
     #[must_use]
     pub fn dev(link: LinkName) -> Self {
@@ -163,6 +181,7 @@ impl Route {
 
 /// Brings a declared route to the form in which it is compared.
 pub(crate) fn normalize(key: &RouteKey, desired: &mut Route) -> Result<(), Impossible> {
+    follow(desired)?;
     check_way(desired)?;
     collapse(desired);
     let is_v6 = !key.is_ipv4();
@@ -181,19 +200,43 @@ pub(crate) fn normalize(key: &RouteKey, desired: &mut Route) -> Result<(), Impos
     if is_v6 {
         desired.scope = None;
     }
+    desired.rare.check(is_v6)?;
+    desired
+        .hops
+        .iter()
+        .filter_map(|hop| hop.encap.as_ref())
+        .try_for_each(|encap| encap.check(is_v6))
+}
+
+/// A route that follows the gateway of a link is on that link.
+fn follow(desired: &mut Route) -> Result<(), Impossible> {
+    let Some(link) = desired.rare.gateway_of else { return Ok(()) };
+    let is_elsewhere = desired.dev.is_some_and(|dev| dev != link);
+    if is_elsewhere
+        || desired.via.is_some()
+        || !desired.hops.is_empty()
+        || desired.nexthop.is_some()
+    {
+        return Err(Impossible::GatewayOfAndWay);
+    }
+    desired.dev = Some(link);
     Ok(())
 }
 
 fn check_way(desired: &Route) -> Result<(), Impossible> {
     let has_way = desired.via.is_some() || desired.dev.is_some();
+    let has_encap = desired.rare.encap.is_some();
     if desired.nexthop.is_some() {
-        let stands_alone = !has_way && desired.hops.is_empty() && desired.onlink.is_none();
+        let stands_alone =
+            !has_way && !has_encap && desired.hops.is_empty() && desired.onlink.is_none();
         let has_nexthop = desired.kind == RouteKind::UNICAST;
         return (stands_alone && has_nexthop).then_some(()).ok_or(Impossible::NexthopAndWay);
     }
     let weighs = |hop: &Hop| (1..=256).contains(&hop.weight);
     match (desired.kind.accepts_nexthop(), has_way, !desired.hops.is_empty()) {
-        (false, false, false) | (true, true, false) => Ok(()),
+        (false, false, false) if !has_encap => Ok(()),
+        (true, true, false) => Ok(()),
+        (true, false, true) if has_encap => Err(Impossible::ManyWays),
         (true, false, true) if desired.hops.iter().all(weighs) => Ok(()),
         (true, false, true) => Err(Impossible::Weight),
         (true, false, false) => Err(Impossible::NoNexthop),
@@ -204,10 +247,14 @@ fn check_way(desired: &Route) -> Result<(), Impossible> {
 
 /// The kernel keeps a single way as if it had never been one of several.
 fn collapse(desired: &mut Route) {
-    if let [only] = desired.hops.as_slice() {
+    if desired.hops.len() == 1
+        && let Some(only) = desired.hops.pop()
+    {
         (desired.via, desired.dev) = (only.via, only.dev);
         desired.onlink = desired.onlink.or(only.onlink);
-        desired.hops.clear();
+        if only.encap.is_some() {
+            desired.rare.edit().encap = only.encap;
+        }
     }
     desired.hops.sort();
 }
@@ -226,12 +273,15 @@ pub(crate) fn route_agrees(desired: &Route, seen: &Route) -> bool {
         && agrees(desired.src.as_ref(), seen.src.as_ref())
         && agrees(desired.mtu.as_ref(), seen.mtu.as_ref())
         && agrees(desired.scope.as_ref(), seen.scope.as_ref())
+        && desired.rare.agree(&seen.rare)
 }
 
-/// A gateway is always declared: a route without one leads somewhere else than a route with one.
+/// A gateway and an encapsulation are always declared: a route without one leads somewhere else than a route with one.
 fn way_agrees(desired: &Route, seen: &Route) -> bool {
     desired.nexthop == seen.nexthop
         && desired.via == seen.via
+        && desired.rare.encap == seen.rare.encap
+        && desired.rare.gateway_of == seen.rare.gateway_of
         && agrees(desired.dev.as_ref(), seen.dev.as_ref())
         && agrees(desired.onlink.as_ref(), seen.onlink.as_ref())
         && hops_agree(&desired.hops, &seen.hops)
@@ -255,6 +305,7 @@ fn hops_agree(desired: &[Hop], seen: &[Hop]) -> bool {
 fn hop_agrees(desired: &Hop, seen: &Hop) -> bool {
     desired.via == seen.via
         && desired.weight == seen.weight
+        && desired.encap == seen.encap
         && agrees(desired.dev.as_ref(), seen.dev.as_ref())
         && agrees(desired.onlink.as_ref(), seen.onlink.as_ref())
 }

@@ -16,6 +16,7 @@ use homeostat_core::{Desired as _, Slot};
 use crate::desired::DesiredState;
 use crate::moment::Addresses;
 use crate::number::Protocol;
+use crate::route::gateways::Gateways;
 use crate::route::{Route, RouteKey, route_agrees};
 use crate::rule::KnownRules;
 
@@ -54,14 +55,16 @@ pub(crate) struct Shadow {
     pub(crate) rules: Option<KnownRules>,
     /// All addresses, likewise.
     pub(crate) addresses: Option<Addresses>,
+    /// The gateways that declared routes follow, as long as no event was about one.
+    pub(crate) gateways: Option<Gateways>,
 }
 
 impl Shadow {
     pub(crate) fn new(desired: Arc<DesiredState>, ours: Protocol) -> Self {
         let good = vec![0; desired.len().div_ceil(64)];
         let (others, uncertain) = (BTreeMap::new(), BTreeSet::new());
-        let (rules, addresses) = (None, None);
-        Shadow { desired, ours, good, near: None, others, uncertain, rules, addresses }
+        let (rules, addresses, gateways) = (None, None, None);
+        Shadow { desired, ours, good, near: None, others, uncertain, rules, addresses, gateways }
     }
 
     pub(crate) fn desired(&self) -> &Arc<DesiredState> {

@@ -112,24 +112,27 @@ impl Subscription {
     }
 }
 
-/// Where a message has its type, its flags, the port of who caused it, and the protocol of a route.
+/// Where a message has its type, its flags, the port of who caused it, and the prefix length and the protocol of a route.
 const KIND_AT: u32 = 4;
 const FLAGS_AT: u32 = 6;
 const PORT_AT: u32 = 12;
+const PREFIX_LEN_AT: u32 = 16 + 1;
 const PROTOCOL_AT: u32 = 16 + 5;
 
 /// Drops events of foreign routes, of which a routing daemon causes thousands a second, except those that may have
-/// replaced a route of ours.
-const fn program(ours: Protocol) -> [Instruction; 9] {
+/// replaced a route of ours, and those of default routes, whose gateway a declared route may follow.
+const fn program(ours: Protocol) -> [Instruction; 11] {
     let (new, del) = (Filter::host_u16(RTM_NEWROUTE), Filter::host_u16(RTM_DELROUTE));
     [
         Instruction::load_u16(KIND_AT),
         Instruction::if_equal(new, 1, 0),
-        Instruction::if_equal(del, 0, 4),
+        Instruction::if_equal(del, 0, 6),
         Instruction::load_u8(PROTOCOL_AT),
-        Instruction::if_equal(ours.0 as u32, 2, 0),
+        Instruction::if_equal(ours.0 as u32, 4, 0),
         Instruction::load_u16(FLAGS_AT),
-        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 0, 1),
+        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 2, 0),
+        Instruction::load_u8(PREFIX_LEN_AT),
+        Instruction::if_equal(0, 0, 1),
         Instruction::keep(),
         Instruction::discard(),
     ]
@@ -146,7 +149,7 @@ const fn mute_program(ours: Protocol, writer: Port) -> [Instruction; 8] {
         Instruction::if_equal(Filter::host_u32(writer.0), 0, 2),
         Instruction::load_u16(FLAGS_AT),
         // Past the program, to its end.
-        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 0, 8),
+        Instruction::if_any_bit(Filter::host_u16(NLM_F_REPLACE), 0, 10),
     ]
 }
 

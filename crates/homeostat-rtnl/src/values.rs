@@ -14,8 +14,11 @@ use crate::net::{Family, Net};
 use crate::route::{ROUTE_KINDS, RouteKind};
 
 pub(crate) const METRIC: Number<u32> = Number { what: "a metric", least: 0, most: u32::MAX };
-/// The largest packet of a route or a link.
+/// The largest packet of a link.
 pub(crate) const MTU: Number<u32> = Number { what: "an MTU in bytes", least: 68, most: 65_536 };
+/// Quirk `the-mtu-of-a-route-is-capped` (Linux 6.18): `ip route add 10.5.0.0/16 dev va mtu 65536` reads back as 65520.
+pub(crate) const ROUTE_MTU: Number<u32> =
+    Number { what: "an MTU in bytes", least: 68, most: 65_520 };
 /// The kernel counts up to what fits into a signed number.
 pub(crate) const QUEUE_LENGTH: Number<u32> =
     Number { what: "a number of packets", least: 0, most: 0x7fff_ffff };

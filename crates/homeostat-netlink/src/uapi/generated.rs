@@ -71,6 +71,20 @@ pub const WGALLOWEDIP_A_CIDR_MASK: u16 = 3;
 pub const WGPEER_F_REMOVE_ME: u32 = 1;
 pub const WGPEER_F_REPLACE_ALLOWEDIPS: u32 = 2;
 
+pub const LWTUNNEL_ENCAP_MPLS: u16 = 1;
+pub const LWTUNNEL_ENCAP_SEG6: u16 = 5;
+
+pub const MPLS_IPTUNNEL_DST: u16 = 1;
+pub const MPLS_IPTUNNEL_TTL: u16 = 2;
+
+pub const SEG6_IPTUNNEL_SRH: u16 = 1;
+
+pub const SEG6_IPTUN_MODE_INLINE: u32 = 0;
+pub const SEG6_IPTUN_MODE_ENCAP: u32 = 1;
+pub const SEG6_IPTUN_MODE_L2ENCAP: u32 = 2;
+pub const SEG6_IPTUN_MODE_ENCAP_RED: u32 = 3;
+pub const SEG6_IPTUN_MODE_L2ENCAP_RED: u32 = 4;
+
 pub const BOND_MODE_ROUNDROBIN: u8 = 0;
 pub const BOND_MODE_ACTIVEBACKUP: u8 = 1;
 pub const BOND_MODE_XOR: u8 = 2;

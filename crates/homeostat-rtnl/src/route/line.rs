@@ -11,7 +11,7 @@ use crate::nexthop::NexthopId;
 use crate::number::{Metric, SCOPES, Scope, TABLES, Table, Tos};
 use crate::route::list::LONGEST;
 use crate::route::{Route, RouteKey, RouteKind};
-use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS};
+use crate::values::{Destination, METRIC, NEXTHOP_ID, ROUTE_MTU, TOS};
 use crate::words::SYNONYMS;
 
 /// A route as one line of a list says it.
@@ -169,7 +169,7 @@ impl Options {
             }
             "src" => put(&mut route.src, word, address(words.after(word)?)?),
             "onlink" => put(&mut route.onlink, word, true),
-            "mtu" => put(&mut route.mtu, word, in_range(words.after(word)?, MTU)?),
+            "mtu" => put(&mut route.mtu, word, in_range(words.after(word)?, ROUTE_MTU)?),
             "scope" => put(&mut route.scope, word, scope(words.after(word)?)?),
             "tos" => put(&mut self.tos, word, in_range(words.after(word)?, TOS).map(Tos)?),
             "nhid" => put(
@@ -457,13 +457,22 @@ fn named(word: &str, what: &str, names: &[&str], rest: &str) -> ValueError {
     ValueError { help, ..error }
 }
 
+const IN_DOCUMENT: &str =
+    "a list has no routes with it: declare this one as an entry of `routes` in the document";
+
 /// Words of `ip route` that are left out for a reason, and what to do.
-const LEFT_OUT: [(&str, &str); 6] = [
+const LEFT_OUT: [(&str, &str); 12] = [
     ("proto", "leave it out: routes carry the protocol of the document's `settings`"),
     ("protocol", "leave it out: routes carry the protocol of the document's `settings`"),
     ("nexthop", "declare several ways as a group in `nexthops` and write `nhid ID`"),
     ("weight", "declare several ways as a group in `nexthops` and write `nhid ID`"),
-    ("pref", "leave it out; `metric` says which of several routes is preferred"),
+    ("pref", "leave it out if it is `medium`; a list has no others"),
+    ("expires", IN_DOCUMENT),
+    ("encap", IN_DOCUMENT),
+    ("advmss", IN_DOCUMENT),
+    ("initcwnd", IN_DOCUMENT),
+    ("initrwnd", IN_DOCUMENT),
+    ("congctl", IN_DOCUMENT),
     ("linkdown", "leave it out: it is the kernel's own remark"),
 ];
 

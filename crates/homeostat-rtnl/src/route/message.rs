@@ -3,18 +3,22 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use homeostat_netlink::uapi::{
-    RT_SCOPE_NOWHERE, RT_TABLE_COMPAT, RTA_DST, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID,
-    RTA_OIF, RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELROUTE, RTM_F_CLONED,
+    RT_SCOPE_NOWHERE, RT_TABLE_COMPAT, RTA_CACHEINFO, RTA_DST, RTA_ENCAP, RTA_ENCAP_TYPE,
+    RTA_EXPIRES, RTA_GATEWAY, RTA_METRICS, RTA_MULTIPATH, RTA_NH_ID, RTA_OIF, RTA_PREF,
+    RTA_PREFSRC, RTA_PRIORITY, RTA_TABLE, RTA_VIA, RTAX_MTU, RTM_DELROUTE, RTM_F_CLONED,
     RTM_NEWROUTE, RTN_ANYCAST, RTN_BROADCAST, RTN_LOCAL, RTN_MULTICAST, RTN_UNICAST, RTN_UNSPEC,
     RTNH_F_ONLINK,
 };
 use homeostat_netlink::{Attr, Attrs, Malformed, Message, MessageWriter, Result};
 
 use crate::link::IfIndex;
+use crate::link::kinds::options::{AttrValue as _, OptionTable as _};
 use crate::message::{AF_INET, AF_INET6, Encoded, Encoder, LinkNames, Put, put_ip, read_ip};
 use crate::net::{Family, Net};
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Protocol, Scope, Table, Tos};
+use crate::route::encap::{Encap, SeenEncap};
+use crate::route::rare::{PathMetrics, Preference, expires};
 use crate::route::{Hop, Route, RouteKey, RouteKind};
 
 /// Puts a route there.
@@ -32,8 +36,19 @@ pub(crate) fn put(encoder: &mut Encoder<'_>, key: &RouteKey, route: &Route, put:
     }
     route.nexthop.map(|nexthop| message.attr_u32(RTA_NH_ID, nexthop.0));
     route.src.map(|src| put_ip(&mut message, RTA_PREFSRC, src));
-    if let Some(mtu) = route.mtu {
-        message.nest_unmarked(RTA_METRICS, |metrics| _ = metrics.attr_u32(RTAX_MTU, mtu));
+    let rare = &route.rare;
+    if route.mtu.is_some() || rare.metrics != PathMetrics::default() {
+        message.nest_unmarked(RTA_METRICS, |metrics| {
+            route.mtu.map(|mtu| metrics.attr_u32(RTAX_MTU, mtu));
+            rare.metrics.put_attrs(metrics);
+        });
+    }
+    if let Some(pref) = &rare.pref {
+        pref.put(&mut message, RTA_PREF);
+    }
+    rare.expires.map(|expires| message.attr_u32(RTA_EXPIRES, expires));
+    if let Some(encap) = &rare.encap {
+        encap.put(&mut message);
     }
     Ok(message.finish())
 }
@@ -122,12 +137,16 @@ fn multipath<'h>(
     message.nest_unmarked(RTA_MULTIPATH, |ways| {
         for (hop, index) in hops {
             let gateway = hop.via.map_or(0, |gateway| gateway_len(key, gateway));
-            let [l0, l1] = (8 + gateway).to_ne_bytes();
+            let encap = hop.encap.as_ref().map_or(0, Encap::len);
+            let [l0, l1] = (8 + gateway + encap).to_ne_bytes();
             let flags = u8::try_from(onlink_flag(hop.onlink)).unwrap_or(0);
             let weight = u8::try_from(hop.weight.saturating_sub(1)).unwrap_or(u8::MAX);
             let [i0, i1, i2, i3] = index.map_or(0, |index| index.0).to_ne_bytes();
             ways.fixed(&[l0, l1, flags, weight, i0, i1, i2, i3]);
             way(ways, key, hop.via, None);
+            if let Some(encap) = &hop.encap {
+                encap.put(ways);
+            }
         }
     });
 }
@@ -153,6 +172,20 @@ pub(crate) fn decode(
     message: &Message<'_>,
     names: &mut LinkNames<'_>,
 ) -> Result<Option<SeenRoute>, Malformed> {
+    let mut seen = decode_with_way(message, names)?;
+    if let Some(SeenRoute { route, .. }) = &mut seen
+        && route.nexthop.is_some()
+    {
+        forget_way(route);
+    }
+    Ok(seen)
+}
+
+/// The same; a route through a nexthop object comes with the way of that.
+pub(crate) fn decode_with_way(
+    message: &Message<'_>,
+    names: &mut LinkNames<'_>,
+) -> Result<Option<SeenRoute>, Malformed> {
     let (fixed, attrs) = message.split::<12>()?;
     let [family, dst_len, src_len, tos, table, protocol, scope, kind, f0, f1, f2, f3] = *fixed;
     let flags = u32::from_ne_bytes([f0, f1, f2, f3]);
@@ -172,17 +205,19 @@ pub(crate) fn decode(
     };
     // A default route carries no destination.
     let (mut dst, mut table, mut metric) = (unspecified, u32::from(table), 0);
+    let mut encap = SeenEncap::default();
     for attr in attrs {
         let attr = attr?;
         match attr.kind {
             RTA_DST => dst = read_ip(&attr)?,
             RTA_TABLE => table = attr.u32()?,
             RTA_PRIORITY => metric = attr.u32()?,
+            RTA_ENCAP | RTA_ENCAP_TYPE => encap.take(&attr)?,
             _ => route_attr(&mut route, &attr, names)?,
         }
     }
-    if route.nexthop.is_some() {
-        forget_way(&mut route);
+    if let Some(encap) = encap.read()?.filter(|_| route.nexthop.is_none()) {
+        route.rare.edit().encap = Some(encap);
     }
     let key = RouteKey::new(Net::masked(dst, dst_len)).in_table(Table(table)).with_tos(Tos(tos));
     let key = key.with_metric(Metric(metric));
@@ -209,7 +244,25 @@ fn route_attr(
         RTA_VIA => route.via = via(attr)?,
         RTA_PREFSRC => route.src = Some(read_ip(attr)?),
         RTA_METRICS => {
-            route.mtu = attr.attrs().first(RTAX_MTU)?.map(|mtu| mtu.u32()).transpose()?;
+            for metric in attr.attrs() {
+                let metric = metric?;
+                match metric.kind {
+                    RTAX_MTU => route.mtu = Some(metric.u32()?),
+                    _ => route.rare.edit().metrics.read_attr(&metric)?,
+                }
+            }
+        }
+        RTA_PREF => {
+            // Every IPv6 route says it, and nearly all say this.
+            let pref = Preference::read(attr)?.filter(|pref| *pref != Preference::Medium);
+            if pref.is_some() {
+                route.rare.edit().pref = pref;
+            }
+        }
+        RTA_CACHEINFO => {
+            if let Some(left) = expires(attr) {
+                route.rare.edit().expires = Some(left);
+            }
         }
         RTA_MULTIPATH => route.hops = hops(attr, names)?,
         RTA_NH_ID => route.nexthop = Some(NexthopId(attr.u32()?)),
@@ -226,15 +279,18 @@ fn hops(attr: &Attr<'_>, names: &mut LinkNames<'_>) -> Result<Vec<Hop>, Malforme
         let dev = names.name(u32::from_ne_bytes([i0, i1, i2, i3]));
         let onlink = Some(u32::from(flags) & RTNH_F_ONLINK != 0);
         // The kernel counts weights from zero.
-        let mut hop = Hop { via: None, dev: Some(dev), weight: u16::from(weight) + 1, onlink };
+        let mut hop =
+            Hop { via: None, dev: Some(dev), weight: u16::from(weight) + 1, onlink, encap: None };
+        let mut encap = SeenEncap::default();
         for attr in Attrs::new(attrs) {
             let attr = attr?;
             match attr.kind {
                 RTA_GATEWAY => hop.via = Some(read_ip(&attr)?),
                 RTA_VIA => hop.via = via(&attr)?,
-                _ => {}
+                _ => encap.take(&attr)?,
             }
         }
+        hop.encap = encap.read()?;
         hops.push(hop);
         rest = rest.get(len.next_multiple_of(4)..).unwrap_or_default();
     }

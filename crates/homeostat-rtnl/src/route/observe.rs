@@ -88,10 +88,10 @@ fn dump(
     let Part { family, table } = part;
     let mut request = Batch::new();
     let fixed = [family, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-    request_for(&mut request, RTM_GETROUTE, &fixed, table)?;
-    let Moment { links, foreign, nexthops, .. } = moment;
+    request_for(&mut request, RTM_GETROUTE, &fixed, table, |_| {})?;
+    let Moment { links, foreign, nexthops, gateways, .. } = moment;
     let (mut names, mut bad, mut torn) = (LinkNames::new(links), None, false);
-    let Observation { connection, source, see, shadow, .. } = observation;
+    let Observation { connection, source, view, see, shadow, .. } = observation;
     let mut hand_on = |seen: SeenRoute, owner: Owner| {
         if let Some(shadow) = shadow {
             shadow.add_dumped(&seen.key, &seen.route, seen.protocol);
@@ -101,7 +101,8 @@ fn dump(
     };
     let mut beside = BesideOurs::default();
     let mut each = |message: Message<'_>| -> Result<(), Malformed> {
-        let Some(seen) = decode(&message, &mut names)? else { return Ok(()) };
+        let Some(mut seen) = decode(&message, &mut names)? else { return Ok(()) };
+        gateways.put_into_words(view.desired, &seen.key, &mut seen.route);
         let owner = route_owner(seen.protocol, source.protocol);
         if matches!(owner, Owner::Foreign(_)) {
             foreign.note(&seen.key, &seen.route, &owner, nexthops);

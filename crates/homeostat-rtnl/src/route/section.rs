@@ -10,10 +10,12 @@ use crate::builder::Impossible;
 use crate::net::Family;
 use crate::nexthop::NexthopId;
 use crate::number::{Metric, Table, Tos};
+use crate::route::encap::Encap;
+use crate::route::rare::{self, RareAttributes};
 use crate::route::{Hop, Route, RouteKey, RouteKind, has_equal_ways};
 use crate::section::{Declared, WHILE, list_section};
 use crate::show::{fields, plain};
-use crate::values::{Destination, METRIC, MTU, NEXTHOP_ID, TOS, WEIGHT};
+use crate::values::{Destination, METRIC, NEXTHOP_ID, ROUTE_MTU, TOS, WEIGHT};
 
 /// One entry of the list.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,11 +85,12 @@ impl Record for RouteEntry {
         let src: Option<Spanned<IpAddr>> =
             fields.optional("src", "Source address of what this machine sends");
         let onlink = fields.optional("onlink", "Take the gateway to be on the link");
-        let mtu = fields.number("mtu", "Largest packet", MTU);
+        let mtu = fields.number("mtu", "Largest packet", ROUTE_MTU);
         let scope = fields.optional("scope", "How far the destination is");
         let tos = fields.number("tos", "Type of service", TOS);
         let nexthop = fields.number("nexthop", "A nexthop object by its id", NEXTHOP_ID);
         let nexthops: Option<Vec<HopEntry>> = fields.optional("nexthops", "Several ways at once");
+        let rare = rare::read(fields);
         let adopt = fields.flag("adopt", "Take this route over from any owner");
         let condition = fields.optional("while", WHILE);
         let allow_empty = fields.flag("allow-empty", "Take a list without routes to mean none");
@@ -95,7 +98,10 @@ impl Record for RouteEntry {
             for other in [
                 "to", "via", "dev", "table", "metric", "type", "src", "nexthop", "nexthops",
                 "onlink", "mtu", "scope", "tos", "while",
-            ] {
+            ]
+            .into_iter()
+            .chain(rare::WORDS)
+            {
                 fields.exclusive("from-file", other);
             }
             return Some(Self::File(RouteFile { path: path?, adopt, allow_empty }));
@@ -110,6 +116,7 @@ impl Record for RouteEntry {
         let gateways = via.into_iter().chain(hops.iter().filter_map(|hop| hop.via));
         let to = to?;
         check_families(fields, to, gateways, src);
+        check_rare(fields, to, &rare);
         let ways: Vec<Hop> = hops.into_iter().map(|entry| entry.hop).collect();
         if to.net.addr().is_ipv6() && has_equal_ways(&ways) {
             let twice = Diagnostic::new(fields.at("nexthops"), Impossible::EqualWays.to_string());
@@ -129,6 +136,7 @@ impl Record for RouteEntry {
             src: src.map(|src| src.value),
             mtu,
             scope,
+            rare: rare.into(),
         };
         let key = Spanned::new(key, to.span);
         let declared = Declared::new(key, route, adopt, fields.span());
@@ -146,13 +154,18 @@ fn check_presence(
         let missing = Diagnostic::new(fields.span(), "this route has no destination");
         fields.report(missing.help(help));
     }
+    for other in ["via", "dev", "nexthop", "nexthops"] {
+        fields.exclusive("gateway-of", other);
+    }
     for (first, second) in
         [("via", "nexthop"), ("via", "nexthops"), ("dev", "nexthop"), ("dev", "nexthops")]
     {
         fields.exclusive(first, second);
     }
     fields.exclusive("nexthop", "nexthops");
-    let way = ["via", "dev", "nexthop", "nexthops"].into_iter().find(|name| fields.has(name));
+    let way = ["via", "dev", "nexthop", "nexthops", "gateway-of"]
+        .into_iter()
+        .find(|name| fields.has(name));
     let has_nexthop = kind.is_none_or(|kind| kind.accepts_nexthop());
     match (way, kind) {
         (None, _) if has_nexthop && fields.lacks(&["type"]) => {
@@ -195,6 +208,19 @@ fn check_families(
     }
 }
 
+fn check_rare(fields: &mut Fields<'_>, to: Spanned<Destination>, rare: &RareAttributes) {
+    if to.net.addr().is_ipv6() {
+        return;
+    }
+    for (name, is_there) in [("pref", rare.pref.is_some()), ("expires", rare.expires.is_some())] {
+        if is_there {
+            let message = format!("only an IPv6 route has `{name}`");
+            let misplaced = Diagnostic::new(fields.at(name), message);
+            fields.report(misplaced.also(to.span, "the destination is here"));
+        }
+    }
+}
+
 /// One of the ways of a multipath route, and where its gateway is written.
 struct HopEntry {
     hop: Hop,
@@ -212,6 +238,7 @@ impl Record for HopEntry {
             dev: fields.optional("dev", "The link"),
             weight: fields.number("weight", "Its share of the traffic", WEIGHT).unwrap_or(1),
             onlink: fields.optional("onlink", "Take the gateway to be on the link"),
+            encap: fields.optional("encap", "What its packets are wrapped into"),
         };
         if fields.lacks(&["via", "dev"]) {
             let nowhere =
@@ -225,8 +252,17 @@ impl Record for HopEntry {
 /// A route that is there, as an entry of the list; nothing for one that is not declared.
 pub(crate) fn show(key: &RouteKey, route: &Route) -> Option<Json> {
     let usual = RouteKey::new(key.dst).metric;
+    let encaps = route.hops.iter().map(|hop| &hop.encap).chain([&route.rare.encap]);
+    if encaps.flatten().any(|encap| matches!(encap, Encap::Other { .. })) {
+        return None;
+    }
     let mut shown = plain([("to", key.dst.to_string().into())]);
     let mut way = fields(route);
+    for (name, unit) in [("expires", "s"), ("rto-min", "ms")] {
+        if let Some(time) = way.get(name).and_then(Json::as_u64) {
+            way.insert(name.to_owned(), format!("{}{unit}", time.max(1)).into());
+        }
+    }
     way.remove("scope");
     if let Some(hops) = way.remove("hops") {
         way.insert("nexthops".to_owned(), hops.as_array()?.iter().map(hop).collect());

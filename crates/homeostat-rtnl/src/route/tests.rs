@@ -29,7 +29,7 @@ fn normalize(key: &RouteKey, mut desired: Route) -> Result<Route, Impossible> {
 
 fn hop(via: &str, dev: Option<&str>, weight: u16) -> Hop {
     let dev = dev.map(|dev| dev.parse().unwrap());
-    Hop { via: Some(ip(via)), dev, weight, onlink: None }
+    Hop { via: Some(ip(via)), dev, weight, onlink: None, encap: None }
 }
 
 #[test]

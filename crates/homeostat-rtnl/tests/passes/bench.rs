@@ -12,7 +12,7 @@ use homeostat_engine::{
 };
 use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Fdb, Field, Hop, Key, Lifetime,
-    Link, LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol,
+    Link, LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol, RareAttributes,
     Remote, Route, RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth, VlanRange, Vxlan,
     Writer,
 };
@@ -132,8 +132,9 @@ fn address(attrs: &str) -> Address {
     address
 }
 
+/// Rare attributes as in a record: `encap {"mpls":[16]}`.
 fn route(attrs: &str) -> Route {
-    let mut route = Route::default();
+    let (mut route, mut rare) = (Route::default(), serde_json::Map::new());
     let words: Vec<&str> = attrs.split_whitespace().collect();
     for pair in words.chunks(2) {
         match pair[0] {
@@ -146,10 +147,19 @@ fn route(attrs: &str) -> Route {
             "type" => route.kind = kind(pair[1]),
             "nhid" => route.nexthop = Some(pair[1].parse().unwrap()),
             "hop" => route.hops.push(hop(pair[1])),
-            other => panic!("{other}"),
+            word => _ = rare.insert(word.to_owned(), value(pair[1])),
         }
     }
-    route
+    let rare: RareAttributes = serde_json::from_value(Value::Object(rare)).unwrap();
+    Route { rare: rare.into(), ..route }
+}
+
+/// `on`, `off`, JSON or a word.
+fn value(text: &str) -> Value {
+    match text {
+        "on" | "off" => Value::Bool(text == "on"),
+        _ => serde_json::from_str(text).unwrap_or_else(|_| Value::from(text)),
+    }
 }
 
 fn nexthop(attrs: &str) -> Nexthop {
@@ -226,7 +236,7 @@ fn kind(word: &str) -> RouteKind {
 fn hop(text: &str) -> Hop {
     let (via, weight) = text.split_once('*').unwrap();
     let via = Some(via.parse().unwrap());
-    Hop { via, dev: None, weight: weight.parse().unwrap(), onlink: None }
+    Hop { via, dev: None, weight: weight.parse().unwrap(), onlink: None, encap: None }
 }
 
 pub(crate) fn runtime() -> Runtime {

@@ -142,6 +142,17 @@ impl AttrValue for LinkName {
     }
 }
 
+/// Its name, up to a NUL.
+impl AttrValue for String {
+    fn put(&self, data: &mut MessageWriter<'_>, kind: u16) {
+        data.attr_str(kind, self);
+    }
+
+    fn read(attr: &Attr<'_>) -> Result<Option<Self>, Malformed> {
+        Ok(Some(attr.str()?.to_owned()))
+    }
+}
+
 /// A number in network byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Be16(pub(crate) u16);

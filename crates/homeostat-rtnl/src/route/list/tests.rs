@@ -132,7 +132,7 @@ fn a_word_that_is_wrong_is_named_with_the_way_out() {
         ),
         ("10.0.0.0/8 dev e metric -1", "`-1` is not a metric; it must be from 0 to 4294967295"),
         ("10.0.0.0/8 dev e metric 010", "`010` is not a metric; it must be from 0 to 4294967295"),
-        ("10.0.0.0/8 dev e mtu 67", "`67` is not an MTU in bytes; it must be from 68 to 65536"),
+        ("10.0.0.0/8 dev e mtu 67", "`67` is not an MTU in bytes; it must be from 68 to 65520"),
         ("10.0.0.0/8 dev e tos 256", "`256` is not a type of service; it must be from 0 to 255"),
         ("10.0.0.0/8 nhid 0", "`0` is not a nexthop id; it must be from 1 to 4294967295"),
         (
