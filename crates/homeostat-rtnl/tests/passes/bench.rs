@@ -12,9 +12,9 @@ use homeostat_engine::{
 };
 use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Fdb, Field, Hop, Key, Lifetime,
-    Link, LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol, RareAttributes,
-    Remote, Route, RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth, VlanRange, Vxlan,
-    Writer,
+    Link, LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol,
+    RareAttributes, Remote, Route, RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth,
+    VlanRange, Vxlan, Writer,
 };
 use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
