@@ -25,6 +25,7 @@ impl Need {
 /// What the tests need besides the Rust toolchain.
 const NEEDS: &[Need] = &[
     Need::new("ip", "iproute2", "kernel tests judge links, addresses and namespaces with it"),
+    Need::new("ethtool", "ethtool", "kernel tests judge offloads and queues with it"),
     Need::new("mmdebstrap", "mmdebstrap", "makes the system that tests boot"),
     Need::new("nft", "nftables", "compiles rulesets, and kernel tests judge tables with it"),
     Need::new(

@@ -15,7 +15,11 @@ sets="nexthop:NHA_:u16 nexthop:NEXTHOP_GRP_TYPE_:u16 veth:VETH_INFO_:u16 if_tunn
     wireguard:WG_CMD_:u8 wireguard:WGDEVICE_A_:u16 wireguard:WGPEER_A_:u16 wireguard:WGALLOWEDIP_A_:u16
     wireguard:WGPEER_F_:u32
     lwtunnel:LWTUNNEL_ENCAP_:u16 mpls_iptunnel:MPLS_IPTUNNEL_:u16 seg6_iptunnel:SEG6_IPTUNNEL_:u16 seg6_iptunnel:SEG6_IPTUN_MODE_:u32
-    if_link:IFLA_MACSEC_:u16 if_macsec:MACSEC_CMD_:u8 if_macsec:MACSEC_ATTR_:u16 if_macsec:MACSEC_SECY_ATTR_:u16 if_macsec:MACSEC_RXSC_ATTR_:u16 if_macsec:MACSEC_SA_ATTR_:u16 if_macsec:MACSEC_SA_CONFIG_ATTR_:u16"
+    if_link:IFLA_MACSEC_:u16 if_macsec:MACSEC_CMD_:u8 if_macsec:MACSEC_ATTR_:u16 if_macsec:MACSEC_SECY_ATTR_:u16 if_macsec:MACSEC_RXSC_ATTR_:u16 if_macsec:MACSEC_SA_ATTR_:u16 if_macsec:MACSEC_SA_CONFIG_ATTR_:u16
+    ethtool_netlink:ETHTOOL_MSG_:u8 ethtool:ETH_SS_:u32"
+for part in HEADER BIT STRING STRSET FEATURES RINGS CHANNELS COALESCE PAUSE WOL FEC PRIVFLAGS; do
+    sets="$sets ethtool_netlink:ETHTOOL_A_${part}:u16"
+done
 # header:integer type:macros to take, as the host sees them
 macros="if_bonding:u8:BOND_MODE_ROUNDROBIN,BOND_MODE_ACTIVEBACKUP,BOND_MODE_XOR,BOND_MODE_BROADCAST,BOND_MODE_8023AD,BOND_MODE_TLB,BOND_MODE_ALB
 if_bonding:u8:BOND_XMIT_POLICY_LAYER2,BOND_XMIT_POLICY_LAYER34,BOND_XMIT_POLICY_LAYER23,BOND_XMIT_POLICY_ENCAP23,BOND_XMIT_POLICY_ENCAP34,BOND_XMIT_POLICY_VLAN_SRCMAC
@@ -25,6 +29,7 @@ if_ether:u16:ETH_P_8021Q,ETH_P_8021AD
 if:u32:IFF_UP,IFF_LOWER_UP
 if_tunnel:u16:GRE_KEY
 genetlink:u16:GENL_ID_CTRL
+ethtool_netlink:u32:ETHTOOL_FLAG_OMIT_REPLY
 if_bridge:u16:BRIDGE_FLAGS_MASTER,BRIDGE_FLAGS_SELF,BRIDGE_VLAN_INFO_PVID,BRIDGE_VLAN_INFO_UNTAGGED,BRIDGE_VLAN_INFO_RANGE_BEGIN,BRIDGE_VLAN_INFO_RANGE_END"
 # header:struct
 structs="nexthop:nhmsg nexthop:nexthop_grp"
@@ -59,7 +64,7 @@ fields() {
         type=${prefix#*:}
         prefix=${prefix%:*}
         printf 'puts("");\n'
-        header "${set%%:*}" | grep -o "\b$prefix[A-Z0-9_]*" | grep -v '_MAX$' | awk '!seen[$0]++' |
+        header "${set%%:*}" | grep -o "\b$prefix[A-Z0-9_]*" | awk '!seen[$0]++' |
             while read -r name; do
                 printf 'printf("pub const %s: %s = %%d;\\n", (int)%s);\n' "$name" "$type" "$name"
             done

@@ -22,6 +22,7 @@ pub(crate) static SOURCES: &[Registration] = &[
     homeostat_modules::REGISTRATION,
     homeostat_nft::REGISTRATION,
     homeostat_rtnl::REGISTRATION,
+    homeostat_ethtool::REGISTRATION,
     homeostat_knobs::REGISTRATION,
     homeostat_guests::REGISTRATION,
     homeostat_files::REGISTRATION,

@@ -30,7 +30,10 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
         let (section, pages) = (None, &pages);
         let binding = Binding { source, caller, document, scope, section, pages, gate };
         let shown = (source.show)(&binding, extent).map_err(of_source)?;
-        all.sections.extend(shown.sections);
+        shown
+            .sections
+            .into_iter()
+            .for_each(|(name, section)| join(&mut all.sections, name, section));
         all.notes.extend(shown.notes);
         all.notes
             .extend(shown.kept_by_others.iter().map(|(program, keys)| left_out(program, keys)));
@@ -46,6 +49,16 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     };
     stream::print(context.color, |to| to.write_all(text.as_bytes()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Adds a section, to what another source shows of the same tables.
+fn join(to: &mut Map<String, Value>, name: String, section: Value) {
+    match (to.get_mut(&name), section) {
+        (Some(Value::Object(there)), Value::Object(here)) => {
+            here.into_iter().for_each(|(name, value)| join(there, name, value));
+        }
+        (_, section) => _ = to.insert(name, section),
+    }
 }
 
 fn left_out(program: &str, keys: &[String]) -> String {
