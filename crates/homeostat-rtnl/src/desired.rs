@@ -204,16 +204,6 @@ impl DesiredState {
         })
     }
 
-    pub(crate) fn fdb(&self) -> impl Iterator<Item = &FdbKey> {
-        let first = self.others.partition_point(|declared| {
-            !matches!(declared.key, Key::Fdb(_)) && !declared.key.is_link()
-        });
-        self.others.iter().skip(first).map_while(|declared| match &declared.key {
-            Key::Fdb(key) => Some(&**key),
-            _ => None,
-        })
-    }
-
     pub(crate) fn fdb_on(&self, link: LinkName) -> impl Iterator<Item = &Key> {
         let lowest = Key::from(FdbKey::lowest_on(link));
         let first = self.others.partition_point(|declared| declared.key < lowest);

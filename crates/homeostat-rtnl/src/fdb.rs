@@ -116,12 +116,10 @@ impl Fdb {
     }
 }
 
-impl Mac {
-    /// Whether frames to it go to many: a VXLAN has several remote ends for it. All zero stands for all that it has no
-    /// entry for.
-    fn is_of_many(self) -> bool {
-        self == Mac([0; 6]) || self.0[0] & 1 != 0
-    }
+/// Whether frames to an address go to many: a VXLAN has several remote ends for it. All zero stands for all that it has
+/// no entry for.
+fn is_of_many(mac: Mac) -> bool {
+    mac == Mac([0; 6]) || mac.0[0] & 1 != 0
 }
 
 impl FdbKey {
@@ -146,7 +144,7 @@ impl FdbKey {
     #[must_use]
     pub fn to(mut self, end: Remote) -> (Self, Fdb) {
         match &mut self.table {
-            FdbTable::Vxlan { remote, .. } if self.mac.is_of_many() => {
+            FdbTable::Vxlan { remote, .. } if is_of_many(self.mac) => {
                 *remote = Some(end);
                 (self, Fdb::default())
             }
@@ -177,7 +175,7 @@ impl FdbKey {
             }
         }
         let table = FdbTable::Vxlan { src_vni: from, remote };
-        (remote.is_some() == mac.is_of_many()).then_some(FdbKey { link, mac, table })
+        (remote.is_some() == is_of_many(mac)).then_some(FdbKey { link, mac, table })
     }
 
     /// By what a bridge or a VXLAN knows it: an entry of a bridge is on one port at a time.
@@ -239,7 +237,7 @@ pub(crate) fn check(key: &FdbKey, desired: &Fdb) -> Result<(), Impossible> {
             };
             match () {
                 () if remote.is_some() == desired.remote.is_some()
-                    || remote.is_some() != key.mac.is_of_many() =>
+                    || remote.is_some() != is_of_many(key.mac) =>
                 {
                     refuse("a group has many remote ends, any other address has one")
                 }
@@ -499,21 +497,20 @@ fn report(
     found: impl IntoIterator<Item = SeenFdb>,
 ) {
     let view = observation.view;
-    let recorded = view.records.keys().filter_map(|key| match key {
-        Key::Fdb(key) => Some(key.place()),
-        _ => None,
-    });
-    let recorded: BTreeSet<Place> = recorded.collect();
     for seen in found {
         let SeenFdb { key, entry, whose, nature } = seen.in_words_of(view.desired, &moment.table);
         let place = key.place();
-        let is_declared = view.desired.relations.has_fdb(&place);
-        // What was learned gives way, and so does one of ours that is on another port by now.
-        if is_declared && (nature == Nature::Learned || recorded.contains(&place)) {
-            moment.yielding.insert((whose, place));
-        }
         let key = Key::from(key);
         let is_recorded = view.records.contains_key(&key);
+        // What was learned gives way, and so does one of ours that is on another port by now.
+        let mut declared = view.desired.relations.fdb_at(&place).peekable();
+        if declared.peek().is_some()
+            && (nature == Nature::Learned
+                || is_recorded
+                || declared.any(|key| view.records.contains_key(&key)))
+        {
+            moment.yielding.insert((whose, place));
+        }
         let owner = match nature {
             Nature::Learned => continue,
             Nature::LearnedElsewhere => Owner::foreign("a program that learns addresses"),

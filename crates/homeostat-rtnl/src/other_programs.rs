@@ -42,6 +42,7 @@ fn program(one: &ListedObject, links: &HashMap<LinkName, &'static str>) -> Optio
             protocol(&one.owner).or_else(|| route.dev.as_ref().and_then(on_link))
         }
         (Key::Rule(_) | Key::Nexthop(_), _) => protocol(&one.owner),
+        (Key::Fdb(key), _) => on_link(&key.link),
         _ => None,
     }
 }

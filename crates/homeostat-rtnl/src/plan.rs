@@ -240,10 +240,11 @@ impl<'a> Planner<'a> {
             let seen = self.moment.table.get(link).and_then(|seen| seen.master);
             master.is_some_and(|master| seen.is_some() && seen != self.moment.links.index(master))
         };
-        let declared = self.desired.fdb();
-        let entries = declared.filter(|key| matches!(key.table, FdbTable::Bridge { .. }));
-        let lost = entries.filter(|key| is_moving(key.link));
-        lost.filter_map(|key| self.desired.slot(&Key::from(*key), None)).collect()
+        let ports = self.desired.relations.ports_with_fdb().filter(|link| is_moving(*link));
+        let entries = ports.flat_map(|link| self.desired.fdb_on(link));
+        let is_of_bridge = |key: &&Key| matches!(key, Key::Fdb(key) if matches!(key.table, FdbTable::Bridge { .. }));
+        let lost = entries.filter(is_of_bridge);
+        lost.filter_map(|key| self.desired.slot(key, None)).collect()
     }
 
     fn create(&mut self, slot: Slot) {

@@ -26,6 +26,7 @@ pub(crate) struct Relations {
     nexthops_on: BTreeMap<LinkName, Vec<NexthopId>>,
     /// The links that have a forwarding entry for a place.
     fdb: BTreeMap<fdb::Place, Vec<LinkName>>,
+    ports_with_fdb: BTreeSet<LinkName>,
     /// The groups that a nexthop is in.
     groups_with: BTreeMap<NexthopId, Vec<NexthopId>>,
     templates: TemplateIndex,
@@ -83,6 +84,9 @@ impl Relations {
             (Key::Fdb(key), _) => {
                 self.named.insert(key.link);
                 self.fdb.entry(key.place()).or_default().push(key.link);
+                if matches!(key.table, fdb::FdbTable::Bridge { .. }) {
+                    self.ports_with_fdb.insert(key.link);
+                }
             }
             (Key::Nexthop(id), Object::Nexthop(nexthop)) => {
                 if let Some(link) = nexthop.dev {
@@ -143,9 +147,9 @@ impl Relations {
         self.nexthops_on.get(&name).map(Vec::as_slice).unwrap_or_default()
     }
 
-    /// Whether a forwarding entry for a place is declared.
-    pub(crate) fn has_fdb(&self, place: &fdb::Place) -> bool {
-        self.fdb.contains_key(place)
+    /// The ports that have forwarding entries in their bridge.
+    pub(crate) fn ports_with_fdb(&self) -> impl Iterator<Item = LinkName> {
+        self.ports_with_fdb.iter().copied()
     }
 
     /// The declared forwarding entries for a place: a bridge has only one of them.

@@ -125,6 +125,19 @@ const PORT_OPTIONS: [&str; 4] = [
 const VLANS: [&str; 4] =
     ["vlans = []", "vlans = [7]", "vlans = [\"9 pvid untagged\", \"20-30\"]", "vlans = [30, 7]"];
 
+/// Forwarding entries of ours, for each port of the bridge and for each VXLAN.
+const OF_PORT: [&str; 3] = [
+    "mac = \"02:00:00:00:00:b1\"",
+    "mac = \"02:00:00:00:00:b1\", sticky = true",
+    "mac = \"02:00:00:00:00:b2\", local = true",
+];
+const OF_VXLAN: [&str; 4] = [
+    "mac = \"02:00:00:00:00:b3\", dst = \"192.0.2.1\"",
+    "mac = \"02:00:00:00:00:b3\", dst = \"192.0.2.2\", vni = 9",
+    "mac = \"00:00:00:00:00:00\", dst = \"192.0.2.1\"",
+    "mac = \"00:00:00:00:00:00\", dst = \"192.0.2.2\"",
+];
+
 /// Files that a document may write, each with one of these. The last one is there before, and is another's.
 const FILES: [&str; 3] = ["a.cfg", "sub/b.cfg", "theirs.cfg"];
 const CONTENTS: [&str; 3] = [
@@ -137,6 +150,8 @@ const CONTENTS: [&str; 3] = [
 struct Later {
     dice: Dice,
     forwarded: Vec<&'static str>,
+    /// Of our own forwarding entries.
+    entries: Dice,
     has_vlans: bool,
     etc: String,
 }
@@ -146,6 +161,7 @@ impl Later {
         Later {
             dice: Dice::new(seed ^ 0x5eed_0000),
             forwarded: Dice::new(seed ^ 0xfdb0_0000).some(&FORWARDED),
+            entries: Dice::new(seed ^ 0xfdb1_0000),
             has_vlans: kernel_has("b0 type bridge vlan_filtering 1"),
             etc: world.path().join("etc").display().to_string(),
         }
@@ -176,7 +192,34 @@ impl Later {
                 writeln!(text, "{path:?} = {{ {content}, adopt = true }}").unwrap();
             }
         }
-        text
+        format!("fdb = [{}]\n{text}", self.entries(document).join(", "))
+    }
+
+    /// Forwarding entries for a document. A bridge has an address on one port at a time.
+    fn entries(&mut self, document: &str) -> Vec<String> {
+        let (mut link, mut entries) = ("", Vec::new());
+        let mut free = vec!["b1", "b2"];
+        for line in document.lines() {
+            if let Some(name) = line.strip_prefix("[links.") {
+                link = name.trim_end_matches(']');
+            }
+            if line == "master = \"br7\"" && self.entries.below(2) == 0 {
+                let entry = *self.entries.pick(&OF_PORT);
+                let address = if entry.contains("b1") { "b1" } else { "b2" };
+                if free.contains(&address) {
+                    free.retain(|other| *other != address);
+                    entries.push(format!("{{ dev = {link:?}, {entry} }}"));
+                }
+            }
+            if line == "kind = \"vxlan\"" {
+                let mut chosen = self.entries.some(&OF_VXLAN);
+                if chosen.contains(&OF_VXLAN[0]) {
+                    chosen.retain(|entry| *entry != OF_VXLAN[1]);
+                }
+                entries.extend(chosen.iter().map(|entry| format!("{{ dev = {link:?}, {entry} }}")));
+            }
+        }
+        entries
     }
 }
 
