@@ -20,7 +20,8 @@ use std::sync::Arc;
 use homeostat_core::{Agreement, Desired as _, Hint, HintedKeys, most_keys};
 use homeostat_netlink::uapi::{
     NLM_F_REPLACE, RTM_DELADDR, RTM_DELLINK, RTM_DELNEIGH, RTM_DELNEXTHOP, RTM_DELROUTE,
-    RTM_DELRULE, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP, RTM_NEWROUTE, RTM_NEWRULE,
+    RTM_DELRULE, RTM_DELTUNNEL, RTM_NEWADDR, RTM_NEWLINK, RTM_NEWNEIGH, RTM_NEWNEXTHOP,
+    RTM_NEWROUTE, RTM_NEWRULE, RTM_NEWTUNNEL,
 };
 use homeostat_netlink::{Event, Malformed, Message, Port};
 
@@ -151,6 +152,11 @@ impl DirtyKeys {
             }
             RTM_NEWNEIGH | RTM_DELNEIGH => Ok(self.neighbour(message)),
             RTM_NEWNEXTHOP | RTM_DELNEXTHOP => self.nexthop(message),
+            RTM_NEWTUNNEL | RTM_DELTUNNEL => {
+                let name = self.links.links.name(link::vnis::of_event(message)?);
+                self.name_link(name);
+                Ok(true)
+            }
             _ => Ok(false),
         }
     }

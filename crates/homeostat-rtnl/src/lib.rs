@@ -97,6 +97,7 @@ pub use link::model::{
 pub use link::port::PortOption;
 pub use link::sysctls::SysctlSet;
 pub use link::vlans::{VlanFlags, VlanRange, Vlans};
+pub use link::vnis::{VniRange, Vnis};
 pub use link::{IfIndex, LinkName, Links};
 pub use moment::Moment;
 pub use neighbour::{Mac, Neighbour, NeighbourKey};

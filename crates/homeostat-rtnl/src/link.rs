@@ -22,6 +22,7 @@ pub(crate) mod section;
 pub(crate) mod sysctls;
 mod tun_sys;
 pub(crate) mod vlans;
+pub(crate) mod vnis;
 pub(crate) mod wireguard;
 
 use std::fmt;

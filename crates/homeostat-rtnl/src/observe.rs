@@ -307,6 +307,7 @@ impl Observation<'_, '_> {
         if has_link {
             self.vlans(moment)?;
             self.wireguard(moment);
+            self.vnis(moment)?;
             self.other_namespaces(moment);
             link::observe::report(moment, self.source, self.view, self.see);
             self.look_beyond(moment);
@@ -399,6 +400,27 @@ impl Observation<'_, '_> {
                 Err(why) => _ = moment.unread.insert(name, why),
             }
         }
+    }
+
+    /// Reads the networks of VXLANs of the focus that have lists of them.
+    fn vnis(&mut self, moment: &mut Moment) -> Result<(), Error> {
+        let is_covered = |name: LinkName| self.view.focus.covers(&Key::Link(name));
+        let links = moment.table.values().filter(|seen| seen.link.kind.vnis().is_some());
+        let links = links.filter(|seen| is_covered(seen.name));
+        let links: Vec<_> =
+            links.map(|seen| (seen.name, seen.index, seen.link.kind.clone())).collect();
+        for (name, index, mut kind) in links {
+            let read = match link::vnis::read(self.connection, index) {
+                // It is gone by now.
+                Err(Error::Refused(refusal)) if refusal.errno == Errno::NODEV => continue,
+                read => read?,
+            };
+            if let LinkKind::Vxlan(vxlan) = &mut kind {
+                vxlan.vnis = Some(read);
+            }
+            moment.table.set_kind(name, kind);
+        }
+        Ok(())
     }
 
     /// Looks at the namespaces of the other ends of pairs that the pass may delete or set down. One that has no name,

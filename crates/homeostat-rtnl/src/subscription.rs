@@ -16,7 +16,7 @@ use homeostat_core::{Failure, Focus, Hint};
 use homeostat_netlink::uapi::{
     NLM_F_REPLACE, RTM_DELROUTE, RTM_NEWROUTE, RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV4_ROUTE,
     RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV6_RULE, RTNLGRP_LINK,
-    RTNLGRP_NEIGH, RTNLGRP_NEXTHOP,
+    RTNLGRP_NEIGH, RTNLGRP_NEXTHOP, RTNLGRP_TUNNEL,
 };
 use homeostat_netlink::{AsyncListener, Error, Event, Filter, Group, Instruction, Listener, Port};
 
@@ -50,6 +50,7 @@ pub(crate) struct Subscription {
     /// Whether the last read left nothing in the queue.
     pub(crate) is_drained: bool,
     has_neighbours: bool,
+    has_vnis: bool,
 }
 
 impl Subscription {
@@ -59,7 +60,14 @@ impl Subscription {
             EchoFilter::of(&listener, source.protocol).map_err(|error| failure(&error))?;
         source.own_writes.set_filter(&echo_filter);
         let (dirty, listener) = (DirtyKeys::new(source), AsyncListener::new(listener));
-        Ok(Subscription { dirty, listener, echo_filter, has_neighbours: false, is_drained: false })
+        Ok(Subscription {
+            dirty,
+            listener,
+            echo_filter,
+            has_neighbours: false,
+            has_vnis: false,
+            is_drained: false,
+        })
     }
 
     /// Joins the group of neighbours and forwarding entries once some are declared: they come and go with every packet.
@@ -68,6 +76,11 @@ impl Subscription {
             return Ok(());
         }
         self.dirty.desired = Arc::clone(desired);
+        if !self.has_vnis && desired.links().any(|(_, link)| link.kind.vnis().is_some()) {
+            self.has_vnis = true;
+            // Kernels before 5.18 have no such group, and refuse such links.
+            let _ = self.listener.join(Group(RTNLGRP_TUNNEL));
+        }
         let mut keys = desired.others.iter().map(|declared| &declared.key);
         if self.has_neighbours || !keys.any(|key| matches!(key, Key::Neighbour(_) | Key::Fdb(_))) {
             return Ok(());

@@ -38,9 +38,15 @@ pub const NETNSA_FD: u16 = 3;
 pub const BRIDGE_VLANDB_ENTRY: u16 = 1;
 pub const BRIDGE_VLANDB_ENTRY_INFO: u16 = 1;
 pub const BRIDGE_VLANDB_ENTRY_RANGE: u16 = 2;
+pub const BRIDGE_VLANDB_ENTRY_TUNNEL_INFO: u16 = 4;
+pub const BRIDGE_VLANDB_TINFO_ID: u16 = 1;
 
 pub const IFLA_BRIDGE_FLAGS: u16 = 0;
 pub const IFLA_BRIDGE_VLAN_INFO: u16 = 2;
+pub const IFLA_BRIDGE_VLAN_TUNNEL_INFO: u16 = 3;
+pub const IFLA_BRIDGE_VLAN_TUNNEL_ID: u16 = 1;
+pub const IFLA_BRIDGE_VLAN_TUNNEL_VID: u16 = 2;
+pub const IFLA_BRIDGE_VLAN_TUNNEL_FLAGS: u16 = 3;
 
 pub const CTRL_CMD_GETFAMILY: u8 = 3;
 

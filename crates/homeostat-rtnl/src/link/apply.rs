@@ -2,6 +2,7 @@
 //! request by name that follows a refused creation could hit a foreign link.
 
 use homeostat_core::{Failure, Outcome, Owner, Retry, WaitsOn, Work};
+use homeostat_netlink::uapi::IFLA_BRPORT_VLAN_TUNNEL;
 use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
 
 use crate::address;
@@ -17,7 +18,7 @@ use crate::link::observe::{SeenLink, ask, find, look_up};
 use crate::link::parking::{self, Parked, Parking, ToPark};
 use crate::link::port::PortOption;
 use crate::link::vlans::{self, Holder, Vlans};
-use crate::link::{IfIndex, LinkName, Links, alias, namespaces, wireguard};
+use crate::link::{IfIndex, LinkName, Links, alias, namespaces, vnis, wireguard};
 use crate::moment::Moment;
 use crate::object::Object;
 use crate::snapshot::FormerMark;
@@ -437,6 +438,7 @@ impl<'a> LinkWriter<'a> {
         if kind.wireguard().is_some() && parts.kind.take().is_some() {
             self.configure(index, kind, &seen.link.kind)?;
         }
+        self.set_vnis(index, kind, &seen.link.kind)?;
         if parts != Parts::default() {
             let refs = self.refs(link)?;
             self.change(index, &parts, &refs, kind)?;
@@ -451,6 +453,7 @@ impl<'a> LinkWriter<'a> {
 
     /// Writes what a link is made of beside itself.
     fn configure(&mut self, index: IfIndex, kind: &LinkKind, seen: &LinkKind) -> Written {
+        self.set_vnis(index, kind, seen)?;
         let Some(desired) = kind.wireguard() else { return Ok(()) };
         let seen = seen.wireguard().cloned().unwrap_or_default();
         let connection = self.source.connect_to(Family::Generic);
@@ -458,6 +461,17 @@ impl<'a> LinkWriter<'a> {
             wireguard::configure(&mut connection, index, desired, &seen)
         });
         configured.map_err(Outcome::Failed)
+    }
+
+    /// Makes the networks of a VXLAN those that are declared.
+    fn set_vnis(&mut self, index: IfIndex, kind: &LinkKind, seen: &LinkKind) -> Written {
+        let Some(desired) = kind.vnis() else { return Ok(()) };
+        let seen = seen.vnis().cloned().unwrap_or_default();
+        if seen == *desired {
+            return Ok(());
+        }
+        let write = |batch: &mut Batch| vnis::change(batch, index, &seen, desired);
+        ask(self.connection, write, &mut |_| {}).map_err(|error| failed(&error, kind))
     }
 
     /// Sets what a bond prefers, once that is one of its links.
@@ -491,6 +505,12 @@ impl<'a> LinkWriter<'a> {
         let seen = seen.map_err(|error| vlans_failed(&error))?.remove(&index).unwrap_or_default();
         if seen == *desired {
             return Ok(());
+        }
+        if holder == Holder::Port && desired.has_networks() {
+            // The kernel refuses networks on a port that is not for a tunnel.
+            let options = [(IFLA_BRPORT_VLAN_TUNNEL, vec![1])];
+            let write = |batch: &mut Batch| message::change_port(batch, index, "bridge", &options);
+            ask(self.connection, write, &mut |_| {}).map_err(|error| vlans_failed(&error))?;
         }
         let write = |batch: &mut Batch| vlans::change(batch, index, holder, &seen, desired);
         ask(self.connection, write, &mut |_| {}).map_err(|error| vlans_failed(&error))

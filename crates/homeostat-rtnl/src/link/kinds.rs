@@ -31,6 +31,7 @@ use crate::link::kinds::behaviour::{Behaviour, MtuOnParent, Occupies};
 use crate::link::kinds::behaviour::{Parent, Ports};
 use crate::link::kinds::options::{OptionTable as _, Options as _};
 use crate::link::model::LinkRef;
+use crate::link::vnis::Vnis;
 use crate::link::{IfIndex, LinkName};
 use crate::neighbour::Mac;
 
@@ -334,6 +335,14 @@ impl LinkKind {
     }
 
     /// What it is made of beside the link, if that is more than its options.
+    /// The networks of a VXLAN that has a list of them.
+    pub(crate) fn vnis(&self) -> Option<&Vnis> {
+        match self {
+            LinkKind::Vxlan(vxlan) => vxlan.vnis.as_ref(),
+            _ => None,
+        }
+    }
+
     pub(crate) fn wireguard(&self) -> Option<&Wireguard> {
         match self {
             LinkKind::Wireguard(wireguard) => Some(wireguard),

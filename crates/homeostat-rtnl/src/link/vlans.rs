@@ -1,5 +1,6 @@
-//! The VLANs of a bridge and of its ports: ids and ranges, the one that untagged frames get (`pvid`), and those that
-//! leave without a tag (`untagged`). A declared list is the whole list of its link.
+//! The VLANs of a bridge and of its ports: ids and ranges, the one that untagged frames get (`pvid`), those that leave
+//! without a tag (`untagged`), and the network that each is in a VXLAN with several (`vni`). A declared list is the whole
+//! list of its link.
 //!
 //! Start at [`Vlans`]; its messages are below it: `read` asks for the VLANs of links, `change` writes a difference.
 
@@ -10,8 +11,10 @@ use std::str::FromStr;
 use homeostat_netlink::uapi::{
     BRIDGE_FLAGS_MASTER, BRIDGE_FLAGS_SELF, BRIDGE_VLAN_INFO_PVID, BRIDGE_VLAN_INFO_RANGE_BEGIN,
     BRIDGE_VLAN_INFO_RANGE_END, BRIDGE_VLAN_INFO_UNTAGGED, BRIDGE_VLANDB_ENTRY,
-    BRIDGE_VLANDB_ENTRY_INFO, BRIDGE_VLANDB_ENTRY_RANGE, IFLA_AF_SPEC, IFLA_BRIDGE_FLAGS,
-    IFLA_BRIDGE_VLAN_INFO, RTM_DELLINK, RTM_GETVLAN, RTM_SETLINK,
+    BRIDGE_VLANDB_ENTRY_INFO, BRIDGE_VLANDB_ENTRY_RANGE, BRIDGE_VLANDB_ENTRY_TUNNEL_INFO,
+    BRIDGE_VLANDB_TINFO_ID, IFLA_AF_SPEC, IFLA_BRIDGE_FLAGS, IFLA_BRIDGE_VLAN_INFO,
+    IFLA_BRIDGE_VLAN_TUNNEL_FLAGS, IFLA_BRIDGE_VLAN_TUNNEL_ID, IFLA_BRIDGE_VLAN_TUNNEL_INFO,
+    IFLA_BRIDGE_VLAN_TUNNEL_VID, RTM_DELLINK, RTM_GETVLAN, RTM_SETLINK,
 };
 use homeostat_netlink::{Batch, Connection, Error, Malformed, Message, MessageWriter};
 use serde::{Deserialize, Serialize};
@@ -28,6 +31,9 @@ const AF_BRIDGE: u8 = 7;
 const FIRST: u16 = 1;
 const LAST: u16 = 4094;
 
+/// The highest number of a network.
+const LAST_VNI: u32 = 0x00ff_ffff;
+
 /// What a link does with the frames of a VLAN, beside taking them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct VlanFlags {
@@ -35,9 +41,18 @@ pub struct VlanFlags {
     pub pvid: bool,
     /// Frames leave without a tag.
     pub untagged: bool,
+    /// The network of the frames in the VXLAN that the port is; of a range, that of its lowest id.
+    pub vni: Option<u32>,
 }
 
-/// VLANs with neighbouring ids that are alike: `10 pvid untagged`, `20-30`.
+impl VlanFlags {
+    /// Those of a VLAN so many ids above the lowest one of a range.
+    fn at(self, above: u16) -> Self {
+        VlanFlags { vni: self.vni.map(|vni| vni + u32::from(above)), ..self }
+    }
+}
+
+/// VLANs with neighbouring ids that are alike: `10 pvid untagged`, `20-30`, `40-50 vni 10040`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VlanRange {
     /// The lowest id.
@@ -57,7 +72,10 @@ impl VlanRange {
 
     fn is_possible(self) -> bool {
         let is_upwards = FIRST <= self.first && self.first <= self.last && self.last <= LAST;
-        is_upwards && (!self.flags.pvid || self.first == self.last)
+        let most = LAST_VNI - u32::from(self.last.saturating_sub(self.first));
+        is_upwards
+            && (!self.flags.pvid || self.first == self.last)
+            && self.flags.vni.is_none_or(|vni| (1..=most).contains(&vni))
     }
 }
 
@@ -72,7 +90,7 @@ impl fmt::Display for VlanRange {
                 write!(f, " {word}")?;
             }
         }
-        Ok(())
+        self.flags.vni.map_or(Ok(()), |vni| write!(f, " vni {vni}"))
     }
 }
 
@@ -94,10 +112,14 @@ fn parse_range(text: &str) -> Option<VlanRange> {
     let is_plain = |text: &str| text == "0" || !text.starts_with(['0', '+']);
     let id = |text: &str| text.parse().ok().filter(|_| is_plain(text));
     let mut range = VlanRange { first: id(first)?, last: id(last)?, flags: VlanFlags::default() };
-    for word in words {
+    while let Some(word) = words.next() {
         match word {
             "pvid" => range.flags.pvid = true,
             "untagged" => range.flags.untagged = true,
+            "vni" => {
+                let vni = words.next().filter(|text| is_plain(text));
+                range.flags.vni = Some(vni?.parse().ok()?);
+            }
             _ => return None,
         }
     }
@@ -144,6 +166,11 @@ impl Vlans {
         self.0.is_empty()
     }
 
+    /// Whether one of them is a network of a VXLAN.
+    pub(crate) fn has_networks(&self) -> bool {
+        self.0.iter().any(|range| range.flags.vni.is_some())
+    }
+
     /// The shortest list of them, in the order of their ids.
     #[must_use]
     pub fn ranges(&self) -> &[VlanRange] {
@@ -154,7 +181,8 @@ impl Vlans {
         let mut ranges: Vec<VlanRange> = Vec::new();
         for (&id, &flags) in &by_id.0 {
             let last = ranges.last_mut().filter(|range| range.last.checked_add(1) == Some(id));
-            match last.filter(|range| range.flags == flags && !flags.pvid) {
+            let follows = |range: &VlanRange| range.flags.at(id - range.first) == flags;
+            match last.filter(|range| follows(range) && !flags.pvid) {
                 Some(range) => range.last = id,
                 None => ranges.push(VlanRange { first: id, last: id, flags }),
             }
@@ -162,10 +190,12 @@ impl Vlans {
         Vlans(ranges)
     }
 
-    /// The VLANs that are not the same in another list.
+    /// The VLANs that are not the same in another list, whatever their networks are.
     fn unlike(&self, other: &Vlans) -> Vlans {
+        let bare = |flags: &VlanFlags| VlanFlags { vni: None, ..*flags };
         let (mut ids, other) = (self.by_id(), other.by_id());
-        ids.0.retain(|id, flags| other.0.get(id) != Some(flags));
+        ids.0.retain(|id, flags| other.0.get(id).map(bare) != Some(bare(flags)));
+        ids.0.values_mut().for_each(|flags| flags.vni = None);
         Vlans::of_ids(&ids)
     }
 
@@ -186,7 +216,9 @@ struct ById(BTreeMap<u16, VlanFlags>);
 
 impl ById {
     fn from_ranges(ranges: impl IntoIterator<Item = VlanRange>) -> Self {
-        let each = |range: VlanRange| (range.first..=range.last).map(move |id| (id, range.flags));
+        let each = |range: VlanRange| {
+            (range.first..=range.last).map(move |id| (id, range.flags.at(id - range.first)))
+        };
         ById(ranges.into_iter().flat_map(each).collect())
     }
 }
@@ -236,9 +268,12 @@ fn decode(message: &Message<'_>) -> Result<(IfIndex, Vec<VlanRange>), Malformed>
         let (flags, first) = (u16::from_ne_bytes([f0, f1]), u16::from_ne_bytes([v0, v1]));
         let last = attr.attrs().first(BRIDGE_VLANDB_ENTRY_RANGE)?;
         let last = last.map_or(Ok(first), |last| last.u16())?;
+        let tunnel = attr.attrs().first(BRIDGE_VLANDB_ENTRY_TUNNEL_INFO)?;
+        let vni = tunnel.map(|tunnel| tunnel.attrs().first(BRIDGE_VLANDB_TINFO_ID)).transpose()?;
         let flags = VlanFlags {
             pvid: flags & BRIDGE_VLAN_INFO_PVID != 0,
             untagged: flags & BRIDGE_VLAN_INFO_UNTAGGED != 0,
+            vni: vni.flatten().map(|vni| vni.u32()).transpose()?,
         };
         ranges.push(VlanRange { first, last, flags });
     }
@@ -246,7 +281,8 @@ fn decode(message: &Message<'_>) -> Result<(IfIndex, Vec<VlanRange>), Malformed>
 }
 
 /// Makes the VLANs of a link those that are declared. What is new comes first, so that a VLAN that stays is never
-/// without its place.
+/// without its place. Networks come after the VLANs that have them; one that a VLAN has no more is deleted, and so is one
+/// that it changes for another: the kernel keeps the former one otherwise.
 pub(crate) fn change(
     batch: &mut Batch,
     index: IfIndex,
@@ -273,7 +309,71 @@ pub(crate) fn change(
         });
         message.finish()?;
     }
+    if holder == Holder::Port && (seen.has_networks() || desired.has_networks()) {
+        change_networks(batch, index, seen, desired)?;
+    }
     Ok(())
+}
+
+/// Changes the networks of VLANs that are there.
+fn change_networks(
+    batch: &mut Batch,
+    index: IfIndex,
+    seen: &Vlans,
+    desired: &Vlans,
+) -> Result<(), Error> {
+    let (seen, desired) = (seen.by_id().0, desired.by_id().0);
+    let vni = |all: &BTreeMap<u16, VlanFlags>, id: u16| all.get(&id).and_then(|flags| flags.vni);
+    // Those of VLANs that are deleted went with them.
+    let gone = seen.keys().filter(|id| {
+        desired.contains_key(id)
+            && vni(&seen, **id).is_some_and(|it| vni(&desired, **id) != Some(it))
+    });
+    let gone = gone.filter_map(|id| Some((*id, vni(&seen, *id)?)));
+    let new = desired.keys().filter(|id| vni(&desired, **id) != vni(&seen, **id));
+    let new = new.filter_map(|id| Some((*id, vni(&desired, *id)?)));
+    for (kind, networks) in [(RTM_DELLINK, runs(gone)), (RTM_SETLINK, runs(new))] {
+        // The kernel takes one range of networks in a message.
+        for (first, last, vni) in networks {
+            let [i0, i1, i2, i3] = index.0.to_ne_bytes();
+            let mut message = batch.message(kind, 0);
+            message.fixed(&[AF_BRIDGE, 0, 0, 0, i0, i1, i2, i3, 0, 0, 0, 0, 0, 0, 0, 0]);
+            message.nest_unmarked(IFLA_AF_SPEC, |spec| {
+                spec.attr_u16(IFLA_BRIDGE_FLAGS, BRIDGE_FLAGS_MASTER);
+                let mut put = |flags: u16, id: u16, vni: u32| {
+                    spec.nest_unmarked(IFLA_BRIDGE_VLAN_TUNNEL_INFO, |info| {
+                        info.attr_u32(IFLA_BRIDGE_VLAN_TUNNEL_ID, vni);
+                        info.attr_u16(IFLA_BRIDGE_VLAN_TUNNEL_VID, id);
+                        info.attr_u16(IFLA_BRIDGE_VLAN_TUNNEL_FLAGS, flags);
+                    });
+                };
+                if first == last {
+                    put(0, first, vni);
+                } else {
+                    put(BRIDGE_VLAN_INFO_RANGE_BEGIN, first, vni);
+                    put(BRIDGE_VLAN_INFO_RANGE_END, last, vni + u32::from(last - first));
+                }
+            });
+            message.finish()?;
+        }
+    }
+    Ok(())
+}
+
+/// Ids with their networks as ranges in which both count up: the lowest id, the highest, the lowest network.
+fn runs(networks: impl Iterator<Item = (u16, u32)>) -> Vec<(u16, u16, u32)> {
+    let mut runs: Vec<(u16, u16, u32)> = Vec::new();
+    for (id, vni) in networks {
+        match runs.last_mut() {
+            Some((first, last, lowest))
+                if *last + 1 == id && *lowest + u32::from(id - *first) == vni =>
+            {
+                *last = id;
+            }
+            _ => runs.push((id, id, vni)),
+        }
+    }
+    runs
 }
 
 fn put_range(spec: &mut MessageWriter<'_>, range: VlanRange) {
@@ -291,7 +391,7 @@ fn put_range(spec: &mut MessageWriter<'_>, range: VlanRange) {
     }
 }
 
-/// How a document writes VLANs: `[10, "20-30", "40 pvid untagged"]`.
+/// How a document writes VLANs: `[10, "20-30", "40 pvid untagged", "50-60 vni 10050"]`.
 #[cfg(feature = "document")]
 mod section {
     use homeostat_document::{
@@ -307,12 +407,17 @@ mod section {
         fn from_text(text: &str) -> Result<Self, ValueError> {
             let wrong = |help: &str| Err(ValueError::is_not(text, Self::WHAT).help(help));
             let Some(range) = parse_range(text) else {
-                return wrong("write such as 10, \"20-30\" or \"40 pvid untagged\"");
+                return wrong(
+                    "write such as 10, \"20-30\", \"40 pvid untagged\" or \"50-60 vni 10050\"",
+                );
             };
             let (first, last) = (range.first, range.last);
             match () {
                 () if first < FIRST || last > LAST => wrong("ids are from 1 to 4094"),
                 () if first > last => wrong(&format!("write \"{last}-{first}\"")),
+                () if !range.is_possible() && range.flags.vni.is_some() && !range.flags.pvid => {
+                    wrong("VXLAN network ids are from 1 to 16777215, also that of the last VLAN")
+                }
                 () if range.flags.pvid && first != last => {
                     wrong("frames without a tag are of one VLAN: give `pvid` to a single id")
                 }
@@ -370,12 +475,24 @@ mod tests {
 
     #[test]
     fn ranges_read_back_from_their_own_text() {
-        for text in ["1", "4094", "20-30", "10 pvid", "10 pvid untagged", "2-4094 untagged"] {
+        for text in [
+            "1",
+            "4094",
+            "20-30",
+            "10 pvid",
+            "10 pvid untagged",
+            "2-4094 untagged",
+            "10 vni 10010",
+            "20-30 untagged vni 16777205",
+        ] {
             assert_eq!(text.parse::<VlanRange>().unwrap().to_string(), text);
         }
         for text in
             ["", "0", "4095", "30-20", "1-", "-1", "01", "+1", "1 2", "20-30 pvid", "1 tagged"]
         {
+            assert!(text.parse::<VlanRange>().is_err(), "{text}");
+        }
+        for text in ["1 vni", "1 vni 0", "1 vni x", "20-30 vni 16777206", "1 vni 16777216"] {
             assert!(text.parse::<VlanRange>().is_err(), "{text}");
         }
     }
@@ -385,6 +502,8 @@ mod tests {
         let list = vlans(&["12", "10-11", "13 untagged", "14 pvid untagged"]);
         assert_eq!(list, vlans(&["14 untagged pvid", "13 untagged", "10-12"]));
         assert_eq!(list.to_string(), "10-12, 13 untagged, 14 pvid untagged");
+        let networks = vlans(&["10 vni 100", "11-12 vni 101", "13 vni 103", "14 vni 105", "15"]);
+        assert_eq!(networks.to_string(), "10-13 vni 100, 14 vni 105, 15");
         let text = serde_json::to_string(&list).unwrap();
         assert_eq!(text, r#"["10-12","13 untagged","14 pvid untagged"]"#);
         assert_eq!(serde_json::from_str::<Vlans>(&text).unwrap(), list);
@@ -417,6 +536,18 @@ mod tests {
         batch.clear();
         change(&mut batch, IfIndex(7), Holder::Port, &seen, &seen).unwrap();
         assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn networks_are_written_in_ranges_after_the_vlans_and_deleted_before_others_take_their_place() {
+        let seen = vlans(&["10-20 vni 10010", "30"]);
+        let desired = vlans(&["10-14 vni 10010", "15 vni 5", "16-20", "30-31 vni 10030"]);
+        let mut batch = Batch::new();
+        change(&mut batch, IfIndex(7), Holder::Port, &seen, &desired).unwrap();
+        let kinds: Vec<u16> =
+            Messages::new(batch.bytes()).map(|message| message.unwrap().kind).collect();
+        // VLAN 31, the networks of 15-20, then those of 15 and of 30-31.
+        assert_eq!(kinds, [RTM_SETLINK, RTM_DELLINK, RTM_SETLINK, RTM_SETLINK]);
     }
 
     proptest! {

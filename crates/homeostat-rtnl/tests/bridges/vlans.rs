@@ -137,6 +137,113 @@ fn another_default_vlan_of_the_bridge_leaves_declared_lists_as_they_are() {
     assert_eq!(shown(&namespace, "va"), ["1 PVID Egress Untagged", "20"]);
 }
 
+/// The networks of VLANs, as `bridge` says: `10=10010`.
+fn networks(namespace: &Namespace, link: &str) -> Vec<String> {
+    let all: Value = serde_json::from_slice(&bridge(namespace, "-j vlan tunnelshow")).unwrap();
+    let links = all.as_array().unwrap().iter().filter(|one| one["ifname"] == link);
+    let tunnels = links.flat_map(|one| one["tunnels"].as_array().cloned().unwrap_or_default());
+    let text = |one: Value| match (one.get("vlanEnd"), one.get("tunidEnd")) {
+        (Some(last), Some(end)) => format!("{}-{last}={}-{end}", one["vlan"], one["tunid"]),
+        _ => format!("{}={}", one["vlan"], one["tunid"]),
+    };
+    tunnels.map(text).collect()
+}
+
+#[test]
+fn the_networks_of_vlans_in_a_vxlan_are_kept_with_them() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let vxlan = ("link vx", "vxlan id 0 external on master br0 up on");
+    let of = |list: &'static str| desired(&[BRIDGE[0], vxlan, ("link vx vlans", list)]);
+    for (list, expected) in [
+        ("10 vni 10010, 20-30 vni 20", &["10=10010", "20-30=20-30"][..]),
+        ("10 vni 11, 20-24 vni 20, 25, 26-30 vni 126", &["10=11", "20-24=20-24", "26-30=126-130"]),
+        ("10, 20-30 vni 126", &["20-30=126-136"]),
+        ("10", &[]),
+        ("10 untagged vni 10010, 20 vni 20", &["10=10010", "20=20"]),
+    ] {
+        bench.converge(&of(list));
+        assert_eq!(networks(&namespace, "vx"), expected, "{list}");
+    }
+    let declared = of("10 untagged vni 10010, 20 vni 20");
+    bench.heal(&declared);
+    for change in [
+        "bridge vlan del dev vx vid 20",
+        "bridge vlan del dev vx vid 10 tunnel_info id 10010",
+        "bridge link set dev vx vlan_tunnel off",
+    ] {
+        bridge(&namespace, change.strip_prefix("bridge ").unwrap());
+        let healed = bench.heal(&declared);
+        let healed = if healed.is_empty() { bench.converge(&declared) } else { healed };
+        assert_eq!(healed.last().map(String::as_str), Some("~ link vx vlans"), "{change}");
+        assert_eq!(networks(&namespace, "vx"), ["10=10010", "20=20"], "{change}");
+    }
+    bench.assert_quiet(&declared);
+}
+
+/// Quirk: the kernel copies an entry without a VLAN to the VLANs of its port, and deletes the copies with it.
+#[test]
+fn entries_without_a_vlan_are_copied() {
+    const MAC: &str = "02:00:00:00:00:09";
+    let namespace = cable();
+    let mut bench = Bench::new();
+    let mut converge = |entry: Option<&str>| {
+        let entry = entry.map(|words| format!("fdb {MAC} dev va{words}"));
+        let list = [("link va vlans", "10, 20")];
+        let entry = entry.iter().map(|key| (key.as_str(), ""));
+        bench.converge(&with(&list.into_iter().chain(entry).collect::<Vec<_>>()));
+        let all: Value = serde_json::from_slice(&bridge(&namespace, "-j fdb show dev va")).unwrap();
+        let here = all.as_array().unwrap().iter().filter(|one| one["mac"] == MAC);
+        let vlans: BTreeSet<u64> = here.map(|one| one["vlan"].as_u64().unwrap_or(0)).collect();
+        vlans.into_iter().collect::<Vec<_>>()
+    };
+    assert_eq!(converge(Some("")), [0, 10, 20]);
+    assert!(converge(None).is_empty());
+    assert_eq!(converge(Some(" vlan 10")), [10]);
+    assert_eq!(converge(Some(" vlan 20")), [20]);
+}
+
+/// The networks that a VXLAN takes, as `bridge` says: `10-20`.
+fn vnis(namespace: &Namespace) -> Vec<String> {
+    let all: Value = serde_json::from_slice(&bridge(namespace, "-j vni show")).unwrap();
+    let links = all.as_array().unwrap().iter().filter(|one| one["ifname"] == "vx");
+    let vnis = links.flat_map(|one| one["vnis"].as_array().cloned().unwrap_or_default());
+    let text = |one: Value| match one.get("vniEnd") {
+        Some(last) => format!("{}-{last}", one["vni"]),
+        None => one["vni"].to_string(),
+    };
+    vnis.map(text).collect()
+}
+
+#[test]
+fn the_networks_that_a_vxlan_takes_are_exact_and_heal() {
+    let namespace = cable();
+    let mut bench = Bench::new();
+    for (list, sign, expected) in
+        [("10-20", "+", &["10-20"][..]), ("5,15-25", "~", &["5", "15-25"]), ("7", "~", &["7"])]
+    {
+        let link = format!("vxlan id 0 external on vnis {list} up on");
+        let done = bench.converge(&desired(&[("link vx", &link)]));
+        assert_eq!(done, [format!("{sign} link vx")], "{list}");
+        assert_eq!(vnis(&namespace), expected, "{list}");
+    }
+    let declared = desired(&[("link vx", "vxlan id 0 external on vnis 7-9 up on")]);
+    bench.converge(&declared);
+    bench.heal(&declared);
+    for change in ["vni delete vni 8 dev vx", "vni add vni 100-200 dev vx"] {
+        bridge(&namespace, change);
+        assert_eq!(bench.heal(&declared), ["~ link vx"], "{change}");
+        assert_eq!(vnis(&namespace), ["7-9"], "{change}");
+    }
+    bench.assert_quiet(&declared);
+    // Without a list it takes all, which cannot be changed in place.
+    let all = desired(&[("link vx", "vxlan id 0 external on up on")]);
+    bench.converge(&all);
+    ip(&namespace, "link del vx");
+    bench.converge(&all);
+    assert_eq!(bench.converge(&declared), ["-/+ link vx"]);
+}
+
 #[test]
 fn a_port_that_returns_or_moves_to_another_bridge_gets_its_vlans_in_the_same_pass() {
     let namespace = cable();

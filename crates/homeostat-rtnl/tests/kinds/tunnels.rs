@@ -74,6 +74,7 @@ fn vxlan_fixed_options() {
         (id(5), id(6), AGAIN),
         (id(5), Vxlan { port: Some(4790), ..id(5) }, AGAIN),
         (id(5), Vxlan { proxy: Some(true), ..id(5) }, AGAIN),
+        (id(0), Vxlan { external: Some(true), ..id(0) }, AGAIN),
         (Vxlan { ttl: Some(0), ..id(5) }, Vxlan { ttl: Some(9), ..id(5) }, AGAIN),
         (Vxlan { local: ip("10.0.0.1"), ..id(5) }, Vxlan { local: ip("fd00::1"), ..id(5) }, AGAIN),
         (Vxlan { ttl: Some(8), ..id(5) }, Vxlan { ttl: Some(9), ..id(5) }, IN_PLACE),

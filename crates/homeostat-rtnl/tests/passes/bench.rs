@@ -14,7 +14,7 @@ use homeostat_rtnl::{
     Address, Bridge, Builder, DesiredError, DesiredState, Family, Fdb, Field, Hop, Key, Lifetime,
     Link, LinkKind, LinkRef, Macvlan, Member, Neighbour, Nexthop, Object, PortOption, Protocol,
     RareAttributes, Remote, Route, RouteKind, Rtnl, Rule, RuleAction, Setting, Table, Veth,
-    VlanRange, Vxlan, Writer,
+    VlanRange, VniRange, Vxlan, Writer,
 };
 use homeostat_testkit::entries::entry_lines;
 use homeostat_testkit::namespace::Namespace;
@@ -77,6 +77,17 @@ fn link(attrs: &str) -> Link {
             "alias" => link.alias = Some(pair[1].to_owned()),
             "mac" => link.mac = Some(pair[1].parse().unwrap()),
             "peer" | "id" => {}
+            "vnis" => match &mut link.kind {
+                LinkKind::Vxlan(vxlan) => {
+                    let ranges = pair[1].split(',').map(|range| range.parse::<VniRange>().unwrap());
+                    vxlan.vnis = Some(ranges.collect::<Vec<_>>().into());
+                }
+                other => panic!("{other:?}"),
+            },
+            "external" => match &mut link.kind {
+                LinkKind::Vxlan(vxlan) => vxlan.external = Some(pair[1] == "on"),
+                other => panic!("{other:?}"),
+            },
             "filtering" => bridge(&mut link).vlan_filtering = Some(pair[1] == "on"),
             "pvid" => bridge(&mut link).vlan_default_pvid = Some(pair[1].parse().unwrap()),
             other => panic!("{other}"),

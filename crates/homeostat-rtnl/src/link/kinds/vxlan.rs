@@ -3,16 +3,18 @@
 use std::net::IpAddr;
 
 use homeostat_netlink::uapi::{
-    IFLA_VXLAN_AGEING, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6, IFLA_VXLAN_ID, IFLA_VXLAN_LEARNING,
-    IFLA_VXLAN_LINK, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6, IFLA_VXLAN_PORT, IFLA_VXLAN_PROXY,
-    IFLA_VXLAN_TOS, IFLA_VXLAN_TTL, IFLA_VXLAN_TTL_INHERIT,
+    IFLA_VXLAN_AGEING, IFLA_VXLAN_COLLECT_METADATA, IFLA_VXLAN_GROUP, IFLA_VXLAN_GROUP6,
+    IFLA_VXLAN_ID, IFLA_VXLAN_LEARNING, IFLA_VXLAN_LINK, IFLA_VXLAN_LOCAL, IFLA_VXLAN_LOCAL6,
+    IFLA_VXLAN_PORT, IFLA_VXLAN_PROXY, IFLA_VXLAN_TOS, IFLA_VXLAN_TTL, IFLA_VXLAN_TTL_INHERIT,
+    IFLA_VXLAN_VNIFILTER,
 };
 use homeostat_netlink::{Attr, Malformed, MessageWriter};
 
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
 use crate::link::kinds::behaviour::{Behaviour, Occupies, Parent};
-use crate::link::kinds::options::{OptionTable as _, Options, is_alike, options};
+use crate::link::kinds::options::{AttrValue as _, OptionTable as _, Options, is_alike, options};
+use crate::link::vnis::Vnis;
 use crate::message::{put_ip, read_ip};
 
 options! {
@@ -29,6 +31,8 @@ options! {
         learning: bool = "learning", "Whether ends are learned from packets" => IFLA_VXLAN_LEARNING;
         ageing: u32 = "ageing", "Time after which a learned end is forgotten" as crate::values::Seconds => IFLA_VXLAN_AGEING;
         proxy: bool = "proxy", "Whether ARP is answered for known ends" => IFLA_VXLAN_PROXY;
+        external: bool = "external", "Whether it has several networks, with `id = 0`: VLANs, routes or programs say which" => IFLA_VXLAN_COLLECT_METADATA;
+        vnis: Vnis = "vnis", "All networks that it takes, with `external`: ids and ranges";
     }
 }
 
@@ -51,6 +55,16 @@ impl Options for Vxlan {
         if self.remote.is_some() && self.group.is_some() {
             return Err("it has either a remote end or a multicast group");
         }
+        if self.external == Some(true)
+            && (self.id != 0 || self.remote.is_some() || self.group.is_some())
+        {
+            return Err(
+                "with `external` its id is 0, and it has no remote end or group of its own",
+            );
+        }
+        if self.vnis.is_some() && self.external != Some(true) {
+            return Err("a list of networks is for a VXLAN with `external = true`");
+        }
         let is_group = |end: IpAddr| end.is_multicast();
         if self.remote.is_some_and(is_group) || self.group.is_some_and(|group| !is_group(group)) {
             return Err("its group is no multicast address, or its remote end is one");
@@ -59,7 +73,7 @@ impl Options for Vxlan {
         if is_one_family { Ok(()) } else { Err("the ends of a tunnel are of one family") }
     }
 
-    /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port and proxy are refused in words ("Cannot
+    /// Quirk `vxlan-fixed-options` (Linux 6.18): id, port, proxy, external and whether it has a list of networks are refused in words ("Cannot
     /// change VNI."), a local address of the other family too, and whether the TTL is inherited is
     /// silently left as it was.
     fn changes_in_place(&self, seen: &Self) -> bool {
@@ -71,8 +85,15 @@ impl Options for Vxlan {
         self.id == seen.id
             && is_alike(self.port.as_ref(), seen.port.as_ref())
             && is_alike(self.proxy.as_ref(), seen.proxy.as_ref())
+            && is_alike(self.external.as_ref(), seen.external.as_ref())
+            && (self.vnis.is_none() || seen.vnis.is_some())
             && (self.ttl.is_none() || inherits(self.ttl) == inherits(seen.ttl))
             && is_ends_alike
+    }
+
+    /// Networks are written on their own.
+    fn without(&self, seen: &Self) -> Self {
+        Vxlan { vnis: None, ..self.differing_from(seen) }
     }
 
     fn excludes(&self, other: &Self) -> bool {
@@ -93,6 +114,9 @@ impl Options for Vxlan {
             ttl => _ = ttl.map(|ttl| data.attr_u8(IFLA_VXLAN_TTL, ttl)),
         }
         self.port.map(|port| data.attr_be16(IFLA_VXLAN_PORT, port));
+        if self.vnis.is_some() {
+            data.attr_u8(IFLA_VXLAN_VNIFILTER, 1);
+        }
         self.put_attrs(data);
     }
 
@@ -112,8 +136,29 @@ impl Options for Vxlan {
             }
             IFLA_VXLAN_TTL_INHERIT if attr.u8()? != 0 => self.ttl = Some(0),
             IFLA_VXLAN_PORT => self.port = Some(attr.be16()?),
+            IFLA_VXLAN_VNIFILTER => self.vnis = Vnis::read(attr)?,
             _ => self.read_attr(attr)?,
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vxlan_of_several_networks_has_none_of_its_own() {
+        let external = Vxlan { external: Some(true), ..Vxlan::default() };
+        let vnis = Some(Vnis::default());
+        for (mut vxlan, is_fine) in [
+            (external.clone(), true),
+            (Vxlan { vnis: vnis.clone(), ..external.clone() }, true),
+            (Vxlan { id: 7, ..external.clone() }, false),
+            (Vxlan { remote: Some([192, 0, 2, 1].into()), ..external }, false),
+            (Vxlan { id: 7, vnis, ..Vxlan::default() }, false),
+        ] {
+            assert_eq!(vxlan.check().is_ok(), is_fine, "{vxlan:?}");
+        }
     }
 }
