@@ -46,7 +46,8 @@ fn the_document_in_the_readme_is_the_example() {
 #[expect(clippy::disallowed_methods, reason = "the test runs the program as a user does")]
 fn every_example_is_a_good_document() {
     let mut examples = 0;
-    for entry in std::fs::read_dir(root().join("examples")).unwrap() {
+    let files = |folder: &str| std::fs::read_dir(root().join(folder)).unwrap();
+    for entry in files("examples").chain(files("examples/hosts")) {
         let path = entry.unwrap().path();
         // Lists and rulesets are read through the document that names them; a directory is a program with
         // tests of its own.
@@ -60,7 +61,7 @@ fn every_example_is_a_good_document() {
         assert!(output.status.success() && stderr.is_empty(), "{}: {stderr}", path.display());
         examples += 1;
     }
-    assert!(examples >= 2, "the examples are gone");
+    assert!(examples >= 2 + 12, "the examples are gone");
 }
 
 /// What a plan in a sandbox prints.

@@ -23,6 +23,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("ip", "/sbin/ip"),
     ("modprobe", "/sbin/modprobe"),
     ("sh", "/bin/sh"),
+    ("ss", "/bin/ss"),
     ("wg", "/bin/wg"),
 ];
 
@@ -49,6 +50,8 @@ const DIRECTORIES: &[&str] =
 pub(crate) struct Contents<'a> {
     pub(crate) kernel: &'a Kernel,
     pub(crate) tests: &'a [TestProgram],
+    /// The program itself, if a test runs it.
+    pub(crate) homeostat: Option<&'a Path>,
     /// What `init.sh` does between its start and its end.
     pub(crate) script: &'a str,
 }
@@ -69,6 +72,9 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> Result<()> {
     add_files(&mut archive, Path::new(READ_IF_INSTALLED))?;
     for test in contents.tests {
         add_program(&mut archive, &test.path, &format!("/tests/{}", test.name))?;
+    }
+    if let Some(homeostat) = contents.homeostat {
+        add_program(&mut archive, homeostat, "/bin/homeostat")?;
     }
     archive.finish().map(drop)
 }

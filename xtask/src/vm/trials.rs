@@ -27,7 +27,7 @@ pub(crate) fn run(kernel: &Kernel, directory: &Path, profile: Option<&str>) -> R
     let program = TestProgram { name: "homeostat".to_owned(), path: build(profile)? };
     let [image, console] = ["trials.cpio", "trials.log"].map(|name| directory.join(name));
     let tests = [program];
-    image::write(&image, &Contents { kernel, tests: &tests, script: SCRIPT })?;
+    image::write(&image, &Contents { kernel, tests: &tests, homeostat: None, script: SCRIPT })?;
     let disks = [format(&directory.join("documents.img"))?, format(&directory.join("state.img"))?];
     let machine =
         Machine { kernel: &kernel.image, image: &image, console: &console, disks: &disks };
