@@ -27,12 +27,12 @@ impl Objects for Routes {
     fn desired(which: Which) -> &'static [Declared<'static>] {
         match which {
             Which::First => &[
-                ("route 10.4.0.0/16", "via 10.0.4.2"),
+                ("route 10.4.0.0/16", "via 10.0.4.2 advmss 1300 quickack on"),
                 ("route 10.5.0.0/16", "via 10.0.5.2 src 10.0.0.1"),
                 ("route 10.6.0.0/16", "dev va src 10.0.6.1"),
             ],
             Which::Second => &[
-                ("route 10.4.0.0/16", "via 10.0.4.3"),
+                ("route 10.4.0.0/16", "via 10.0.4.3 initcwnd 20"),
                 ("route 10.6.0.0/16", "dev va src 10.0.6.1"),
                 ("route 10.7.0.0/16", "type blackhole"),
             ],
