@@ -40,7 +40,7 @@ pub use bond::{
 };
 pub use bridge::{Bridge, Centis, LongCentis};
 pub use geneve::Geneve;
-pub use gre::Gre;
+pub use gre::{Gre, Gretap};
 pub use iptunnel::{Ip6Tunnel, Ip6TunnelMode, IpTunnel};
 pub use macvlan::{Ipvlan, IpvlanMode, Macvlan, MacvlanMode};
 pub use tap::Tap;
@@ -126,6 +126,7 @@ macro_rules! kinds {
                 }
                 Ok(match name {
                     "ip6gre" => LinkKind::Gre(Gre::decode(data, refs)?),
+                    "ip6gretap" => LinkKind::Gretap(Gretap::decode(data, refs)?),
                     $($name => LinkKind::$kind $((<$options>::decode(data, refs)?))?,)+
                     other => LinkKind::Other { name: other.to_owned() },
                 })
@@ -269,6 +270,8 @@ kinds! {
     Vrf(Vrf) = "vrf", vlan::VRF;
     /// IP over IP.
     Gre(Gre) = "gre", gre::BEHAVIOUR;
+    /// Ethernet over IP.
+    Gretap(Gretap) = "gretap", gre::TAP;
     /// IPv4 in IPv4.
     Ipip(IpTunnel) = "ipip", iptunnel::BEHAVIOUR;
     /// IPv6 in IPv4.
@@ -375,7 +378,13 @@ impl Text for KindName {
 
     fn from_text(text: &str) -> Result<Self, ValueError> {
         let known = KINDS.iter().find(|kind| kind.name == text);
-        known.copied().ok_or_else(|| refuse(text, Self::WHAT, &Self::words()))
+        known.copied().ok_or_else(|| match text {
+            "ip6gre" | "ip6gretap" => ValueError::is_not(text, Self::WHAT).help(format!(
+                "write \"{}\": its ends, `local` and `remote`, say that it goes over IPv6",
+                text.trim_start_matches("ip6")
+            )),
+            _ => refuse(text, Self::WHAT, &Self::words()),
+        })
     }
 
     fn words() -> Vec<&'static str> {

@@ -1,6 +1,6 @@
 //! VXLANs and GRE tunnels.
 
-use homeostat_rtnl::{Gre, Link, LinkKind, LinkRef, Vxlan};
+use homeostat_rtnl::{Gre, Gretap, Link, LinkKind, LinkRef, Vxlan};
 use serde_json::json;
 
 use crate::bench::{AGAIN, Bench, IN_PLACE, name};
@@ -156,4 +156,43 @@ fn a_gre_tunnel_goes_over_ipv6_too() {
     }
     bench.check(&gre(of(Some(9))), &[("remote", json!("fd00::2")), ("ttl", json!(9))]);
     bench.changes((&gre(of(Some(8))), &gre(of(Some(9)))), IN_PLACE);
+}
+
+#[test]
+fn a_gre_tunnel_for_frames_goes_over_ipv4_and_ipv6_and_forgets_nothing() {
+    let mut bench = Bench::new();
+    let ip = |text: &str| Some(text.parse().unwrap());
+    let of = |gre| Link::new(LinkKind::Gretap(Gretap(gre)));
+    let v4 =
+        || Gre { local: ip("10.0.0.1"), remote: ip("10.0.0.2"), ttl: Some(9), ..Gre::default() };
+    let v6 = || Gre { local: ip("fd00::1"), remote: ip("fd00::2"), ttl: Some(9), ..Gre::default() };
+    let kinds = [("gretap", "ip_gre", v4()), ("ip6gretap", "ip6_gre", v6())];
+    for (kind, module, gre) in kinds {
+        let (local, remote) = (gre.local.unwrap(), gre.remote.unwrap());
+        if !bench.has(&format!("probe type {kind} local {local} remote {remote}")) {
+            bench.lacks(&of(gre), module);
+            bench = Bench::new();
+            continue;
+        }
+        let full = || Gre { key: Some(7), ..gre.clone() };
+        let expected =
+            [("remote", json!(remote.to_string())), ("ttl", json!(9)), ("ikey", json!("0.0.0.7"))];
+        let mac = "02:00:00:00:00:07";
+        let link = Link { mac: Some(mac.parse().unwrap()), ..of(full()) };
+        bench.check(&link, &expected);
+        bench.converge(&crate::bench::desired(&[(crate::bench::NAME, link)]));
+        let shown = bench.shown(crate::bench::NAME);
+        assert_eq!(
+            (&shown["linkinfo"]["info_kind"], &shown["address"]),
+            (&json!(kind), &json!(mac))
+        );
+        bench.clear();
+        bench.changes((&of(full()), &of(Gre { ttl: Some(10), ..full() })), IN_PLACE);
+        bench.changes((&of(full()), &of(Gre { key: Some(8), ..full() })), IN_PLACE);
+    }
+    if bench.has("probe type gretap remote 10.0.0.2")
+        && bench.has("probe type ip6gretap remote fd00::2")
+    {
+        bench.changes((&of(v4()), &of(v6())), AGAIN);
+    }
 }

@@ -1,17 +1,20 @@
-//! IP over IP.
+//! GRE: IP packets, or Ethernet frames, over IPv4 or IPv6. Which of the two it goes over follows from its ends.
 
 use std::net::IpAddr;
 
+#[cfg(feature = "document")]
+use homeostat_document::Fields;
 use homeostat_netlink::uapi::{
     GRE_KEY, IFLA_GRE_IFLAGS, IFLA_GRE_IKEY, IFLA_GRE_LINK, IFLA_GRE_LOCAL, IFLA_GRE_OFLAGS,
     IFLA_GRE_OKEY, IFLA_GRE_PMTUDISC, IFLA_GRE_REMOTE, IFLA_GRE_TOS, IFLA_GRE_TTL,
 };
-use homeostat_netlink::{Attrs, Malformed, MessageWriter};
+use homeostat_netlink::{Attr, Attrs, Malformed, MessageWriter};
+use serde::{Deserialize, Serialize};
 
 use crate::link::IfIndex;
 use crate::link::kinds::Refs;
 use crate::link::kinds::behaviour::{Behaviour, Occupies, OwnMac, Parent};
-use crate::link::kinds::options::{OptionTable as _, Options, options};
+use crate::link::kinds::options::{OptionTable, Options, options};
 
 options! {
     /// Options of a GRE tunnel.
@@ -111,5 +114,69 @@ impl Options for Gre {
         }
         gre.key = key.filter(|_| flags & GRE_KEY != 0);
         Ok(gre)
+    }
+}
+
+/// Options of a GRE tunnel for Ethernet frames, which are those of one for packets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Gretap(pub Gre);
+
+pub(crate) const TAP: Behaviour = Behaviour { mac: OwnMac::Settable, ..BEHAVIOUR };
+
+impl Options for Gretap {
+    fn check(&mut self) -> Result<(), &'static str> {
+        self.0.check()
+    }
+
+    fn changes_in_place(&self, seen: &Self) -> bool {
+        self.0.changes_in_place(&seen.0)
+    }
+
+    fn without(&self, seen: &Self) -> Self {
+        Gretap(self.0.without(&seen.0))
+    }
+
+    fn excludes(&self, other: &Self) -> bool {
+        self.0.excludes(&other.0)
+    }
+
+    fn kernel_name(&self) -> Option<&'static str> {
+        self.0.is_ipv6().then_some("ip6gretap")
+    }
+
+    fn module(&self) -> Option<&'static str> {
+        self.0.module()
+    }
+
+    fn encode(&self, data: &mut MessageWriter<'_>, refs: &Refs) {
+        self.0.encode(data, refs);
+    }
+
+    fn decode(data: Attrs<'_>, refs: &mut Refs) -> Result<Self, Malformed> {
+        Gre::decode(data, refs).map(Gretap)
+    }
+}
+
+impl OptionTable for Gretap {
+    fn is_alike(&self, seen: &Self) -> bool {
+        self.0.is_alike(&seen.0)
+    }
+
+    fn differing_from(&self, seen: &Self) -> Self {
+        Gretap(self.0.differing_from(&seen.0))
+    }
+
+    fn put_attrs(&self, data: &mut MessageWriter<'_>) {
+        self.0.put_attrs(data);
+    }
+
+    fn read_attr(&mut self, attr: &Attr<'_>) -> Result<(), Malformed> {
+        self.0.read_attr(attr)
+    }
+
+    #[cfg(feature = "document")]
+    fn read(fields: &mut Fields<'_>) -> Option<Self> {
+        Gre::read(fields).map(Gretap)
     }
 }
