@@ -17,6 +17,7 @@ pub(crate) mod parking;
 pub(crate) mod plan;
 pub(crate) mod port;
 pub(crate) mod ports;
+pub(crate) mod refused;
 #[cfg(feature = "document")]
 pub(crate) mod section;
 pub(crate) mod sysctls;

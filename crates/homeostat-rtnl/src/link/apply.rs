@@ -17,6 +17,7 @@ use crate::link::model::{Field, Link, Setting};
 use crate::link::observe::{SeenLink, ask, find, look_up};
 use crate::link::parking::{self, Parked, Parking, ToPark};
 use crate::link::port::PortOption;
+use crate::link::refused::name_options;
 use crate::link::vlans::{self, Holder, Vlans};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces, vnis, wireguard};
 use crate::moment::Moment;
@@ -124,7 +125,13 @@ impl<'a> LinkWriter<'a> {
     /// Changes a link of this kind; one request carries all parts.
     fn change(&mut self, index: IfIndex, parts: &Parts, refs: &Refs, kind: &LinkKind) -> Written {
         let write = |batch: &mut Batch| message::change(batch, index, parts, refs);
-        ask(self.connection, write, &mut |_| {}).map_err(|error| failed(&error, kind))
+        let asked = ask(self.connection, write, &mut |_| {});
+        asked.map_err(|error| match (&parts.kind, failed(&error, kind)) {
+            (Some(sent), Outcome::Failed(failure)) => {
+                Outcome::Failed(name_options(failure, &error, sent, write))
+            }
+            (_, outcome) => outcome,
+        })
     }
 
     fn switch(&mut self, index: IfIndex, up: bool, kind: &LinkKind) -> Written {
@@ -341,7 +348,13 @@ impl<'a> LinkWriter<'a> {
                 let refused = failed(&Error::Refused(refusal), &link.kind);
                 Err(self.taken(name).unwrap_or(refused))
             }
-            asked => asked.map_err(|error| failed(&error, &link.kind)),
+            asked => asked.map_err(|error| match failed(&error, &link.kind) {
+                Outcome::Failed(failure) if !is_unknown_kind_error(&error) => {
+                    let write = |batch: &mut Batch| message::create(batch, name, link, &refs, None);
+                    Outcome::Failed(name_options(failure, &error, &link.kind, write))
+                }
+                outcome => outcome,
+            }),
         }
     }
 
@@ -616,6 +629,10 @@ fn link_failure(error: &Error, kind: &LinkKind) -> Failure {
         }
         error => crate::apply::failure(error),
     }
+}
+
+fn is_unknown_kind_error(error: &Error) -> bool {
+    matches!(error, Error::Refused(refusal) if is_unknown_kind(refusal))
 }
 
 fn is_unknown_kind(refusal: &homeostat_netlink::Refusal) -> bool {

@@ -193,6 +193,14 @@ macro_rules! kinds {
                 own.unwrap_or(self.kernel_name())
             }
 
+            /// The word of the option that is written as an attribute.
+            pub(crate) fn word_of(&self, attr: u16) -> Option<&'static str> {
+                match self {
+                    $($(LinkKind::$kind(_) => <$options>::word_of(attr),)?)+
+                    _ => None,
+                }
+            }
+
             /// Whether something is declared that the kernel takes only while the link is down.
             pub(crate) fn needs_down(&self) -> bool {
                 match self {

@@ -132,7 +132,11 @@ fn vlan_options_are_set_where_the_kernel_filters_vlans() {
     }
     let report = bench.pass(&desired(&[(NAME, link(bridge))]));
     let lines = crate::bench::explained(&report);
-    assert!(lines[0].contains("Operation not supported"), "{lines:?}");
+    let options = "with the options `vlan-filtering`, `vlan-protocol`, `vlan-default-pvid`";
+    assert!(
+        lines[0].contains("Operation not supported") && lines[0].contains(options),
+        "{lines:?}"
+    );
     assert!(bench.ip(&format!("link show dev {NAME}")).is_err(), "half a link is none");
 }
 

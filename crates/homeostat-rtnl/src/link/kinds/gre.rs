@@ -175,6 +175,10 @@ impl OptionTable for Gretap {
         self.0.read_attr(attr)
     }
 
+    fn word_of(attr: u16) -> Option<&'static str> {
+        Gre::word_of(attr)
+    }
+
     #[cfg(feature = "document")]
     fn read(fields: &mut Fields<'_>) -> Option<Self> {
         Gre::read(fields).map(Gretap)

@@ -90,6 +90,11 @@ pub(crate) trait OptionTable: Clone + Default {
     /// Reads the option that an attribute is for, if it is for one.
     fn read_attr(&mut self, attr: &Attr<'_>) -> Result<(), Malformed>;
 
+    /// The word of the option that is written as an attribute.
+    fn word_of(_attr: u16) -> Option<&'static str> {
+        None
+    }
+
     #[cfg(feature = "document")]
     fn read(fields: &mut Fields<'_>) -> Option<Self>;
 }
@@ -226,6 +231,14 @@ macro_rules! options {
                     _ => {}
                 }
                 Ok(())
+            }
+
+            fn word_of(attr: u16) -> Option<&'static str> {
+                match attr {
+                    $($($must_attr => Some($must_key),)?)*
+                    $($($attr => Some($key),)?)*
+                    _ => None,
+                }
             }
 
             #[cfg(feature = "document")]
