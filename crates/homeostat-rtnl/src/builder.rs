@@ -10,6 +10,8 @@ use crate::address::{Address, AddressKey};
 use crate::desired::{Declared, DesiredState, RouteTemplate};
 use crate::key::Key;
 use crate::link::LinkName;
+use crate::link::matching::LinkMatch;
+use crate::link::model::{Field, Setting};
 use crate::object::Object;
 use crate::relations::Relations;
 use crate::route::packed::{PackedRoute, TemplateCache};
@@ -87,6 +89,13 @@ impl Builder {
     pub fn optional_link_in(&mut self, namespace: impl Into<String>, link: LinkName) -> &mut Self {
         self.desired.optional.insert((Some(namespace.into()), link));
         self
+    }
+
+    /// Says what a link is known by that gets this name. It must not be one that is made.
+    pub fn match_link(&mut self, name: LinkName, by: LinkMatch) -> Result<&mut Self, DesiredError> {
+        self.desired.matches.insert(name, by);
+        let setting = Setting::Text(name.to_string());
+        self.add(Key::LinkField(name, Field::Name), Object::Setting(setting.into()))
     }
 
     pub fn route(&mut self, key: RouteKey, route: Route) -> Result<&mut Self, DesiredError> {

@@ -4,7 +4,7 @@
 //! that is kept once. Everything else is a list of keys and objects.
 //! Also what is declared on a link, and which link has to exist before which. Pure.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 use std::ops::Range;
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use crate::builder::Builder;
 use crate::fdb::FdbKey;
 use crate::key::Key;
 use crate::link::LinkName;
+use crate::link::matching::LinkMatch;
 use crate::link::model::{Field, Link, Setting};
 use crate::neighbour::{Mac, NeighbourKey};
 use crate::net::{Family, Net};
@@ -41,6 +42,8 @@ pub struct DesiredState {
     pub(crate) by_template: Vec<u32>,
     /// Links that may be absent, those in other namespaces by the name of that.
     pub(crate) optional: BTreeSet<(Option<String>, LinkName)>,
+    /// Links that are known by what they are, by the names that they get.
+    pub(crate) matches: BTreeMap<LinkName, LinkMatch>,
     /// How all of these stand to each other.
     pub(crate) relations: Relations,
     /// Identifies this desired state; its clones are the same desired state.
@@ -556,6 +559,10 @@ impl Desired for DesiredState {
             }
             Key::Nexthop(id) => nexthop::dependants(*id, self, each),
             Key::Link(name) => self.touched_by_link(*name, each),
+            Key::LinkField(name, Field::Name) => {
+                self.fields_of(*name).for_each(&mut *each);
+                self.touched_by_link(*name, each);
+            }
             Key::LinkField(name, Field::Up | Field::Master) => {
                 self.on_links(BTreeSet::from([*name]), each);
             }

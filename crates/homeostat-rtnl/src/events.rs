@@ -403,6 +403,12 @@ impl DirtyKeys {
         for name in former.into_iter().chain([name]) {
             self.forget_gateways(name);
         }
+        if let Some(seen) = seen.as_ref().filter(|_| !went) {
+            let desired = Arc::clone(&self.desired);
+            for (name, _) in desired.matches.iter().filter(|(_, wanted)| wanted.is(seen)) {
+                self.name(Key::LinkField(*name, Field::Name));
+            }
+        }
         let is_marked = seen.is_some_and(|seen| seen.mark() == Some(self.source.owner()));
         for name in former.into_iter().chain([name]) {
             if is_marked {

@@ -91,6 +91,7 @@ pub use homeostat_netns::Netns;
 pub use ipnet::IpNet;
 pub use key::Key;
 pub use link::kinds::*;
+pub use link::matching::LinkMatch;
 pub use link::model::{
     BridgeSettings, Configured, Field, Incarnation, Link, LinkRef, PortSettings, Setting, Settings,
 };

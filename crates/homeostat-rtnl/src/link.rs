@@ -1,13 +1,14 @@
 //! Links by name: how a desired state refers to them, and which numbers they have at this moment.
 //!
 //! Links with a kind are created, owned and deleted; others are only configured. Start at `model` for what a link is,
-//! at `kinds` for the options of each kind. The flow is that of the crate: `observe` (with `message` and
-//! `namespaces`), `plan` (with `cascade` and `parking`), `apply`.
+//! at `kinds` for the options of each kind; `matching` finds links that are not known by their name. The flow is that of
+//! the crate: `observe` (with `message` and `namespaces`), `plan` (with `cascade` and `parking`), `apply`.
 
 pub(crate) mod alias;
 pub(crate) mod apply;
 pub(crate) mod cascade;
 pub(crate) mod kinds;
+pub(crate) mod matching;
 pub(crate) mod message;
 pub(crate) mod model;
 pub(crate) mod namespaces;

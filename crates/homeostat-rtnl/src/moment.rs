@@ -8,6 +8,7 @@ use homeostat_core::{Owner, Taken};
 
 use crate::address::{Address, AddressKey, AddressMarks};
 use crate::fdb;
+use crate::link::matching::Matched;
 use crate::link::model::{Field, Setting};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::observe::LinkTable;
@@ -39,6 +40,10 @@ pub struct Moment {
     pub(crate) vlans: BTreeMap<IfIndex, Vlans>,
     /// Links of which only a part could be read, and why.
     pub(crate) unread: BTreeMap<LinkName, String>,
+    /// The links that match declared ones, by the declared names.
+    pub(crate) matched: BTreeMap<LinkName, Matched>,
+    /// Links that have the name of a declared one and are not the one that matches. The rest of the moment is without them.
+    pub(crate) others_named: BTreeMap<LinkName, IfIndex>,
     pub(crate) namespaces: OtherNamespaces,
     /// The namespaces with the other ends of pairs that the pass may delete or set down, by what ours calls them.
     pub(crate) beyond: BTreeMap<i32, Beyond>,
@@ -218,6 +223,12 @@ impl Moment {
 
     /// The value of a field of a link that is there. What a link has only in a bridge, it does not have elsewhere.
     pub(crate) fn setting(&self, name: LinkName, field: Field) -> Option<Setting> {
+        if let (Field::Name, Some(matched)) = (field, self.matched.get(&name)) {
+            return match matched {
+                Matched::One { name, .. } => Some(Setting::Text(name.to_string())),
+                Matched::None | Matched::Unclear(_) => None,
+            };
+        }
         let seen = self.table.get(name)?;
         match field {
             Field::Vlans => {
@@ -230,7 +241,8 @@ impl Moment {
             | Field::Mac
             | Field::Master
             | Field::Alias
-            | Field::Up => Some(seen.setting(field)),
+            | Field::Up
+            | Field::Name => Some(seen.setting(field)),
         }
     }
 

@@ -304,6 +304,7 @@ impl Observation<'_, '_> {
         if let Some(known) = &self.known_links {
             (moment.links, moment.table) = (known.links.clone(), known.table.clone());
         }
+        link::matching::find(self.view.desired, moment);
         if has_link {
             self.vlans(moment)?;
             self.wireguard(moment);

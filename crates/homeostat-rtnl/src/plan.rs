@@ -22,6 +22,7 @@ use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::LinkKind;
+use crate::link::matching::Matched;
 use crate::link::plan::LinkPlan;
 use crate::moment::Moment;
 use crate::nexthop;
@@ -65,7 +66,9 @@ pub(crate) fn draft(
 /// waits for the links of the others, too.
 pub(crate) fn wait_for_all_links(draft: &mut Draft<Rtnl>, desired: &DesiredState, moment: &Moment) {
     let is_absent = |link: &LinkName| {
-        moment.links.index(*link).is_none() && !desired.makes(*link) && !desired.is_optional(*link)
+        let gets_name = matches!(moment.matched.get(link), Some(Matched::One { .. }));
+        let is_here = moment.links.index(*link).is_some() || gets_name;
+        !is_here && !desired.makes(*link) && !desired.is_optional(*link)
     };
     let absent = desired.links_needed().find(is_absent).map(|link| WaitsOn::link(link.to_string()));
     // The parent of a link may be in another namespace: the draft knows.

@@ -17,6 +17,7 @@ use crate::fdb::section::fdb_entries;
 use crate::key::Key;
 use crate::link::LinkName;
 use crate::link::kinds::LinkKind;
+use crate::link::model::Field;
 use crate::link::section::{links, vrf_tables};
 use crate::neighbour::section::neighbours;
 use crate::nexthop::section::nexthops;
@@ -177,7 +178,11 @@ fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
         }
     };
     let tables = vrf_tables(scope);
+    let mut matches = Vec::new();
     for link in links(scope) {
+        if let Some(by) = link.matches.clone().filter(|_| link.kind.is_none()) {
+            matches.push((link, by));
+        }
         for (key, mut object) in link.objects() {
             if let (Object::Link(made), Some(table)) = (&mut object, tables.get(&link.name.value))
                 && let LinkKind::Vrf(vrf) = &mut made.kind
@@ -209,6 +214,11 @@ fn fill(scope: &Scope, builder: &mut Builder, checker: &mut Checker) {
     for one in fdb_entries(scope) {
         add(one.key.value.into(), Object::Fdb(one.object), one.adopt, one.entry.span);
     }
+    for (link, by) in matches {
+        if let Err(error) = builder.match_link(link.name.value, by) {
+            checker.report(Diagnostic::new(link.name.span, with_causes(&error)));
+        }
+    }
 }
 
 /// The keys of a scope that are there only while a check is good.
@@ -227,7 +237,9 @@ pub(crate) const WHILE: &str = "There only while a check is good; a daemon runs 
 /// Where a key is declared. Routes of lists beside the document are not looked for.
 pub(crate) fn written(scope: &Scope, key: &Key) -> Option<Span> {
     let of_link = |link: &DeclaredLink| {
-        let is_it = link.objects().into_iter().any(|(declared, _)| declared == *key);
+        let name = Key::LinkField(link.name.value, Field::Name);
+        let is_it = link.objects().into_iter().any(|(declared, _)| declared == *key)
+            || link.matches.is_some() && name == *key;
         is_it.then_some(link.name.span)
     };
     match key {

@@ -528,6 +528,33 @@ pub(crate) fn lost_when_down(
     })
 }
 
+/// What a link that is set down and up again has lost: IPv6 addresses, and nexthops and routes of any owner but the
+/// kernel. In the order in which they can be put back.
+pub(crate) fn lost_for_a_moment(
+    connection: &mut Connection,
+    links: &Links,
+    link: LinkName,
+) -> Result<Vec<Copied>, Error> {
+    let kinds = |kind: u16| matches!(kind, RTM_GETADDR | RTM_GETNEXTHOP | RTM_GETROUTE);
+    let lost = dump(connection, links, &kinds, &mut |seen| match seen.key {
+        Key::Address(key) => {
+            key.link == link && key.ip.is_ipv6() && !address::is_link_local(key.ip)
+        }
+        // One through a nexthop object does not say its link. What was not lost is still there then.
+        _ => {
+            let may_be_lost = seen.has_nexthop || seen.links.contains(&link);
+            may_be_lost && seen.protocol != Protocol(RTPROT_KERNEL)
+        }
+    })?;
+    let mut lost: Vec<Copied> = lost.values().filter_map(Copied::parse).collect();
+    lost.sort_by_key(|copied| match copied.message {
+        RTM_NEWADDR => 0,
+        RTM_NEWNEXTHOP => 1,
+        _ => 2,
+    });
+    Ok(lost)
+}
+
 /// Reads what other owners have on the links of these keys.
 pub(crate) fn take_along(
     connection: &mut Connection,

@@ -514,6 +514,10 @@ impl LinkStep {
             // What keeps another one from being made goes before that; what is not declared is before all that is.
             Act::Delete if matches!(self.aside, Aside::Recorded(_)) => Phase::PutLinks,
             Act::Park(_) | Act::Delete | Act::GiveBack { .. } => Phase::DeleteLinks,
+            // What is deleted from it knows it by that name.
+            Act::Release { .. } if matches!(self.key, Key::LinkField(_, Field::Name)) => {
+                Phase::DeleteLinks
+            }
             _ => Phase::PutLinks,
         }
     }

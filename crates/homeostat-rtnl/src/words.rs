@@ -57,6 +57,7 @@ pub(crate) const SYNONYMS: Synonyms = &[
     ("nhid", "nexthop"),
     ("on-link", "onlink"),
     ("outgoinginterface", "oif"),
+    ("permanentmacaddress", "mac"),
     ("persistent-keepalive", "keepalive"),
     ("persistentkeepalive", "keepalive"),
     ("pref", "priority"),
@@ -125,6 +126,11 @@ pub(crate) const ADVICE: &[Advice] = &[
         tables: LINK,
         words: &["metric", "route-metric"],
         help: "a metric belongs to a route: `metric` in `[[routes]]`",
+    },
+    Advice {
+        tables: LINK,
+        words: &["set-name"],
+        help: "the name of the table is the name that the link gets: `[links.NAME]` with `match = { mac = \"...\" }`",
     },
     Advice {
         tables: LINK,

@@ -1,6 +1,8 @@
 //! Writes links, one after the other: each message waits for the answer to the one before, since a
 //! request by name that follows a refused creation could hit a foreign link.
 
+use std::collections::BTreeSet;
+
 use homeostat_core::{Failure, Outcome, Owner, Retry, WaitsOn, Work};
 use homeostat_netlink::uapi::IFLA_BRPORT_VLAN_TUNNEL;
 use homeostat_netlink::{Batch, Connection, Errno, Error, Family};
@@ -12,6 +14,7 @@ use crate::link::cascade::going_with;
 use crate::link::kinds::behaviour::{Occupies, OwnMac};
 use crate::link::kinds::bond::Bond;
 use crate::link::kinds::{LinkKind, Refs, tap};
+use crate::link::matching::Matched;
 use crate::link::message::{self, Parts};
 use crate::link::model::{Field, Link, Setting};
 use crate::link::observe::{SeenLink, ask, find, look_up};
@@ -20,9 +23,10 @@ use crate::link::port::PortOption;
 use crate::link::refused::name_options;
 use crate::link::vlans::{self, Holder, Vlans};
 use crate::link::{IfIndex, LinkName, Links, alias, namespaces, vnis, wireguard};
+use crate::message::{Encoder, Put};
 use crate::moment::Moment;
 use crate::object::Object;
-use crate::snapshot::FormerMark;
+use crate::snapshot::{self, FormerMark};
 use crate::source::Rtnl;
 use crate::step::Step;
 use crate::step::{Act, Cycle, LinkStep};
@@ -35,8 +39,16 @@ pub(crate) fn run(
     links: Links,
     report: &mut dyn FnMut(usize, Outcome<Object>),
 ) -> Links {
-    let mut writer =
-        LinkWriter { desired: work.desired, moment: work.moment, source, connection, links };
+    let releasing = work.steps.iter().filter_map(|step| match step {
+        Step::Link(step) => match (&step.key, &step.act) {
+            (Key::LinkField(name, Field::Name), Act::Release { restore: Some(_) }) => Some(*name),
+            _ => None,
+        },
+        _ => None,
+    });
+    let releasing = releasing.collect();
+    let (desired, moment) = (work.desired, work.moment);
+    let mut writer = LinkWriter { desired, moment, source, connection, links, releasing };
     let (mut at, mut rest) = (work.first, work.steps);
     while let Some(step) = rest.first() {
         let going = rest.iter().take(TOGETHER).map_while(|step| writer.deleted(step));
@@ -72,11 +84,23 @@ struct LinkWriter<'a> {
     connection: &'a mut Connection,
     /// The links as they are after every step so far.
     links: Links,
+    /// The links that get their former names back.
+    releasing: BTreeSet<LinkName>,
 }
 
 impl<'a> LinkWriter<'a> {
     fn write(&mut self, step: &LinkStep) -> Written {
         match (&step.key, &step.act) {
+            (Key::LinkField(name, Field::Name), Act::Set(_)) => {
+                match self.moment.matched.get(name) {
+                    Some(Matched::One { index, .. }) => self.set_name(*index, *name),
+                    _ => Err(pending(*name)),
+                }
+            }
+            (Key::LinkField(name, Field::Name), Act::Release { restore: Some(original) }) => {
+                let Some(seen) = self.moment.table.get(*name) else { return Ok(()) };
+                original.link_name().map_or(Ok(()), |former| self.set_name(seen.index, former))
+            }
             (Key::LinkField(name, field), Act::Set(cycle)) => {
                 let Some(setting) = self.desired.field(*name, *field) else { return Ok(()) };
                 self.set(*name, *field, setting, *cycle)
@@ -217,6 +241,64 @@ impl<'a> LinkWriter<'a> {
         let parts = Parts { name: Some(to), alias: Some(alias), ..Parts::default() };
         self.change(index, &parts, &Refs::default(), kind)?;
         self.links.insert(to, index);
+        Ok(())
+    }
+
+    /// Gives a link another name. A declared link that has it and gets another one in this pass gives way for now.
+    ///
+    /// Quirk `a-link-that-is-up-keeps-its-name` (Linux 6.1): `ip link set va name wan0` is refused with `EBUSY` while `va`
+    /// is up. It goes down for a moment, and gets back what it loses by that. Linux 6.18 renames it.
+    fn set_name(&mut self, index: IfIndex, to: LinkName) -> Written {
+        let kind = LinkKind::Other { name: to.to_string() };
+        let released = self.moment.table.get(to).filter(|_| self.releasing.contains(&to));
+        let other = self.moment.others_named.get(&to).copied().or(released.map(|seen| seen.index));
+        // It may have given way already.
+        let holder = other.and_then(|_| find(self.connection, to)).map(|seen| seen.index);
+        if let Some(other) = other.filter(|other| holder == Some(*other)) {
+            let aside = LinkName::padded(&format!("rename{}", other.0));
+            match self.try_name(other, aside) {
+                Ok(()) => self.links.insert(aside, other),
+                // It is gone by now.
+                Err(Error::Refused(refusal)) if refusal.errno == Errno::NODEV => {}
+                Err(error) => return Err(failed(&error, &kind)),
+            }
+        }
+        match self.try_name(index, to) {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::EXIST => {
+                let refused = failed(&Error::Refused(refusal), &kind);
+                return Err(self.taken(to).unwrap_or(refused));
+            }
+            named => named.map_err(|error| failed(&error, &kind))?,
+        }
+        self.links.insert(to, index);
+        Ok(())
+    }
+
+    fn try_name(&mut self, index: IfIndex, to: LinkName) -> homeostat_netlink::Result<()> {
+        let parts = |up, name| Parts { name, up, ..Parts::default() };
+        match change_link(self.connection, index, &parts(None, Some(to))) {
+            Err(Error::Refused(refusal)) if refusal.errno == Errno::BUSY => {}
+            asked => return asked,
+        }
+        let links = snapshot::links(self.connection)?;
+        let lost = snapshot::lost_for_a_moment(self.connection, &links, links.name(index))?;
+        change_link(self.connection, index, &parts(Some(false), None))?;
+        let named = change_link(self.connection, index, &parts(None, Some(to)));
+        change_link(self.connection, index, &parts(Some(true), None))?;
+        named?;
+        // The links are those of before: what was lost knows this one by its former name.
+        for copied in lost {
+            let write = |batch: &mut Batch| {
+                let (protocol, address_marks) = (self.source.protocol, self.source.address_marks);
+                let mut encoder =
+                    Encoder { batch, links: &links, protocol, address_marks, echo: 0 };
+                snapshot::put_back(&mut encoder, &copied, Put::Create.flags()).unwrap_or(Ok(()))
+            };
+            match ask(self.connection, write, &mut |_| {}) {
+                Err(Error::Refused(refusal)) if refusal.errno == Errno::EXIST => {}
+                asked => asked?,
+            }
+        }
         Ok(())
     }
 
@@ -570,6 +652,15 @@ impl<'a> LinkWriter<'a> {
         };
         self.change(index, &parts, &Refs::default(), &kind)
     }
+}
+
+fn change_link(
+    connection: &mut Connection,
+    index: IfIndex,
+    parts: &Parts,
+) -> homeostat_netlink::Result<()> {
+    let write = |batch: &mut Batch| message::change(batch, index, parts, &Refs::default());
+    ask(connection, write, &mut |_| {})
 }
 
 /// What one message can change.

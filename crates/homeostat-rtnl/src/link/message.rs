@@ -7,9 +7,10 @@ use std::collections::BTreeMap;
 
 use homeostat_core::Owner;
 use homeostat_netlink::uapi::{
-    IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_EXT_MASK, IFLA_GROUP, IFLA_IFALIAS, IFLA_IFNAME,
-    IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND, IFLA_LINK,
-    IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD, IFLA_TXQLEN,
+    IFF_LOWER_UP, IFF_UP, IFLA_ADDRESS, IFLA_ALT_IFNAME, IFLA_EXT_MASK, IFLA_GROUP, IFLA_IFALIAS,
+    IFLA_IFNAME, IFLA_INFO_DATA, IFLA_INFO_KIND, IFLA_INFO_SLAVE_DATA, IFLA_INFO_SLAVE_KIND,
+    IFLA_LINK, IFLA_LINK_NETNSID, IFLA_LINKINFO, IFLA_MASTER, IFLA_MTU, IFLA_NET_NS_FD,
+    IFLA_PARENT_DEV_BUS_NAME, IFLA_PARENT_DEV_NAME, IFLA_PERM_ADDRESS, IFLA_PROP_LIST, IFLA_TXQLEN,
     NLM_F_CREATE, NLM_F_ECHO, NLM_F_EXCL, RTEXT_FILTER_SKIP_STATS, RTM_DELLINK, RTM_GETLINK,
     RTM_NEWLINK,
 };
@@ -17,6 +18,7 @@ use homeostat_netlink::{Attr, Attrs, Batch, Malformed, Message, MessageWriter, R
 
 use crate::link::kinds::behaviour::Ports;
 use crate::link::kinds::{LinkKind, Refs};
+use crate::link::matching::Identity;
 use crate::link::model::{Incarnation, Link};
 use crate::link::observe::{Lower, SeenLink};
 use crate::link::{IfIndex, LinkName, Links, alias, port};
@@ -205,7 +207,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<SeenLink, Malformed> {
     link.up = Some(flags & IFF_UP != 0);
     link.incarnation = Incarnation(Some(index));
     let owner = Owner::Unmarked;
-    let (alias, master, lower, primary) = (None, None, None, None);
+    let (alias, master, lower, primary, identity) = (None, None, None, None, None);
     let (group, has_carrier, port) = (0, has_carrier(message)?, BTreeMap::new());
     let mut seen = SeenLink {
         index,
@@ -219,6 +221,7 @@ pub(crate) fn decode(message: &Message<'_>) -> Result<SeenLink, Malformed> {
         primary,
         has_carrier,
         port,
+        identity,
     };
     read_attrs(&mut seen, attrs)?;
     seen.link.alias = seen.alias.as_deref().map(|text| alias::split(text).0.to_owned());
@@ -243,6 +246,17 @@ fn read_attrs(seen: &mut SeenLink, attrs: Attrs<'_>) -> Result<(), Malformed> {
                 below = read_kind(seen, &attr)?.or(below);
                 seen.port = port::decode(&attr)?;
             }
+            IFLA_PERM_ADDRESS => identity(seen).permanent_mac = attr.array().ok().map(Mac),
+            IFLA_PARENT_DEV_NAME => identity(seen).device = attr.str().ok().map(str::to_owned),
+            IFLA_PARENT_DEV_BUS_NAME => identity(seen).bus = attr.str().ok().map(str::to_owned),
+            IFLA_PROP_LIST => {
+                for property in attr.attrs() {
+                    let property = property?;
+                    if property.kind == IFLA_ALT_IFNAME {
+                        identity(seen).altnames.extend(property.str().ok().map(str::to_owned));
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -250,6 +264,10 @@ fn read_attrs(seen: &mut SeenLink, attrs: Attrs<'_>) -> Result<(), Malformed> {
     let below = below.filter(|below| below.0 != 0 && (*below != seen.index || nsid.is_some()));
     seen.lower = below.map(|index| Lower { index, nsid });
     Ok(())
+}
+
+fn identity(seen: &mut SeenLink) -> &mut Identity {
+    seen.identity.get_or_insert_default()
 }
 
 /// Reads what kind of link it is; some kinds have the link below among their options.

@@ -176,6 +176,8 @@ pub enum Field {
     Alias,
     /// Whether it is up.
     Up,
+    /// Its name, which a link gets that is declared by what it is.
+    Name,
 }
 
 impl Field {
@@ -183,7 +185,7 @@ impl Field {
     pub fn all() -> impl Iterator<Item = Field> {
         let ports = PortOption::ALL.iter().map(|option| Field::Port(*option));
         let first = [Field::Mtu, Field::TxQueueLen, Field::Mac, Field::Master, Field::Vlans];
-        first.into_iter().chain(ports).chain([Field::Alias, Field::Up])
+        first.into_iter().chain(ports).chain([Field::Alias, Field::Up, Field::Name])
     }
 
     /// Whether a link has it only as a bridge or as a port of one.
@@ -204,6 +206,7 @@ impl Field {
             Field::Port(option) => option.key_word(),
             Field::Alias => "alias",
             Field::Up => "up",
+            Field::Name => "name",
         }
     }
 }
@@ -231,7 +234,7 @@ pub enum Setting {
     Flag(bool),
     /// Of `mtu` and `txqueuelen`.
     Number(u32),
-    /// Of `mac`, `master` and `alias`.
+    /// Of `mac`, `master`, `alias` and `name`.
     Text(String),
     /// Of `vlans`.
     Vlans(Vlans),
@@ -322,6 +325,9 @@ pub(crate) fn check_setting(
         (Field::Mac, Setting::Text(mac)) => check_parts(None, mac.parse().ok(), None),
         (Field::Master, Setting::Text(master)) if *master == name.as_str() => {
             Err(Impossible::Itself)
+        }
+        (Field::Name, Setting::Text(text)) if *text != name.as_str() => {
+            Err(Impossible::MadeElsewhere)
         }
         (Field::Alias, Setting::Text(words)) => check_parts(None, None, Some(words)),
         (Field::Port(option), setting) => option.check(setting),

@@ -9,7 +9,10 @@ use homeostat_netlink::{Batch, Connection};
 use crate::key::Key;
 use crate::link::cascade::{IPV6_MIN_MTU, first_mtu, going_with};
 use crate::link::kinds::LinkKind;
-use crate::link::model::{Configured, Field, Link, LinkRef, Setting, changes_in_place};
+use crate::link::matching::{Identity, Matched};
+use crate::link::model::{
+    Configured, Field, Incarnation, Link, LinkRef, Setting, changes_in_place,
+};
 use crate::link::namespaces::OtherNamespaces;
 use crate::link::parking::Parked;
 use crate::link::port::PortOption;
@@ -152,9 +155,20 @@ pub(crate) fn report(
     };
     for (name, field) in fields {
         let key = Key::LinkField(name, field);
+        if let Some(Matched::Unclear(why)) = moment.matched.get(&name)
+            && field == Field::Name
+        {
+            see(Seen::Unknown { key, why: why.clone() });
+            continue;
+        }
         let setting = moment.setting(name, field).filter(|_| view.focus.covers(&key));
-        if let (Some(seen), Some(setting)) = (moment.table.get(name), setting) {
-            let incarnation = seen.link.incarnation;
+        let incarnation = match moment.matched.get(&name) {
+            Some(Matched::One { index, .. }) if field == Field::Name => {
+                Some(Incarnation(Some(*index)))
+            }
+            _ => moment.table.get(name).map(|seen| seen.link.incarnation),
+        };
+        if let (Some(incarnation), Some(setting)) = (incarnation, setting) {
             let object = Object::Setting(Configured { setting, incarnation });
             let other = source.others.get(&key).map(|other| format!("owner {other}"));
             let owner = other.map_or(Owner::Nobody, |other| Owner::Foreign(Cow::Owned(other)));
@@ -313,7 +327,7 @@ impl MayLose {
             Field::Mtu if is_low => self.everything = true,
             Field::Mtu => self.ipv6_routes = true,
             Field::Mac => self.neighbours = true,
-            Field::TxQueueLen | Field::Alias | Field::Vlans | Field::Port(_) => {}
+            Field::TxQueueLen | Field::Alias | Field::Vlans | Field::Port(_) | Field::Name => {}
         }
     }
 }
@@ -338,6 +352,8 @@ pub(crate) struct SeenLink {
     pub(crate) has_carrier: bool,
     /// What it has as a port of a bridge.
     pub(crate) port: BTreeMap<PortOption, u32>,
+    /// What it is, whatever its name is; few links have any of it.
+    pub(crate) identity: Option<Box<Identity>>,
 }
 
 /// A link by number.
@@ -372,6 +388,7 @@ impl SeenLink {
                 option.setting(self.port.get(&option).copied().unwrap_or_default())
             }
             Field::Up => Setting::Flag(self.is_up()),
+            Field::Name => Setting::Text(self.name.to_string()),
         }
     }
 

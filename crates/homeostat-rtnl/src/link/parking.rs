@@ -172,6 +172,7 @@ mod tests {
             primary: None,
             has_carrier: false,
             port: std::collections::BTreeMap::new(),
+            identity: None,
         }
     }
 

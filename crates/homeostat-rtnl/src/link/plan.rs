@@ -14,6 +14,7 @@ use crate::link::cascade::{
 };
 use crate::link::kinds::LinkKind;
 use crate::link::kinds::behaviour::Occupies;
+use crate::link::matching::Matched;
 use crate::link::model::{Field, Link, LinkRef, Setting, changes_in_place, link_agrees};
 use crate::link::observe::SeenLink;
 use crate::link::parking::{self, Aside, Parked, Parking, ToPark, is_parkable, occupies};
@@ -564,6 +565,10 @@ impl LinkPlanner<'_> {
         for ((name, field), before) in std::mem::take(&mut self.fields) {
             let key = Key::LinkField(name, field);
             let Some(setting) = self.desired.field(name, field) else { continue };
+            if field == Field::Name && before.is_some() {
+                self.take_name(name, before);
+                continue;
+            }
             let master = setting.link_name().filter(|_| field == Field::Master);
             let mut needed = std::iter::once(name).chain(master);
             let absent = needed.find(|link| !self.plan.will_have(self.moment, *link));
@@ -587,6 +592,24 @@ impl LinkPlanner<'_> {
             let before = before.map(|setting| Object::Setting(setting.into()));
             self.push(key, before, Act::Set(cycle), None, consequences);
         }
+    }
+
+    /// Gives the link that matches its name, unless another has it and keeps it.
+    fn take_name(&mut self, name: LinkName, before: Option<Setting>) {
+        let (key, moment) = (Key::LinkField(name, Field::Name), self.moment);
+        let moves = |index: &IfIndex| {
+            let is_it = |matched: &Matched| matches!(matched, Matched::One { index: it, .. } if it == index);
+            moment.matched.values().any(is_it)
+        };
+        if moment.others_named.get(&name).is_some_and(|other| !moves(other)) {
+            let words = format!("another link has the name `{name}`, and does not match");
+            let help = format!("rename that one: ip link set {name} name NAME");
+            let failure = Failure::new(words, Retry::OnChange).with_help(help);
+            self.plan.findings.push((key, Finding::refused(failure)));
+            return;
+        }
+        let before = before.map(|setting| Object::Setting(setting.into()));
+        self.push(key, before, Act::Set(Cycle::Stay), None, Consequences::default());
     }
 
     /// What writing a field does.

@@ -16,6 +16,7 @@ use crate::link::cascade::IPV6_MIN_MTU;
 use crate::link::kinds::behaviour::Ports;
 use crate::link::kinds::vlan::VrfTable;
 use crate::link::kinds::{LinkKind, MASTERS, WITH_PARENT};
+use crate::link::matching::LinkMatch;
 use crate::link::model::{BridgeSettings, Field, Link, LinkRef, PortSettings, Setting, Settings};
 use crate::net::Family;
 use crate::object::Object;
@@ -46,6 +47,8 @@ pub struct DeclaredLink {
     pub bridge: BridgeSettings,
     /// The link below it.
     pub parent: Option<LinkRef>,
+    /// What it is known by, if not by its name, which it gets.
+    pub matches: Option<LinkMatch>,
     /// Its addresses; an empty list was said aloud.
     pub addresses: Option<Vec<DeclaredAddress>>,
     /// Whether it may be taken over from any owner.
@@ -134,6 +137,7 @@ impl Section for Links {
                 check_addresses(link, checker);
                 check_ipv6(link, &assigned, checker);
             }
+            check_matches(scope, checker);
         }
         check_references(document, checker);
     }
@@ -167,6 +171,13 @@ impl Record for DeclaredLink {
         let alias: Option<Alias> = fields.optional("alias", "A description for people");
         let mut addresses: Option<Vec<DeclaredAddress>> =
             fields.optional("addresses", "Its addresses");
+        let matches = fields.optional("match", "What the link is that gets this name");
+        if let Some(kind) = kind.as_ref().filter(|_| fields.has("match")) {
+            let message = "a link with a kind is made, so there is none that could match";
+            let both = Diagnostic::new(fields.at("match"), message);
+            fields
+                .report(both.also(kind.span, "its kind is here").help("leave out one of the two"));
+        }
         let adopt = fields.flag("adopt", "Take this link over from any owner");
         let optional = fields
             .flag("optional", "Whether it may be absent: what waits for it counts as converged");
@@ -175,6 +186,7 @@ impl Record for DeclaredLink {
         let bridge = BridgeSettings { vlans, port: port.unwrap_or_default() };
         let has_own = kind.is_some()
             || addresses.is_some()
+            || matches.is_some()
             || settings != Settings::default()
             || bridge != BridgeSettings::default();
         let place = |span: Span| Spanned::new((), span);
@@ -188,6 +200,7 @@ impl Record for DeclaredLink {
             settings,
             bridge,
             parent,
+            matches,
             addresses,
             adopt,
             optional,
@@ -256,6 +269,21 @@ impl Text for Alias {
             _ => return Ok(Self(text.to_owned())),
         };
         Err(ValueError::is_not(text, Self::WHAT).help(fault))
+    }
+}
+
+/// One link has one name.
+fn check_matches(scope: &Scope, checker: &mut Checker) {
+    let says =
+        |link: &&DeclaredLink| link.matches.as_ref().is_some_and(|it| *it != LinkMatch::default());
+    let all: Vec<&DeclaredLink> = links(scope).filter(says).collect();
+    for (at, link) in all.iter().enumerate() {
+        let earlier = all.iter().take(at).find(|other| other.matches == link.matches);
+        if let Some(earlier) = earlier {
+            let message = format!("`{}` matches the same link", link.name.value);
+            let twice = Diagnostic::new(link.name.span, message);
+            checker.report(twice.also(earlier.name.span, "the other one is here"));
+        }
     }
 }
 

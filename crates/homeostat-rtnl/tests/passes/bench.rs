@@ -117,7 +117,7 @@ fn setting(field: Field, value: &str) -> Setting {
             Setting::Number(value.parse().unwrap())
         }
         Field::Up | Field::Port(_) => Setting::Flag(value == "on"),
-        Field::Mac | Field::Master | Field::Alias => Setting::Text(value.to_owned()),
+        Field::Mac | Field::Master | Field::Alias | Field::Name => Setting::Text(value.to_owned()),
         Field::Vlans => {
             let ranges = value.split(',').map(str::trim).filter(|range| !range.is_empty());
             Setting::Vlans(ranges.map(|range| range.parse::<VlanRange>().unwrap()).collect())

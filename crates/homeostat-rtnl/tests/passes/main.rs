@@ -32,6 +32,7 @@ mod links_held;
 mod links_lost;
 mod links_lost_beyond;
 mod links_lost_ipv6;
+mod matching;
 mod missing;
 mod mixed;
 mod neighbours;
