@@ -35,6 +35,8 @@ mod recipe;
 #[cfg(feature = "document")]
 mod registration;
 mod resolve;
+#[cfg(feature = "document")]
+pub mod resolver;
 mod running;
 #[cfg(feature = "document")]
 pub mod section;

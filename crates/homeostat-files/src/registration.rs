@@ -20,6 +20,7 @@ use crate::live::LiveInputs;
 use crate::model::DesiredState;
 use crate::plan::LOST_BY_A_RELOAD;
 use crate::programs::Known;
+use crate::resolver::{self, Resolver};
 use crate::running::{Program, Reload, Request};
 use crate::section::{self, ProgramSection, Set, Sets, sets};
 use crate::source::{CERTIFICATE_DAYS, Files, Shrinking};
@@ -147,7 +148,7 @@ fn bind_set(
     set: Option<&Set>,
 ) -> Result<Box<dyn Planner>, Error> {
     let desired = set.map(|set| desired(binding, set)).transpose()?;
-    let missing = binding.missing(|place| missing(binding, set, &place));
+    let missing = binding.missing(|place| missing(binding, name, set, &place));
     let network = set.map_or(Ok(Network::Here), |set| network(binding, set))?;
     let arguments = set.and_then(|set| set.check.clone());
     let section = set.and_then(|set| set.program.clone());
@@ -227,13 +228,15 @@ fn network(binding: &Binding<'_>, set: &Set) -> Result<Network, Error> {
 /// A set that is not written while others are was removed on purpose.
 fn missing<K: 'static>(
     binding: &Binding<'_>,
+    name: &str,
     set: Option<&Set>,
     place: &DocumentPlace,
 ) -> MissingSections<K> {
-    if set.is_some() || binding.states(Sets::NAME) {
+    let section = if name == resolver::SET { Resolver::NAME } else { Sets::NAME };
+    if set.is_some() || binding.states(section) {
         return MissingSections::default();
     }
-    MissingSections::all(place.missing_table(&[Sets::NAME]))
+    MissingSections::all(place.missing_table(&[section]))
 }
 
 /// What is kept of all sets of an owner. Its key must stay the same until it is written.

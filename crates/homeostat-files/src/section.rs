@@ -26,11 +26,14 @@ use crate::model::{Account, Attributes, DirectorySpec, Mode};
 use crate::programs::haproxy::Haproxy;
 use crate::programs::{self, Known, Profile, Setup, Sockets};
 use crate::recipe::{FilePart, ProgramOf, Recipe};
+use crate::resolver::{self, Resolver};
 use crate::running::{PLACEHOLDER, Reload, Request, Running};
 
 /// All that files add to documents.
-pub const SECTIONS: SourceSections =
-    SourceSections::new("files", &[SectionType::of::<Sets>(), SectionType::of::<Values>()]);
+pub const SECTIONS: SourceSections = SourceSections::new(
+    "files",
+    &[SectionType::of::<Sets>(), SectionType::of::<Values>(), SectionType::of::<Resolver>()],
+);
 
 /// `[files]`: all sets.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +120,8 @@ pub struct Directory {
 
 /// The sets of a scope.
 pub(crate) fn sets(scope: &Scope) -> impl Iterator<Item = &Set> {
-    scope.get::<Sets>().into_iter().flat_map(|sets| &sets.0)
+    let written = scope.get::<Sets>().into_iter().flat_map(|sets| &sets.0);
+    written.chain(resolver::set(scope))
 }
 
 /// Reports contents that cannot be read, and mistakes in templates.
@@ -895,6 +899,11 @@ fn read_attributes(fields: &mut Fields<'_>) -> Attributes {
 }
 
 impl SetName {
+    /// The name of the set of a section, which is none that a document can write.
+    pub(crate) fn of_a_section(name: &str) -> Self {
+        SetName(name.to_owned())
+    }
+
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -535,16 +535,14 @@ pub(crate) fn lost_for_a_moment(
     links: &Links,
     link: LinkName,
 ) -> Result<Vec<Copied>, Error> {
-    let kinds = |kind: u16| matches!(kind, RTM_GETADDR | RTM_GETNEXTHOP | RTM_GETROUTE);
-    let lost = dump(connection, links, &kinds, &mut |seen| match seen.key {
-        Key::Address(key) => {
-            key.link == link && key.ip.is_ipv6() && !address::is_link_local(key.ip)
+    let kinds = |dump: Dump| matches!(dump, Dump::Addresses | Dump::Nexthops | Dump::Routes);
+    let lost = dump(connection, links, &kinds, &mut |seen| {
+        if let Key::Address(key) = seen.key {
+            return key.link == link && key.ip.is_ipv6() && !address::is_link_local(key.ip);
         }
         // One through a nexthop object does not say its link. What was not lost is still there then.
-        _ => {
-            let may_be_lost = seen.has_nexthop || seen.links.contains(&link);
-            may_be_lost && seen.protocol != Protocol(RTPROT_KERNEL)
-        }
+        let may_be_lost = seen.has_nexthop || seen.links.contains(&link);
+        may_be_lost && seen.protocol != Protocol(RTPROT_KERNEL)
     })?;
     let mut lost: Vec<Copied> = lost.values().filter_map(Copied::parse).collect();
     lost.sort_by_key(|copied| match copied.message {

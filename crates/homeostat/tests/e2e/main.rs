@@ -75,6 +75,7 @@ mod random_network;
 mod random_trials;
 mod reading;
 mod rendered;
+mod resolver;
 mod restart;
 mod restored_at_boot;
 mod retries;
