@@ -46,6 +46,8 @@ fn program(machine: &Machine<'_>) -> Program {
             &["-kernel", &kernel, "-initrd", &image],
             &["-append", "console=ttyS0 quiet panic=-1"],
             &drives,
+            // A card with settings of its own. It is plugged into nothing.
+            &["-netdev", "hubport,id=hub0,hubid=0", "-device", "e1000e,netdev=hub0"],
             &["-serial", &console, "-serial", "stdio"],
         ]
         .concat(),
@@ -70,7 +72,7 @@ mod tests {
         let [kernel, image, console] = ["/k", "/i", "/c"].map(Path::new);
         let disks = ["/d".into()];
         let typed = program(&Machine { kernel, image, console, disks: &disks }).to_string();
-        assert!(typed.contains("-drive format=raw,if=virtio,file=/d -serial"), "{typed}");
+        assert!(typed.contains("-drive format=raw,if=virtio,file=/d -netdev hubport"), "{typed}");
         assert!(typed.ends_with("-serial file:/c -serial stdio"), "{typed}");
         assert!(typed.contains("-append 'console=ttyS0 quiet panic=-1'"), "{typed}");
         assert!(!typed.contains("kvm"), "{typed}");

@@ -20,6 +20,7 @@ const INIT: &str = include_str!("init.sh");
 const PROGRAMS: &[(&str, &str)] = &[
     ("bridge", "/sbin/bridge"),
     ("busybox", "/bin/busybox"),
+    ("ethtool", "/sbin/ethtool"),
     ("ip", "/sbin/ip"),
     ("modprobe", "/sbin/modprobe"),
     ("sh", "/bin/sh"),

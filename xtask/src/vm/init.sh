@@ -17,7 +17,7 @@ mount -t tmpfs run /run
 mount -t cgroup2 cgroup /sys/fs/cgroup
 echo "+cpu +cpuset +io +memory +pids +hugetlb" >/sys/fs/cgroup/cgroup.subtree_control
 ip link set lo up
-modprobe -a tun loop
+modprobe -a tun loop e1000e
 
 # Temporary files need attributes of the user's own, which a tmpfs of this kernel does not have.
 modprobe brd rd_nr=1 rd_size=131072

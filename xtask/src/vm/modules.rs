@@ -11,6 +11,7 @@ const WANTED: &[&str] = &[
     "kernel/arch/x86/crypto/",
     // Kinds of links.
     "kernel/drivers/net/bonding/",
+    "kernel/drivers/net/ethernet/intel/e1000e/",
     "kernel/drivers/net/dummy.ko",
     "kernel/drivers/net/geneve.ko",
     "kernel/drivers/net/ifb.ko",

@@ -2,20 +2,19 @@
 #![expect(clippy::disallowed_methods, reason = "the judge is another program")]
 
 use std::process::Command;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use homeostat_engine::{
     Alone, Config, Entry, Explain, Finding, Focus, LedgerKey, LedgerPage, MemoryLedger, Observer,
     OnRelease, Ownership, PassInput, Report, Source as _, pass,
 };
 use homeostat_ethtool::{DesiredState, Ethtool, Key, Value};
-use homeostat_netlink::{Connection, Family, Listener, Options, generic};
 use homeostat_testkit::entries::entry_lines;
-use homeostat_testkit::laws::Meter;
 use homeostat_testkit::namespace::Namespace;
 
 pub(crate) struct Bench {
-    namespace: Namespace,
+    /// Nothing, where the links of the machine are meant.
+    namespace: Option<Namespace>,
     ledger: Arc<MemoryLedger>,
 }
 
@@ -23,7 +22,7 @@ impl Bench {
     /// A fresh namespace with pairs of links, each with two queues: `v0` and `w0`, `v1` and `w1`...
     pub(crate) fn with_pairs(count: usize) -> Self {
         let namespace = Namespace::enter().unwrap_or_else(|error| panic!("{error}"));
-        let bench = Bench { namespace, ledger: Arc::default() };
+        let bench = Bench { namespace: Some(namespace), ..Bench::here() };
         for number in 0..count {
             bench.ip(&format!(
                 "link add v{number} numtxqueues 2 numrxqueues 2 type veth peer name w{number}"
@@ -32,9 +31,15 @@ impl Bench {
         bench
     }
 
+    /// The namespace that the test runs in.
+    pub(crate) fn here() -> Self {
+        Bench { namespace: None, ledger: Arc::default() }
+    }
+
     pub(crate) fn ip(&self, line: &str) {
         let args: Vec<&str> = line.split_whitespace().collect();
-        self.namespace.ip(&args).unwrap_or_else(|error| panic!("{error}"));
+        let namespace = self.namespace.as_ref().unwrap_or_else(|| panic!("no namespace"));
+        namespace.ip(&args).unwrap_or_else(|error| panic!("{error}"));
     }
 
     pub(crate) fn source() -> Ethtool {
@@ -64,21 +69,6 @@ impl Bench {
         assert!(report.is_converged(), "{:#?}", report_lines(&report));
         assert!(report.plan().steps.is_empty(), "{:#?}", report_lines(&report));
     }
-}
-
-/// Counts the changes of features that the kernel announces in the namespace of the calling thread, by whomever.
-pub(crate) fn changes() -> Meter {
-    let monitor = Connection::open(Family::Generic)
-        .and_then(|mut connection| generic::multicast_group(&mut connection, "ethtool", "monitor"));
-    let monitor = monitor.unwrap().unwrap_or_else(|| panic!("there is no group"));
-    let listener = Listener::open(Family::Generic, &[monitor], &Options::default()).unwrap();
-    let state = Mutex::new((listener, 0));
-    Arc::new(move || {
-        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
-        let (listener, count) = &mut *state;
-        while listener.receive(&mut |_| *count += 1).unwrap() {}
-        *count
-    })
 }
 
 /// What `ethtool` prints.

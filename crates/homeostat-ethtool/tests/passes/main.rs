@@ -9,5 +9,4 @@ mod bench;
 mod channels;
 mod features;
 mod hints;
-mod laws;
 mod refused;

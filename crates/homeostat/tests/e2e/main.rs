@@ -18,6 +18,7 @@ mod bad;
 mod balancer;
 mod booted;
 mod browser;
+mod cards;
 mod checks;
 mod clusters;
 mod colours;

@@ -1,13 +1,23 @@
-//! The law suite over a feature of several links.
+//! The law suite over a feature of several links. A program of its own, since it is too slow for the virtual machine.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "this is test code, but outside `#[test]` clippy cannot know"
+)]
+
+#[path = "../passes/bench.rs"]
+#[expect(dead_code, reason = "the laws need a part of it")]
+mod bench;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use homeostat_engine::Ownership;
 use homeostat_ethtool::{DesiredState, Ethtool, Key};
+use homeostat_netlink::{Connection, Family, Listener, Options, generic};
 use homeostat_testkit::laws::{self, Ability, DesiredState as Which, Disturbance, Harness, Meter};
 
-use crate::bench::{Bench, block_on, changes, ethtool, feature, switches};
+use crate::bench::{Bench, block_on, ethtool, feature, switches};
 
 /// Links whose feature is off are as they were made.
 const LINKS: [&str; 5] = ["v0", "v1", "v2", "v3", "v4"];
@@ -82,6 +92,21 @@ impl Harness for Links {
             Disturbance::Remove(_) | Disturbance::Occupy(_) => Ability::Unable,
         }
     }
+}
+
+/// Counts the changes of features that the kernel announces in the namespace of the calling thread, by whomever.
+fn changes() -> Meter {
+    let monitor = Connection::open(Family::Generic)
+        .and_then(|mut connection| generic::multicast_group(&mut connection, "ethtool", "monitor"));
+    let monitor = monitor.unwrap().unwrap_or_else(|| panic!("there is no group"));
+    let listener = Listener::open(Family::Generic, &[monitor], &Options::default()).unwrap();
+    let state = Mutex::new((listener, 0));
+    Arc::new(move || {
+        let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+        let (listener, count) = &mut *state;
+        while listener.receive(&mut |_| *count += 1).unwrap() {}
+        *count
+    })
 }
 
 #[test]
