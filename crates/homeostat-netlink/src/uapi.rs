@@ -24,6 +24,7 @@ pub use rtnl::*;
 
 pub use linux_raw_sys::netlink::{
     fib_rule_hdr, ifa_cacheinfo, ifaddrmsg, ifinfomsg, ndmsg, nlattr, nlmsghdr, rtmsg, rtnexthop,
+    tcmsg,
 };
 
 use linux_raw_sys::netlink as raw;

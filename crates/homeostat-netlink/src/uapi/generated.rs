@@ -220,6 +220,7 @@ pub const TUNSETGROUP: u32 = 0x4004_54ce;
 
 pub const ETH_P_8021Q: u16 = 33024;
 pub const ETH_P_8021AD: u16 = 34984;
+pub const ETH_P_ALL: u16 = 3;
 
 pub const IFF_UP: u32 = 0x0000_0001;
 pub const IFF_LOWER_UP: u32 = 0x0001_0000;
@@ -229,6 +230,105 @@ pub const GRE_KEY: u16 = 8192;
 pub const GENL_ID_CTRL: u16 = 16;
 
 pub const ETHTOOL_FLAG_OMIT_REPLY: u32 = 0x0000_0002;
+
+pub const TC_H_ROOT: u32 = 0xffff_ffff;
+pub const TC_H_INGRESS: u32 = 0xffff_fff1;
+pub const TC_H_CLSACT: u32 = 0xffff_fff1;
+pub const TC_H_MIN_INGRESS: u32 = 0x0000_fff2;
+
+pub const TC_LINKLAYER_ETHERNET: u8 = 1;
+pub const TC_HTB_PROTOVER: u8 = 3;
+
+pub const TCA_TBF_PARMS: u16 = 1;
+pub const TCA_TBF_RATE64: u16 = 4;
+pub const TCA_TBF_BURST: u16 = 6;
+
+pub const TCA_HTB_PARMS: u16 = 1;
+pub const TCA_HTB_INIT: u16 = 2;
+pub const TCA_HTB_RATE64: u16 = 6;
+pub const TCA_HTB_CEIL64: u16 = 7;
+pub const TCA_HTB_DIRECT_QLEN: u16 = 5;
+
+pub const TCA_FQ_CODEL_TARGET: u16 = 1;
+pub const TCA_FQ_CODEL_LIMIT: u16 = 2;
+pub const TCA_FQ_CODEL_INTERVAL: u16 = 3;
+pub const TCA_FQ_CODEL_ECN: u16 = 4;
+pub const TCA_FQ_CODEL_FLOWS: u16 = 5;
+pub const TCA_FQ_CODEL_QUANTUM: u16 = 6;
+pub const TCA_FQ_CODEL_CE_THRESHOLD: u16 = 7;
+pub const TCA_FQ_CODEL_DROP_BATCH_SIZE: u16 = 8;
+pub const TCA_FQ_CODEL_MEMORY_LIMIT: u16 = 9;
+
+pub const TCA_FQ_PLIMIT: u16 = 1;
+pub const TCA_FQ_FLOW_PLIMIT: u16 = 2;
+pub const TCA_FQ_QUANTUM: u16 = 3;
+pub const TCA_FQ_INITIAL_QUANTUM: u16 = 4;
+pub const TCA_FQ_RATE_ENABLE: u16 = 5;
+pub const TCA_FQ_FLOW_MAX_RATE: u16 = 7;
+pub const TCA_FQ_BUCKETS_LOG: u16 = 8;
+pub const TCA_FQ_FLOW_REFILL_DELAY: u16 = 9;
+pub const TCA_FQ_ORPHAN_MASK: u16 = 10;
+pub const TCA_FQ_LOW_RATE_THRESHOLD: u16 = 11;
+pub const TCA_FQ_CE_THRESHOLD: u16 = 12;
+pub const TCA_FQ_TIMER_SLACK: u16 = 13;
+pub const TCA_FQ_HORIZON: u16 = 14;
+pub const TCA_FQ_HORIZON_DROP: u16 = 15;
+
+pub const TCA_CAKE_BASE_RATE64: u16 = 2;
+pub const TCA_CAKE_DIFFSERV_MODE: u16 = 3;
+pub const TCA_CAKE_ATM: u16 = 4;
+pub const TCA_CAKE_FLOW_MODE: u16 = 5;
+pub const TCA_CAKE_OVERHEAD: u16 = 6;
+pub const TCA_CAKE_RTT: u16 = 7;
+pub const TCA_CAKE_TARGET: u16 = 8;
+pub const TCA_CAKE_AUTORATE: u16 = 9;
+pub const TCA_CAKE_MEMORY: u16 = 10;
+pub const TCA_CAKE_NAT: u16 = 11;
+pub const TCA_CAKE_WASH: u16 = 13;
+pub const TCA_CAKE_MPU: u16 = 14;
+pub const TCA_CAKE_INGRESS: u16 = 15;
+pub const TCA_CAKE_ACK_FILTER: u16 = 16;
+pub const TCA_CAKE_SPLIT_GSO: u16 = 17;
+pub const TCA_CAKE_FWMARK: u16 = 18;
+
+pub const CAKE_FLOW_NONE: u32 = 0x0000_0000;
+pub const CAKE_FLOW_SRC_IP: u32 = 0x0000_0001;
+pub const CAKE_FLOW_DST_IP: u32 = 0x0000_0002;
+pub const CAKE_FLOW_HOSTS: u32 = 0x0000_0003;
+pub const CAKE_FLOW_FLOWS: u32 = 0x0000_0004;
+pub const CAKE_FLOW_DUAL_SRC: u32 = 0x0000_0005;
+pub const CAKE_FLOW_DUAL_DST: u32 = 0x0000_0006;
+pub const CAKE_FLOW_TRIPLE: u32 = 0x0000_0007;
+
+pub const CAKE_DIFFSERV_DIFFSERV3: u32 = 0x0000_0000;
+pub const CAKE_DIFFSERV_DIFFSERV4: u32 = 0x0000_0001;
+pub const CAKE_DIFFSERV_DIFFSERV8: u32 = 0x0000_0002;
+pub const CAKE_DIFFSERV_BESTEFFORT: u32 = 0x0000_0003;
+pub const CAKE_DIFFSERV_PRECEDENCE: u32 = 0x0000_0004;
+
+pub const CAKE_ACK_NONE: u32 = 0x0000_0000;
+pub const CAKE_ACK_FILTER: u32 = 0x0000_0001;
+pub const CAKE_ACK_AGGRESSIVE: u32 = 0x0000_0002;
+pub const CAKE_ATM_NONE: u32 = 0x0000_0000;
+pub const CAKE_ATM_ATM: u32 = 0x0000_0001;
+pub const CAKE_ATM_PTM: u32 = 0x0000_0002;
+
+pub const TCA_NETEM_REORDER: u16 = 3;
+pub const TCA_NETEM_CORRUPT: u16 = 4;
+pub const TCA_NETEM_RATE: u16 = 6;
+pub const TCA_NETEM_RATE64: u16 = 8;
+pub const TCA_NETEM_LATENCY64: u16 = 10;
+pub const TCA_NETEM_JITTER64: u16 = 11;
+
+pub const TCA_MATCHALL_ACT: u16 = 2;
+pub const TCA_ACT_KIND: u16 = 1;
+pub const TCA_ACT_OPTIONS: u16 = 2;
+
+pub const TC_ACT_STOLEN: u32 = 0x0000_0004;
+
+pub const TCA_MIRRED_PARMS: u16 = 2;
+
+pub const TCA_EGRESS_REDIR: u32 = 0x0000_0001;
 
 pub const BRIDGE_FLAGS_MASTER: u16 = 1;
 pub const BRIDGE_FLAGS_SELF: u16 = 2;
@@ -266,3 +366,125 @@ const _: () = assert!(std::mem::offset_of!(nexthop_grp, id) == 0);
 const _: () = assert!(std::mem::offset_of!(nexthop_grp, weight) == 4);
 const _: () = assert!(std::mem::offset_of!(nexthop_grp, resvd1) == 5);
 const _: () = assert!(std::mem::offset_of!(nexthop_grp, resvd2) == 6);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_ratespec {
+    pub cell_log: u8,
+    pub linklayer: u8,
+    pub overhead: u16,
+    pub cell_align: i16,
+    pub mpu: u16,
+    pub rate: u32,
+}
+const _: () = assert!(size_of::<tc_ratespec>() == 12);
+const _: () = assert!(std::mem::offset_of!(tc_ratespec, cell_log) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_ratespec, linklayer) == 1);
+const _: () = assert!(std::mem::offset_of!(tc_ratespec, overhead) == 2);
+const _: () = assert!(std::mem::offset_of!(tc_ratespec, cell_align) == 4);
+const _: () = assert!(std::mem::offset_of!(tc_ratespec, mpu) == 6);
+const _: () = assert!(std::mem::offset_of!(tc_ratespec, rate) == 8);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_tbf_qopt {
+    pub rate: tc_ratespec,
+    pub peakrate: tc_ratespec,
+    pub limit: u32,
+    pub buffer: u32,
+    pub mtu: u32,
+}
+const _: () = assert!(size_of::<tc_tbf_qopt>() == 36);
+const _: () = assert!(std::mem::offset_of!(tc_tbf_qopt, rate) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_tbf_qopt, peakrate) == 12);
+const _: () = assert!(std::mem::offset_of!(tc_tbf_qopt, limit) == 24);
+const _: () = assert!(std::mem::offset_of!(tc_tbf_qopt, buffer) == 28);
+const _: () = assert!(std::mem::offset_of!(tc_tbf_qopt, mtu) == 32);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_htb_opt {
+    pub rate: tc_ratespec,
+    pub ceil: tc_ratespec,
+    pub buffer: u32,
+    pub cbuffer: u32,
+    pub quantum: u32,
+    pub level: u32,
+    pub prio: u32,
+}
+const _: () = assert!(size_of::<tc_htb_opt>() == 44);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, rate) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, ceil) == 12);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, buffer) == 24);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, cbuffer) == 28);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, quantum) == 32);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, level) == 36);
+const _: () = assert!(std::mem::offset_of!(tc_htb_opt, prio) == 40);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_htb_glob {
+    pub version: u32,
+    pub rate2quantum: u32,
+    pub defcls: u32,
+    pub debug: u32,
+    pub direct_pkts: u32,
+}
+const _: () = assert!(size_of::<tc_htb_glob>() == 20);
+const _: () = assert!(std::mem::offset_of!(tc_htb_glob, version) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_htb_glob, rate2quantum) == 4);
+const _: () = assert!(std::mem::offset_of!(tc_htb_glob, defcls) == 8);
+const _: () = assert!(std::mem::offset_of!(tc_htb_glob, debug) == 12);
+const _: () = assert!(std::mem::offset_of!(tc_htb_glob, direct_pkts) == 16);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_netem_qopt {
+    pub latency: u32,
+    pub limit: u32,
+    pub loss: u32,
+    pub gap: u32,
+    pub duplicate: u32,
+    pub jitter: u32,
+}
+const _: () = assert!(size_of::<tc_netem_qopt>() == 24);
+const _: () = assert!(std::mem::offset_of!(tc_netem_qopt, latency) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_netem_qopt, limit) == 4);
+const _: () = assert!(std::mem::offset_of!(tc_netem_qopt, loss) == 8);
+const _: () = assert!(std::mem::offset_of!(tc_netem_qopt, gap) == 12);
+const _: () = assert!(std::mem::offset_of!(tc_netem_qopt, duplicate) == 16);
+const _: () = assert!(std::mem::offset_of!(tc_netem_qopt, jitter) == 20);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_netem_rate {
+    pub rate: u32,
+    pub packet_overhead: i32,
+    pub cell_size: u32,
+    pub cell_overhead: i32,
+}
+const _: () = assert!(size_of::<tc_netem_rate>() == 16);
+const _: () = assert!(std::mem::offset_of!(tc_netem_rate, rate) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_netem_rate, packet_overhead) == 4);
+const _: () = assert!(std::mem::offset_of!(tc_netem_rate, cell_size) == 8);
+const _: () = assert!(std::mem::offset_of!(tc_netem_rate, cell_overhead) == 12);
+
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct tc_mirred {
+    pub index: u32,
+    pub capab: u32,
+    pub action: i32,
+    pub refcnt: i32,
+    pub bindcnt: i32,
+    pub eaction: i32,
+    pub ifindex: u32,
+}
+const _: () = assert!(size_of::<tc_mirred>() == 28);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, index) == 0);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, capab) == 4);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, action) == 8);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, refcnt) == 12);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, bindcnt) == 16);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, eaction) == 20);
+const _: () = assert!(std::mem::offset_of!(tc_mirred, ifindex) == 24);
