@@ -26,6 +26,7 @@ impl Need {
 const NEEDS: &[Need] = &[
     Need::new("ip", "iproute2", "kernel tests judge links, addresses and namespaces with it"),
     Need::new("ethtool", "ethtool", "kernel tests judge offloads and queues with it"),
+    Need::new("tc", "iproute2", "tests judge queues with it"),
     Need::new("mmdebstrap", "mmdebstrap", "makes the system that tests boot"),
     Need::new("nft", "nftables", "compiles rulesets, and kernel tests judge tables with it"),
     Need::new(

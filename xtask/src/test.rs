@@ -89,6 +89,7 @@ fn minimal_packages() -> Vec<String> {
         "netns",
         "netlink",
         "rtnl",
+        "qdisc",
         "nft",
         "namespaces",
         "modules",
@@ -137,18 +138,18 @@ mod tests {
             "cargo clippy --lib --no-default-features --locked --package=homeostat-core \
              --package=homeostat-engine --package=homeostat-kit --package=homeostat-testkit \
              --package=homeostat-netns --package=homeostat-netlink --package=homeostat-rtnl \
-             --package=homeostat-nft --package=homeostat-namespaces --package=homeostat-modules \
-             --package=homeostat-ethtool --package=homeostat-knobs --package=homeostat-guests \
-             --package=homeostat-files --package=homeostat-render --package=homeostat-services \
-             --package=homeostat-systemd -- -Dwarnings",
+             --package=homeostat-qdisc --package=homeostat-nft --package=homeostat-namespaces \
+             --package=homeostat-modules --package=homeostat-ethtool --package=homeostat-knobs \
+             --package=homeostat-guests --package=homeostat-files --package=homeostat-render \
+             --package=homeostat-services --package=homeostat-systemd -- -Dwarnings",
             "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --no-deps --locked",
             "RUSTDOCFLAGS=-Dwarnings cargo doc --no-deps --lib --no-default-features --locked \
              --package=homeostat-core --package=homeostat-engine --package=homeostat-kit \
              --package=homeostat-testkit --package=homeostat-netns --package=homeostat-netlink \
-             --package=homeostat-rtnl --package=homeostat-nft --package=homeostat-namespaces \
-             --package=homeostat-modules --package=homeostat-ethtool --package=homeostat-knobs \
-             --package=homeostat-guests --package=homeostat-files --package=homeostat-render \
-             --package=homeostat-services --package=homeostat-systemd",
+             --package=homeostat-rtnl --package=homeostat-qdisc --package=homeostat-nft \
+             --package=homeostat-namespaces --package=homeostat-modules --package=homeostat-ethtool \
+             --package=homeostat-knobs --package=homeostat-guests --package=homeostat-files \
+             --package=homeostat-render --package=homeostat-services --package=homeostat-systemd",
             "PROPTEST_RNG_SEED=76 cargo test --workspace --locked",
             "cargo xtask vm --short",
             "cargo xtask package",

@@ -23,6 +23,7 @@ pub(crate) static SOURCES: &[Registration] = &[
     homeostat_nft::REGISTRATION,
     homeostat_rtnl::REGISTRATION,
     homeostat_ethtool::REGISTRATION,
+    homeostat_qdisc::REGISTRATION,
     homeostat_knobs::REGISTRATION,
     homeostat_guests::REGISTRATION,
     homeostat_files::REGISTRATION,

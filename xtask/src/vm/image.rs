@@ -25,6 +25,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("modprobe", "/sbin/modprobe"),
     ("sh", "/bin/sh"),
     ("ss", "/bin/ss"),
+    ("tc", "/sbin/tc"),
     ("wg", "/bin/wg"),
 ];
 

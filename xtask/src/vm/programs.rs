@@ -16,6 +16,7 @@ const PACKAGES: &[&str] = &[
     "homeostat-knobs",
     "homeostat-rtnl",
     "homeostat-ethtool",
+    "homeostat-qdisc",
     "homeostat-nft",
     "homeostat",
 ];

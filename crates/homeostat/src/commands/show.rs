@@ -30,10 +30,7 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
         let (section, pages) = (None, &pages);
         let binding = Binding { source, caller, document, scope, section, pages, gate };
         let shown = (source.show)(&binding, extent).map_err(of_source)?;
-        shown
-            .sections
-            .into_iter()
-            .for_each(|(name, section)| join(&mut all.sections, name, section));
+        add(&mut all.sections, shown.sections);
         all.notes.extend(shown.notes);
         all.notes
             .extend(shown.kept_by_others.iter().map(|(program, keys)| left_out(program, keys)));
@@ -51,13 +48,13 @@ pub(crate) fn run(args: &ShowArgs, global: Global) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Adds a section, to what another source shows of the same tables.
-fn join(to: &mut Map<String, Value>, name: String, section: Value) {
-    match (to.get_mut(&name), section) {
-        (Some(Value::Object(there)), Value::Object(here)) => {
-            here.into_iter().for_each(|(name, value)| join(there, name, value));
+/// Several sources may have fields in one table: those of a link.
+fn add(sections: &mut Map<String, Value>, more: Map<String, Value>) {
+    for (name, value) in more {
+        match (sections.get_mut(&name), value) {
+            (Some(Value::Object(table)), Value::Object(fields)) => add(table, fields),
+            (_, value) => _ = sections.insert(name, value),
         }
-        (_, section) => _ = to.insert(name, section),
     }
 }
 

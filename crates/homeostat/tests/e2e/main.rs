@@ -72,6 +72,7 @@ mod pieces;
 mod plan;
 mod program;
 mod provider;
+mod queues;
 mod random_network;
 mod random_trials;
 mod reading;

@@ -146,9 +146,20 @@ const CONTENTS: [&str; 3] = [
     "text = \"\", mode = \"0755\"",
 ];
 
+/// How a link may queue what it sends; nothing is the kernel's default.
+const QUEUES: [&str; 6] = [
+    "",
+    "",
+    "kind = \"pfifo\", limit = 7",
+    "kind = \"tbf\", rate = \"90mbit\", burst = \"64k\", limit = \"1m\"",
+    "kind = \"tbf\", rate = \"80mbit\", burst = \"64k\", limit = \"1m\", adopt = true",
+    "kind = \"htb\", default = \"10\", classes = { 10 = { rate = \"90mbit\", qdisc = { kind = \"bfifo\", limit = \"1m\" } } }",
+];
+
 /// What came later has dice of its own, so that a seed means the same as before.
 struct Later {
     dice: Dice,
+    queues: Dice,
     forwarded: Vec<&'static str>,
     /// Of our own forwarding entries.
     entries: Dice,
@@ -160,6 +171,7 @@ impl Later {
     fn new(seed: u64, world: &World) -> Self {
         Later {
             dice: Dice::new(seed ^ 0x5eed_0000),
+            queues: Dice::new(seed ^ 0x7c00_0000),
             forwarded: Dice::new(seed ^ 0xfdb0_0000).some(&FORWARDED),
             entries: Dice::new(seed ^ 0xfdb1_0000),
             has_vlans: kernel_has("b0 type bridge vlan_filtering 1"),
@@ -167,11 +179,14 @@ impl Later {
         }
     }
 
-    /// Options of ports, VLANs, and a set of files, for a document that is otherwise complete.
+    /// Options of ports, VLANs, queues, and a set of files, for a document that is otherwise complete.
     fn complete(&mut self, document: &str) -> String {
         let mut text = String::new();
         for line in document.lines() {
             writeln!(text, "{line}").unwrap();
+            if line.starts_with("[links.") {
+                writeln!(text, "qdisc = {{ {} }}", self.queues.pick(&QUEUES)).unwrap();
+            }
             if line == "master = \"br7\"" {
                 if self.dice.below(2) == 0 {
                     writeln!(text, "{}", self.dice.pick(&PORT_OPTIONS)).unwrap();
@@ -224,9 +239,24 @@ impl Later {
 }
 
 impl World {
-    /// The dump, with every file in the directory of the files.
+    /// The dump, with all queues but the kernel's own, and with every file in the directory of the files.
     fn dump_with_files(&self) -> Dump {
         let mut dump = self.dump();
+        for what in ["qdisc", "class"] {
+            for link in self.listed("link show") {
+                let link = link["ifname"].as_str().unwrap().to_owned();
+                let mut command = self.command("tc");
+                // A link may be gone by now; then the dump differs, and is made again.
+                let shown = command.args([what, "show", "dev", &link]).output().unwrap();
+                let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+                let lines = shown.lines().filter(|line| !line.contains(" 0: "));
+                // htb counts packets without a class.
+                let lines = lines.map(|line| line.split(" direct_packets_stat").next().unwrap());
+                let mut lines: Vec<&str> = lines.collect();
+                lines.sort_unstable();
+                dump.insert(format!("{what} {link}"), lines.join("; "));
+            }
+        }
         let mut directories = vec![self.path().join("etc")];
         while let Some(directory) = directories.pop() {
             for entry in fs::read_dir(directory).unwrap().flatten() {
