@@ -35,7 +35,7 @@ fn the_three_formats_give_the_same_document() {
 fn everything_that_can_be_written_is_read() {
     let document = good("everything.toml");
     let links = links(&document);
-    assert_eq!(links.len(), 28);
+    assert_eq!(links.len(), 29);
     let kinds = links.iter().filter_map(|link| link.kind.as_ref());
     let mut kinds: Vec<&str> = kinds.map(|kind| kind.name()).collect();
     kinds.sort_unstable();
