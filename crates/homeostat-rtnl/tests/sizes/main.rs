@@ -82,7 +82,8 @@ fn index(namespace: &Namespace, name: &str) -> [u8; 4] {
 
 /// All VLANs, so that no two neighbours are alike: as many ranges as ids.
 fn all_vlans() -> String {
-    let one = |id: u16| if id % 2 == 0 { format!("{id} untagged") } else { id.to_string() };
+    let one =
+        |id: u16| if id.is_multiple_of(2) { format!("{id} untagged") } else { id.to_string() };
     (1..=4094).map(one).collect::<Vec<_>>().join(", ")
 }
 
@@ -130,7 +131,8 @@ fn all_vlans_on_64_ports_are_one_pass_and_one_that_is_missing_heals_by_its_port(
                 spec.attr(IFLA_BRIDGE_VLAN_INFO, &[f0, f1, v0, v1]);
             };
             if number == 7 {
-                let flags = |id: u16| if id % 2 == 0 { BRIDGE_VLAN_INFO_UNTAGGED } else { 0 };
+                let flags =
+                    |id: u16| if id.is_multiple_of(2) { BRIDGE_VLAN_INFO_UNTAGGED } else { 0 };
                 (1..=4094).for_each(|id| put(flags(id), id));
             } else {
                 put(BRIDGE_VLAN_INFO_RANGE_BEGIN, 1);
