@@ -31,6 +31,8 @@ const WANTED: &[&str] = &[
     "kernel/drivers/block/virtio_blk.ko",
     "kernel/drivers/virtio/virtio_pci.ko",
     "kernel/fs/ext4/",
+    // What nodes of clusters want.
+    "kernel/fs/overlayfs/",
 ];
 
 /// The files to copy. `dependencies` is the file of `depmod` with lines of `MODULE: DEPENDENCY...`.

@@ -118,6 +118,12 @@ fn a_router_at_home_hides_the_lan_and_makes_segments_fit_once_the_line_is_up() {
     world.homeostat("verify");
     provider.serve("far", "0.0.0.0:80");
     lan.reaches_soon("203.0.113.9");
+    // Both ways pass the queues.
+    for link in ["ppp0", "ifb0"] {
+        let queues = world.run(&format!("tc -s qdisc show dev {link} root"));
+        assert!(queues.starts_with("qdisc cake "), "{queues}");
+        assert!(!queues.contains("Sent 0 bytes"), "nothing passes {link}: {queues}");
+    }
     let answer = lan.connect("203.0.113.9:80").unwrap();
     assert_eq!(answer.words, "far 198.51.100.7", "with the address of the line");
     let sockets = provider.run("ss -H -t -n -i state established");

@@ -14,8 +14,10 @@ use std::io::{Read as _, Write as _};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::process::{Child, Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use homeostat_netns::{Name, Netns};
@@ -126,14 +128,61 @@ impl World {
         self.homeostat("verify");
     }
 
-    /// The program with the document that was applied.
+    /// Starts a daemon with a document, and waits until everything but what waits for a check is as declared.
+    pub(crate) fn keep(&self, document: &str) -> Daemon {
+        fs::write(self.directory.path().join("host.toml"), document).unwrap();
+        let mut run = self.program();
+        run.args(["run", "host.toml", "--state-dir", "state"]);
+        let daemon = Daemon(run.spawn().unwrap());
+        let mut wait = self.program();
+        wait.args(["status", "--wait", "--timeout", "2m", "--state-dir", "state"]);
+        self.until("a daemon", || self.directory.path().join("state/default.sock").exists());
+        good(wait);
+        daemon
+    }
+
+    /// Something that others can connect to on the host as long as it is kept.
+    pub(crate) fn service(&self, at: &'static str) -> Service {
+        let listener = TcpListener::bind(at).unwrap();
+        let ends = Arc::new(AtomicBool::new(false));
+        let has_ended = Arc::clone(&ends);
+        let thread = std::thread::spawn(move || {
+            for _ in listener.incoming() {
+                if has_ended.load(Ordering::Relaxed) {
+                    return;
+                }
+            }
+        });
+        Service { at, ends, thread: Some(thread) }
+    }
+
+    /// Looks again and again.
     #[track_caller]
-    pub(crate) fn homeostat(&self, command: &str) -> String {
+    pub(crate) fn until(&self, what: &str, is_so: impl Fn() -> bool) {
+        const LOOKS: usize = 600;
+        let pause = || std::thread::park_timeout(Duration::from_millis(100));
+        let looks = std::iter::repeat_with(|| {
+            is_so() || {
+                pause();
+                false
+            }
+        });
+        assert!(looks.take(LOOKS).any(|is_so| is_so), "waited in vain for {what}");
+    }
+
+    fn program(&self) -> Command {
         let built = env!("CARGO_BIN_EXE_homeostat");
         let program = if Path::new(built).exists() { built } else { "homeostat" };
         let mut homeostat = Command::new(program);
-        homeostat.args(command.split_whitespace()).arg("host.toml");
-        homeostat.current_dir(self.directory.path()).arg("--state-dir").arg("state");
+        homeostat.current_dir(self.directory.path());
+        homeostat
+    }
+
+    /// The program with the document that was applied.
+    #[track_caller]
+    pub(crate) fn homeostat(&self, command: &str) -> String {
+        let mut homeostat = self.program();
+        homeostat.args(command.split_whitespace()).args(["host.toml", "--state-dir", "state"]);
         good(homeostat)
     }
 
@@ -162,6 +211,33 @@ impl World {
     #[track_caller]
     pub(crate) fn reaches_soon(&self, target: &str) {
         assert!((0..TRIES).any(|_| self.reaches(target)), "the host does not reach {target}");
+    }
+}
+
+/// A daemon that ends with this.
+pub(crate) struct Daemon(Child);
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        // One that has ended needs no signal.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What listens until this is dropped.
+pub(crate) struct Service {
+    at: &'static str,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        // It looks when somebody connects.
+        let _ = TcpStream::connect(self.at);
+        let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
