@@ -292,7 +292,7 @@ error: `sysctl vm.swappiness` belongs to the whole host, not to a network namesp
 2 | "vm.swappiness" = 60
   | ^^^^^^^^^^^^^^^
   |
-  = help: only knobs under `net` exist once per namespace
+  = help: only knobs under `net`, and `class/net` in sysfs, exist once per namespace
 
 1 error in the document; nothing was changed
 

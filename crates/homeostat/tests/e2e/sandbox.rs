@@ -49,7 +49,7 @@ error: `sysctl vm.swappiness` belongs to the whole host, not to the sandbox
 2 | "vm.swappiness" = 1
   | ^^^^^^^^^^^^^^^
   |
-  = help: only knobs under `net` exist once per namespace
+  = help: only knobs under `net`, and `class/net` in sysfs, exist once per namespace
 
 error: `sysctl kernel.panic` belongs to the whole host, not to the sandbox
  --> host.toml:3:1
@@ -57,7 +57,7 @@ error: `sysctl kernel.panic` belongs to the whole host, not to the sandbox
 3 | "kernel.panic" = 77
   | ^^^^^^^^^^^^^^
   |
-  = help: only knobs under `net` exist once per namespace
+  = help: only knobs under `net`, and `class/net` in sysfs, exist once per namespace
 
 2 errors in the document; nothing was changed
 
