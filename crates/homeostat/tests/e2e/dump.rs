@@ -60,6 +60,7 @@ impl World {
 /// What the programs list that `command` starts, and the sysctls of the namespace of this thread.
 pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
     let mut dump = Dump::new();
+    let mut own_addresses = BTreeSet::new();
     let lists = LISTS.map(|list| ("ip", list)).into_iter();
     for (program, (name, args)) in lists.chain(BRIDGE_LISTS.map(|list| ("bridge", list))) {
         let mut list = command(program);
@@ -68,7 +69,12 @@ pub(crate) fn dump(command: impl Fn(&str) -> Command) -> Dump {
         let mut list: Vec<Value> = serde_json::from_str(&text).unwrap_or_default();
         list.iter_mut().for_each(stop_timers);
         list.iter_mut().for_each(take_out_history);
-        list.retain(|entry| !is_left_over(entry) && !is_learnt(entry));
+        own_addresses.extend(list.iter().filter_map(own_address));
+        let is_of_bridge = |entry: &Value| {
+            let text = |name: &str| entry[name].as_str().unwrap_or_default().to_owned();
+            own_addresses.contains(&(text("master"), text("mac")))
+        };
+        list.retain(|entry| !is_left_over(entry) && !is_learnt(entry) && !is_of_bridge(entry));
         // The order is that of the kernel's tables, not of what they hold.
         for entry in &list {
             let count = dump.entry(format!("{name}: {entry}")).or_default();
@@ -124,6 +130,13 @@ fn is_learnt(entry: &Value) -> bool {
     let Some(mac) = entry.get("mac").and_then(Value::as_str) else { return false };
     let is_group = ["33:33:", "01:00:5e:"].iter().any(|group| mac.starts_with(group));
     is_group || !["permanent", "static"].iter().any(|one| entry["state"] == *one)
+}
+
+/// A link and its address. A bridge has an entry for its own, which the kernel lists at the bridge or at the port that the address
+/// is from, whichever had it first. It follows from both links, which are compared.
+fn own_address(link: &Value) -> Option<(String, String)> {
+    let text = |name: &str| link.get(name)?.as_str().map(str::to_owned);
+    Some((text("ifname")?, text("address")?))
 }
 
 /// Takes out how long the timers of a bridge have still to run.

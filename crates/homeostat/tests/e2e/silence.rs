@@ -24,13 +24,14 @@ struct Row {
     write: [&'static str; 2],
 }
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 9] = [
     Row {
         section: "links",
-        text: "[@links.br0]\nkind = \"bridge\"\nup = true\n",
+        text: "[@links.br0]\nkind = \"bridge\"\nup = true\n\
+               [@links.p0]\nkind = \"veth\"\npeer = \"p1\"\nmaster = \"br0\"\n",
         empty: "[@links]\n",
         // With the last link its section is lost, and what it declared of other links with it.
-        keys: &["link br0", "link lo up", "address 10.7.0.1/32 dev lo"],
+        keys: &["link br0", "link p0", "link lo up", "address 10.7.0.1/32 dev lo"],
         named: ["`[links]`", "`[namespaces.blue.links]`"],
         write: ["an empty `[links]`", "an empty `[namespaces.blue.links]`"],
     },
@@ -67,6 +68,14 @@ const ROWS: [Row; 8] = [
         write: ["`neighbours = []` at the top level", "`neighbours = []` there"],
     },
     Row {
+        section: "fdb",
+        text: "[[@fdb]]\ndev = \"p0\"\nmac = \"02:00:00:00:00:08\"\n",
+        empty: "@fdb = []\n",
+        keys: &["fdb 02:00:00:00:00:08 dev p0"],
+        named: ["`[[fdb]]`", "`fdb` of `[namespaces.blue]`"],
+        write: ["`fdb = []` at the top level", "`fdb = []` there"],
+    },
+    Row {
         section: "nexthops",
         text: "[[@nexthops]]\nid = 7\ndev = \"br0\"\n",
         empty: "@nexthops = []\n",
@@ -83,6 +92,14 @@ const ROWS: [Row; 8] = [
         write: ["an empty `[sysctl]`", "an empty `[namespaces.blue.sysctl]`"],
     },
     Row {
+        section: "sysfs",
+        text: "[@sysfs]\n\"class/net/lo/gro_flush_timeout\" = 1000\n",
+        empty: "[@sysfs]\n",
+        keys: &["sysfs class/net/lo/gro_flush_timeout"],
+        named: ["`[sysfs]`", "`[namespaces.blue.sysfs]`"],
+        write: ["an empty `[sysfs]`", "an empty `[namespaces.blue.sysfs]`"],
+    },
+    Row {
         section: "nftables",
         text: "[@nftables]\nruleset = \"table inet filter {}\\n\"\n",
         empty: "[@nftables]\nruleset = \"\"\n",
@@ -93,8 +110,10 @@ const ROWS: [Row; 8] = [
 ];
 
 /// Sections that another test is about, or that declare nothing.
-const ELSEWHERE: [(&str, &str); 13] = [
+const ELSEWHERE: [(&str, &str); 15] = [
     ("settings", "declares nothing"),
+    ("modules", "loaded and never unloaded"),
+    ("resolver", "resolver: name_servers_are_written_healed_and_given_back"),
     ("namespaces", "lost: a_whole_namespace_that_leaves_while_others_stay_is_held"),
     ("links/sysctl", "lost: knobs_of_a_link_belong_to_the_link_or_to_the_global_section"),
     ("links/vlans", "a field of the link: left as it is, as homeostat-rtnl shows in bridges"),
