@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::booted::Host;
-use crate::keeping::until;
+use crate::keeping::{comes, until};
 
 /// However often it is started.
 const UNIT: &str = "[Unit]\nStartLimitIntervalSec=0\n[Service]\nType=exec\nExecStart=sleep infinity\n\
@@ -152,7 +152,8 @@ fn units_start_as_if_there_had_been_no_trial(boot_again: fn(&mut Host), why: &st
     boot_again(&mut host);
     drop(client);
     // The boot is complete: what is to run has begun to.
-    until("the programs", || traces(&host) == ["another", "of-another", "old", "was-not-masked"]);
+    const PROGRAMS: [&str; 4] = ["another", "of-another", "old", "was-not-masked"];
+    assert!(comes(|| traces(&host) == PROGRAMS), "{:?} have run", traces(&host));
     assert_eq!(says(&host, all), "disabled disabled disabled enabled masked enabled");
     let active = "is-active web enabled-only only-by-web old was-masked was-not-masked";
     assert_eq!(says(&host, active), "inactive inactive inactive active inactive active");
@@ -160,7 +161,7 @@ fn units_start_as_if_there_had_been_no_trial(boot_again: fn(&mut Host), why: &st
         let history = host.run("homeostat history --json").json(0);
         history["rolled_back"][0]["why"] == why
     });
-    assert_eq!(traces(&host), ["another", "of-another", "old", "was-not-masked"]);
+    assert_eq!(traces(&host), PROGRAMS);
 }
 
 /// The signals of systemd do not say who asked for a job.

@@ -24,14 +24,15 @@ struct Row {
     write: [&'static str; 2],
 }
 
-const ROWS: [Row; 9] = [
+const ROWS: [Row; 10] = [
     Row {
         section: "links",
         text: "[@links.br0]\nkind = \"bridge\"\nup = true\n\
-               [@links.p0]\nkind = \"veth\"\npeer = \"p1\"\nmaster = \"br0\"\n",
+               [@links.br1]\nkind = \"bridge\"\n\
+               [@links.p0]\nkind = \"veth\"\npeer = \"p1\"\nmaster = \"br1\"\n",
         empty: "[@links]\n",
         // With the last link its section is lost, and what it declared of other links with it.
-        keys: &["link br0", "link p0", "link lo up", "address 10.7.0.1/32 dev lo"],
+        keys: &["link br0", "link br1", "link p0", "link lo up", "address 10.7.0.1/32 dev lo"],
         named: ["`[links]`", "`[namespaces.blue.links]`"],
         write: ["an empty `[links]`", "an empty `[namespaces.blue.links]`"],
     },
@@ -110,12 +111,13 @@ const ROWS: [Row; 9] = [
 ];
 
 /// Sections that another test is about, or that declare nothing.
-const ELSEWHERE: [(&str, &str); 15] = [
+const ELSEWHERE: [(&str, &str); 16] = [
     ("settings", "declares nothing"),
     ("modules", "loaded and never unloaded"),
     ("resolver", "resolver: name_servers_are_written_healed_and_given_back"),
     ("namespaces", "lost: a_whole_namespace_that_leaves_while_others_stay_is_held"),
     ("links/sysctl", "lost: knobs_of_a_link_belong_to_the_link_or_to_the_global_section"),
+    ("links/vnis", "a field of the link: left as it is, like every option that is not written"),
     ("links/vlans", "a field of the link: left as it is, as homeostat-rtnl shows in bridges"),
     (
         "links/arp-targets",
