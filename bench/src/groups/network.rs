@@ -28,6 +28,8 @@ impl TestNetwork {
     /// Creates it, and moves the calling thread into it.
     pub(super) fn new() -> Result<Self> {
         let namespace = Namespace::enter()?;
+        // A daemon may listen there.
+        namespace.ip(&["link", "set", "lo", "up"])?;
         let index = LINK_INDEX.to_string();
         let link = ["link", "add", LINK, "index", &index, "type", "veth", "peer", "name", "v1"];
         namespace.ip(&link)?;

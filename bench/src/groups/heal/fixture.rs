@@ -57,7 +57,6 @@ impl Fixture {
     /// One whose daemon has more options. The calling thread is in its namespace then.
     pub(super) fn with_options(size: usize, options: &[&str]) -> Result<Self> {
         let network = TestNetwork::filled(RouteMessages::ours(Ip::V4), size)?;
-        network.ip(&["link", "set", "lo", "up"])?;
         let daemon = Daemon::with_options(size, options)?;
         let (listener, socket) = (RouteListener::open()?, network.socket()?);
         Ok(Fixture { daemon, listener, socket, network, size, times: Vec::new(), next: 0 })
