@@ -59,6 +59,8 @@ impl World {
             "this test writes sysctls of the whole machine: run `cargo xtask vm homeostat/hosts`"
         );
         let whole = WHOLE.lock().unwrap_or_else(PoisonError::into_inner);
+        // The machine has a card of its own.
+        rename_link("eth0", CARD);
         Self::of(None, Some(whole), test)
     }
 
@@ -214,6 +216,16 @@ impl World {
     }
 }
 
+/// What the card of the machine is called meanwhile.
+const CARD: &str = "card0";
+
+/// If it is there. A link that is up cannot be renamed on all kernels.
+fn rename_link(from: &str, to: &str) {
+    for args in [&["link", "set", from, "down"][..], &["link", "set", from, "name", to]] {
+        let _ = Command::new("ip").args(args).output();
+    }
+}
+
 /// A daemon that ends with this.
 pub(crate) struct Daemon(Child);
 
@@ -250,6 +262,7 @@ impl Drop for World {
             for link in ["eth0", "br0"] {
                 let _ = Command::new("ip").args(["link", "del", link]).output();
             }
+            rename_link(CARD, "eth0");
         }
     }
 }
