@@ -13,7 +13,8 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+    AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen,
+    shutdown, socket_with,
 };
 use rustix::process::{Pid, Uid};
 
@@ -31,17 +32,27 @@ const UNNAMED: &str = "a process that cannot be named";
 /// The lock of a network namespace: abstract unix sockets, whose names are per namespace and
 /// vanish with the process.
 pub struct NetnsLock {
-    _sockets: Vec<OwnedFd>,
+    sockets: Vec<OwnedFd>,
 }
 
 impl Excludes for NetnsLock {}
+
+impl Drop for NetnsLock {
+    /// A process that another thread is about to start has copies of the sockets until it runs its program. Who meets such
+    /// a copy sees that nobody listens any more.
+    fn drop(&mut self) {
+        for socket in &self.sockets {
+            let _ = shutdown(socket, Shutdown::Both);
+        }
+    }
+}
 
 impl NetnsLock {
     /// Takes all of these names in the calling thread's network namespace, or none: a process that asks for one of them
     /// is refused.
     pub fn take(names: &[impl AsRef<str>]) -> Result<ScopeLock, Error> {
         let sockets: Result<_, Error> = names.iter().map(|name| hold(name.as_ref())).collect();
-        Ok(ScopeLock::holding(NetnsLock { _sockets: sockets? }))
+        Ok(ScopeLock::holding(NetnsLock { sockets: sockets? }))
     }
 
     /// The names of an owner and of its mark: who shares one of them with another would undo its work.
@@ -63,8 +74,12 @@ fn hold(name: &str) -> Result<OwnedFd, Error> {
             Err(error) => return Err(failed(error)),
         }
         let holder = holder_of(&name);
-        if looks == LOOKS || !holder.as_ref().is_some_and(Holder::is_exiting) {
-            let holder = holder.map_or_else(|| UNNAMED.to_owned(), |holder| holder.to_string());
+        let is_let_go = match &holder {
+            Ok(holder) => holder.is_exiting(),
+            Err(error) => *error == Errno::CONNREFUSED,
+        };
+        if looks == LOOKS || !is_let_go {
+            let holder = holder.map_or_else(|_| UNNAMED.to_owned(), |holder| holder.to_string());
             return Err(Error::Locked { holder });
         }
         looks += 1;
@@ -116,20 +131,27 @@ impl fmt::Display for Holder {
 
 /// Asks the kernel who listens: connecting needs no answer from the other side. It must not wait, since a queue that is
 /// full of those who asked before never empties.
-fn holder_of(name: &SocketAddrUnix) -> Option<Holder> {
-    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK).ok()?;
-    connect(&socket, name).ok()?;
-    let listener = socket_peercred(&socket).ok()?;
-    Some(Holder { pid: listener.pid, uid: listener.uid })
+fn holder_of(name: &SocketAddrUnix) -> rustix::io::Result<Holder> {
+    let socket = open(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)?;
+    connect(&socket, name)?;
+    let listener = socket_peercred(&socket)?;
+    Ok(Holder { pid: listener.pid, uid: listener.uid })
 }
 
 /// The lock of a state directory: a locked file in it, which says who holds it. For targets that are not a network
 /// namespace of this machine.
 pub struct FileLock {
-    _file: File,
+    file: File,
 }
 
 impl Excludes for FileLock {}
+
+impl Drop for FileLock {
+    /// Also for the copies in processes that another thread is about to start.
+    fn drop(&mut self) {
+        let _ = flock(&self.file, FlockOperation::Unlock);
+    }
+}
 
 impl FileLock {
     /// Takes the lock of an owner and a source in a directory, which is made if it is missing. The file stays
@@ -157,7 +179,7 @@ impl FileLock {
         let holder = format!("process {}", std::process::id());
         let written = file.set_len(0).and_then(|()| file.rewind());
         written.and_then(|()| file.write_all(holder.as_bytes())).map_err(Error::Lock)?;
-        Ok(ScopeLock::holding(FileLock { _file: file }))
+        Ok(ScopeLock::holding(FileLock { file }))
     }
 }
 
@@ -192,6 +214,28 @@ mod tests {
 
     fn name(of: &str) -> String {
         format!("test-{}/{of}", std::process::id())
+    }
+
+    /// As another thread has it that starts a program at this moment.
+    #[test]
+    fn a_copy_of_a_lock_that_was_let_go_holds_nobody_up_for_long() {
+        for round in 0..200 {
+            let name = name("copied");
+            let lock = NetnsLock { sockets: vec![hold(&name).unwrap()] };
+            let copy = lock.sockets[0].try_clone().unwrap();
+            drop(lock);
+            let runs_its_program = std::thread::spawn(move || drop(copy));
+            let again = NetnsLock::take(&[&name]);
+            assert!(again.is_ok(), "round {round}: {:?}", again.err());
+            runs_its_program.join().unwrap();
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let file = File::create(directory.path().join("file")).unwrap();
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let _copy = file.try_clone().unwrap();
+        drop(FileLock { file });
+        let again = File::open(directory.path().join("file")).unwrap();
+        flock(again, FlockOperation::NonBlockingLockExclusive).unwrap();
     }
 
     #[test]

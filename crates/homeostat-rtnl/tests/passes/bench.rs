@@ -395,12 +395,15 @@ impl Bench {
         all.iter().map(Key::to_string).collect()
     }
 
-    /// What focused passes do about the hints that were received, until none is left.
+    /// What passes do about the hints that were received, until none is left. A look at everything may be asked for, since the
+    /// kernel reports the state of links some time after they have changed.
     pub(crate) fn heal(&mut self, desired: &DesiredState) -> Vec<String> {
         let mut done = Vec::new();
         while let Some(hint) = self.hint() {
-            let Hint::Keys(keys) = hint else { panic!("a look at everything is asked for") };
-            let focus = Focus::Keys(keys.keys().cloned().collect());
+            let focus = match hint {
+                Hint::Keys(keys) => Focus::Keys(keys.keys().cloned().collect()),
+                Hint::Lost => Focus::All,
+            };
             done.extend(explained(&self.pass_over(desired, focus)));
         }
         done
