@@ -114,6 +114,9 @@ fn units_of_a_trial_that_a_reboot_ended_start_as_if_there_had_been_no_trial() {
     units_start_as_if_there_had_been_no_trial(Host::reboot, why);
 }
 
+/// What runs at a boot after such a trial.
+const PROGRAMS: [&str; 4] = ["another", "of-another", "old", "was-not-masked"];
+
 #[track_caller]
 fn units_start_as_if_there_had_been_no_trial(boot_again: fn(&mut Host), why: &str) {
     let mut host = Host::new();
@@ -152,7 +155,6 @@ fn units_start_as_if_there_had_been_no_trial(boot_again: fn(&mut Host), why: &st
     boot_again(&mut host);
     drop(client);
     // The boot is complete: what is to run has begun to.
-    const PROGRAMS: [&str; 4] = ["another", "of-another", "old", "was-not-masked"];
     assert!(comes(|| traces(&host) == PROGRAMS), "{:?} have run", traces(&host));
     assert_eq!(says(&host, all), "disabled disabled disabled enabled masked enabled");
     let active = "is-active web enabled-only only-by-web old was-masked was-not-masked";
