@@ -22,9 +22,6 @@ pub(crate) struct Choice {
 /// plain `cargo test` use new seeds.
 const SEED: &str = "76";
 
-/// How many tests of one program run at once, at least: most of them wait for the kernel or for another program.
-const AT_ONCE: usize = 4;
-
 /// Runs the chosen checks.
 pub(crate) fn test(choice: &Choice) -> Result<()> {
     run_all(&steps(choice))
@@ -32,9 +29,7 @@ pub(crate) fn test(choice: &Choice) -> Result<()> {
 
 fn steps(choice: &Choice) -> Vec<Step> {
     let fmt = Program::cargo(&["fmt", "--all", "--check"]);
-    let test = Program::cargo(&["test", "--workspace", "--locked"])
-        .env("PROPTEST_RNG_SEED", SEED)
-        .env("RUST_TEST_THREADS", tests_at_once().to_string());
+    let test = Program::cargo(&["test", "--workspace", "--locked"]).env("PROPTEST_RNG_SEED", SEED);
     let mut steps = vec![
         Step::task("setup", setup::setup),
         Step::program("fmt", fmt),
@@ -65,10 +60,6 @@ fn fmt_included() -> Program {
     let files = ["(", "-path", "*/examples/lamps/*.rs", "-o", "-path", "*/tests/ui/*.rs", ")"];
     let check = ["-exec", "rustfmt", "--check", "--edition", "2024", "{}", "+"];
     Program::new("find", &[&["crates"], &files[..], &check].concat())
-}
-
-fn tests_at_once() -> usize {
-    std::thread::available_parallelism().map_or(AT_ONCE, |cores| cores.get().max(AT_ONCE))
 }
 
 fn clippy() -> Program {
@@ -137,7 +128,6 @@ mod tests {
 
     #[test]
     fn a_full_run_has_all_steps_in_order() {
-        let tests = tests();
         let expected = [
             "cargo xtask setup",
             "cargo fmt --all --check",
@@ -160,7 +150,7 @@ mod tests {
              --package=homeostat-namespaces --package=homeostat-modules --package=homeostat-ethtool \
              --package=homeostat-knobs --package=homeostat-guests --package=homeostat-files \
              --package=homeostat-render --package=homeostat-services --package=homeostat-systemd",
-            &tests,
+            "PROPTEST_RNG_SEED=76 cargo test --workspace --locked",
             "cargo xtask vm --short",
             "cargo xtask package",
             "cargo xtask tidy",
@@ -168,20 +158,14 @@ mod tests {
         assert_eq!(commands(false, &[]), expected);
     }
 
-    fn tests() -> String {
-        let threads = tests_at_once();
-        format!("PROPTEST_RNG_SEED=76 RUST_TEST_THREADS={threads} cargo test --workspace --locked")
-    }
-
     #[test]
     fn a_fast_run_leaves_out_clippy_doc_and_vm_and_a_filter_reaches_the_tests_only() {
-        let tests = format!("{} -- pacing", tests());
         let expected = [
             "cargo xtask setup",
             "cargo fmt --all --check",
             "find crates '(' -path '*/examples/lamps/*.rs' -o -path '*/tests/ui/*.rs' ')' -exec rustfmt \
              --check --edition 2024 '{}' +",
-            &tests,
+            "PROPTEST_RNG_SEED=76 cargo test --workspace --locked -- pacing",
             "cargo xtask package",
             "cargo xtask tidy",
         ];
