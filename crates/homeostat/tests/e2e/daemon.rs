@@ -112,7 +112,8 @@ pub(crate) fn age(directory: &Path) {
         match entry.file_type().unwrap() {
             kind if kind.is_dir() => age(&entry.path()),
             kind if kind.is_file() => {
-                let file = File::options().read(true).open(entry.path()).unwrap();
+                // A daemon may delete a file of its own meanwhile.
+                let Ok(file) = File::options().read(true).open(entry.path()) else { continue };
                 file.set_modified(UNIX_EPOCH + Duration::from_hours(1)).unwrap();
             }
             _ => {}
